@@ -16,7 +16,7 @@ from docs.examples import EXAMPLES, H200, MAIN_STUDY, MODEL_SIZES, STUDIES, WORK
 from profile_grid.comparing.document import summary
 from profile_grid.documents.documents import section
 from profile_grid.quantities import percent
-from profile_grid.questions.time_lost.document import count_within_bound, held_of_all
+from profile_grid.questions.time_lost.document import count_within_bound, template_of_count
 from profile_grid.study.catalogue import QUESTIONS
 from profile_grid.study.dimensions import CONTEXT_LENGTH, EVERY_DIMENSION
 from profile_grid.tables.evidence import HOST_BOUND_WAITING
@@ -102,11 +102,10 @@ def _remedies_within_bounds() -> Claim:
     predictions = pd.concat(tables)
     within, count = count_within_bound(predictions), len(predictions)
     slower = int((predictions["measured_percent"] < 0).sum())
-    template = (
-        f"{held_of_all(within, count)} remedies (runs with a setting that a finding advises) measured in {{studies}}"
-        " studies saved no more than their bounds, which follow from the diagnosis; {slower} took more time."
-    )
-    return Claim(template, "counted", held=within, all=count, studies=len(tables), slower=slower)
+    text = " remedies (runs with a setting that a finding advises) measured in {studies} studies saved no more than"
+    text += " their bounds, which follow from the diagnosis; {slower} took more time."
+    numbers = {"held": within, "all": count, "studies": len(tables), "slower": slower}
+    return Claim(template_of_count(within, count) + text, "counted", **numbers)
 
 
 def agreement() -> pd.DataFrame:

@@ -6,7 +6,7 @@ themselves, by the type of their operands. Occupancy, waves and limits are those
 
 from dataclasses import dataclass
 
-KINDS = ("fp32", "tf32", "bf16", "fp16")  # of FLOPs: on ordinary cores, then on tensor cores
+FLOP_KINDS = ("fp32", "tf32", "bf16", "fp16")  # on ordinary cores, then on tensor cores
 INSTRUCTIONS = {name: f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in ("fadd", "fmul", "ffma")}
 TENSOR_OPERATIONS = {
     "tf32": "sm__ops_path_tensor_src_tf32_dst_fp32.sum",

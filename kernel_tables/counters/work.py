@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from kernel_tables.counters.metrics import DRAM_BYTES, INSTRUCTIONS, KINDS, L2_BYTES, TENSOR_OPERATIONS
+from kernel_tables.counters.metrics import DRAM_BYTES, FLOP_KINDS, INSTRUCTIONS, L2_BYTES, TENSOR_OPERATIONS
 
-FLOPS = {kind: f"{kind}_flops" for kind in KINDS}
-WORK = [*FLOPS.values(), "dram_bytes", "l2_bytes"]  # columns that add up over launches
+FLOPS = {kind: f"{kind}_flops" for kind in FLOP_KINDS}
+WORK_COLUMNS = [*FLOPS.values(), "dram_bytes", "l2_bytes"]  # columns that add up over launches
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Roofs:
 
 
 def work_of(metrics: pd.DataFrame) -> pd.DataFrame:
-    """The columns of WORK for the launch of each row."""
+    """WORK_COLUMNS for the launch of each row."""
     dram_bytes = metrics[list(DRAM_BYTES)].sum(axis=1, min_count=len(DRAM_BYTES))
     return _flops_of(metrics).assign(dram_bytes=dram_bytes, l2_bytes=metrics[L2_BYTES])
 
@@ -36,7 +36,7 @@ def total_flops(metrics: pd.DataFrame) -> pd.Series:
 
 
 def rates_of(work: pd.DataFrame, seconds: pd.Series, roofs: Roofs) -> pd.DataFrame:
-    """The rates of every row of `work` (with the columns WORK), NaN if unknown.
+    """The rates of every row of `work` (with WORK_COLUMNS), NaN if unknown.
 
     Columns: flops, flop_per_s, dram_bytes_per_s, flops_per_byte; compute_share: the time of its FLOPs at the roofs of
     their kinds ÷ its time; memory_share: the same for its bytes.

@@ -46,27 +46,29 @@ CELLS = TableSpec(
     peak_after_bytes | float | B | peak memory of tensors after
 """),
 )
-FIGURES = [column.name for column in CELLS.columns if column.dtype == FLOAT]
+FLOAT_COLUMNS = [column.name for column in CELLS.columns if column.dtype == FLOAT]
 
 
 def cells(before: Results, after: Results) -> pd.DataFrame:
     """One row per run of either side, those of `before` first: times of a step, ratio after ÷ before with the ends of
     its interval, p-values (`p_adjusted` for all tested runs), verdict and its reason."""
     names, test_columns = dict.fromkeys([*before.runs, *after.runs]), ["error", "freedom"]
-    table = pd.DataFrame([_cell(name, before, after) for name in names], columns=[*CELLS.all_names, *test_columns])
-    table = table.astype(dict.fromkeys([*FIGURES, *test_columns], "float64"))
-    verdicts = ratio_verdicts(1 / table["ratio"], table.pop("error"), table.pop("freedom"))
-    is_tested = verdicts["p"].notna()
-    figures = {"ratio_low": 1 / verdicts["high"], "ratio_high": 1 / verdicts["low"], **verdicts[["p", "p_adjusted"]]}
-    return table.assign(**figures, verdict=table["verdict"].where(~is_tested, verdicts["verdict"]))
+    table = pd.DataFrame([_cells_row(name, before, after) for name in names], columns=[*CELLS.all_names, *test_columns])
+    table = table.astype(dict.fromkeys([*FLOAT_COLUMNS, *test_columns], "float64"))
+    speed_up = 1 / table["ratio"]
+    verdicts = ratio_verdicts(speed_up, table.pop("error"), table.pop("freedom"))
+    ends = {"ratio_low": 1 / verdicts["high"], "ratio_high": 1 / verdicts["low"]}
+    verdict = table["verdict"].where(verdicts["p"].isna(), verdicts["verdict"])
+    return table.assign(**ends, **verdicts[["p", "p_adjusted"]], verdict=verdict)
 
 
-def _cell(name: str, before: Results, after: Results) -> dict:
-    """One row of CELLS, with the standard error of the logarithm of its ratio and its degrees of freedom."""
+def _cells_row(name: str, before: Results, after: Results) -> dict:
+    """One row of CELLS; if the run is tested, with the standard error of the logarithm of its ratio (`error`) and the
+    degrees of freedom (`freedom`)."""
     row = {key: (after.runs.get(name) or before.runs[name])[key] for key in LEADING}
     row |= {f"peak_{side}_bytes": results.runs.get(name, {}).get("peak_allocated_bytes")
             for side, results in (("before", before), ("after", after))}  # fmt: skip
-    if reason := not_comparable(name, before, after):
+    if reason := reason_against_comparing(name, before, after, TIMING.status_column):
         return row | {"verdict": NOT_COMPARABLE, "reason": reason}
     old_ms, new_ms = before.times_ms(name), after.times_ms(name)
     row |= {
@@ -77,19 +79,20 @@ def _cell(name: str, before: Results, after: Results) -> dict:
     if min(len(old_ms), len(new_ms)) < FEWEST_PROCESSES:
         needed = f"{FEWEST_PROCESSES} processes per side are needed: timing: {{processes: {FEWEST_PROCESSES}}}"
         return row | {"verdict": TOO_FEW, "reason": needed}
-    _, (error,), (freedom,) = ratios_of_processes(old_ms[None], new_ms[None])
+    _, (error,), (freedom,) = ratios_of_processes(old_ms[None], new_ms[None])  # arrays of a single run
     return row | {"reason": "", "error": error, "freedom": freedom}
 
 
-def not_comparable(name: str, before: Results, after: Results, status: str = TIMING.status_column) -> str | None:
+def reason_against_comparing(name: str, before: Results, after: Results, status_column: str) -> str | None:
     """Why the numbers of a run, of the stage with this status column, cannot be compared; None if they can."""
-    for results, side in ((before, "after"), (after, "before")):
-        if name not in results.runs:
-            return f"only {side}"
+    if name not in before.runs:
+        return "only after"
+    if name not in after.runs:
+        return "only before"
     old, new = before.runs[name], after.runs[name]
     for side, row in (("before", old), ("after", new)):
-        if row[status] != COMPLETE:
-            return f"{row[status]} {side}"
+        if row[status_column] != COMPLETE:
+            return f"{row[status_column]} {side}"
     for key in EQUAL_FACTS:
         if str(old.get(key)) != str(new.get(key)):
             return f"{key} is {old.get(key)}, then {new.get(key)}"
@@ -119,8 +122,8 @@ def energies(before: Results, after: Results) -> pd.DataFrame:
     old, new = _energy_by_run(before).add_prefix("before_"), _energy_by_run(after)
     both = new.join(old, how="inner")
     both = both[both["counter"] == both["before_counter"]].reset_index()
-    is_comparable = [not_comparable(name, before, after, ENERGY.status_column) is None for name in both["run"]]
-    both = both[np.array(is_comparable, bool)].reset_index(drop=True)
+    reasons = [reason_against_comparing(name, before, after, ENERGY.status_column) for name in both["run"]]
+    both = both[np.array([reason is None for reason in reasons], bool)].reset_index(drop=True)
     both = both.assign(**{key: [after.runs[name][key] for name in both["run"]] for key in LEADING})
     sides = ("joules_per_step", "joules_per_step_std", "before_joules_per_step", "before_joules_per_step_std")
     ratio, std = ratio_and_std(*(both[name] for name in sides))
@@ -176,8 +179,8 @@ CHANGES = TableSpec(
 
 def facts_that_differ(before: Results, after: Results) -> pd.DataFrame:
     """One row per fact of the two measurements, or dimension of the runs, that differs: fact, before, after."""
-    facts = [(dimension.heading, *_differing_values(dimension, before, after)) for dimension in DIMENSIONS]
-    facts = [(heading, old, new) for heading, old, new in facts if old != new]
+    dimensions = [(dimension.heading, *_differing_values(dimension, before, after)) for dimension in DIMENSIONS]
+    facts = [(heading, old, new) for heading, old, new in dimensions if old != new]
     for key, label in (FACTS | DIGESTS).items():
         old, new = before.provenance.get(key), after.provenance.get(key)
         if old != new:
@@ -186,11 +189,12 @@ def facts_that_differ(before: Results, after: Results) -> pd.DataFrame:
 
 
 def _differing_values(dimension: Dimension, before: Results, after: Results) -> tuple[str, str]:
-    """The values of a dimension on each side, in words, for runs whose partner has another value."""
-    key = dimension.key
-    pairs = [(before.runs[name][key], row[key]) for name, row in after.runs.items() if name in before.runs]
-    differing = [pair for pair in pairs if pair[0] != pair[1]]
-    return tuple(", ".join(map(dimension.name_of, dict.fromkeys(pair[side] for pair in differing))) for side in (0, 1))
+    """The values of a dimension (before, after), in words, of the runs in which they differ."""
+    names = [name for name in after.runs if name in before.runs]
+    pairs = [(before.runs[name][dimension.key], after.runs[name][dimension.key]) for name in names]
+    sides = zip(*(pair for pair in pairs if pair[0] != pair[1]), strict=True)
+    old, new = [", ".join(map(dimension.name_of, dict.fromkeys(values))) for values in sides] or ["", ""]
+    return old, new
 
 
 def changes(before: Results, after: Results) -> pd.DataFrame:

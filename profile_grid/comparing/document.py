@@ -12,12 +12,12 @@ from profile_grid.comparing.cells import NOT_COMPARABLE, TOO_FEW, VERDICTS
 from profile_grid.documents.definitions import needed_for
 from profile_grid.quantities import ABSENT, GIBIBYTE, count, counted, known, percent, ratio, significant, with_spread
 from profile_grid.study.dimensions import KEYS
-from profile_grid.tables.cells import lines_table
+from profile_grid.tables.cells import lines_table, rows_table
 from profile_grid.tables.evidence import CONFIDENCE, FALSE_RATE, FASTER, FEWEST_PROCESSES, SLOWER, UNCLEAR
 from profile_grid.tables.wording import Claim, listed, of_all, run_in_words
 
 TITLE = "Before and after"
-MAX_NAMED = 12
+MAX_NAMED = 12  # changed runs in a sentence
 DEFINITIONS = (
     "- ratio: time of a step after ÷ before, each the geometric mean over processes of the median step; the interval"
     f" has {100 * CONFIDENCE:.0f} % confidence for this run only.\n"
@@ -87,14 +87,14 @@ def summary(cells: pd.DataFrame, changes: pd.DataFrame | None = None) -> list[Cl
     changed = cells[cells["verdict"].isin((FASTER, SLOWER))]
     if len(changed):
         largest = changed.loc[np.log(changed["ratio"]).abs().idxmax()]
-        lead = _change(largest)
-        claims += _others(changed.drop(largest.name)) + _kernel(largest["run"], changes)
+        lead = _largest_change(largest)
+        claims += _other_changes(changed.drop(largest.name)) + _changed_kernel(largest["run"], changes)
     else:
-        lead = Claim("No change was detected in {runs}{within}.", "unclear", runs=runs, within=_widths(cells))
-    return [lead, *claims, *_too_few(cells)]
+        lead = Claim("No change was detected in {runs}{within}.", "unclear", runs=runs, within=_interval_widths(cells))
+    return [lead, *claims, *_needed_processes(cells)]
 
 
-def _widths(cells: pd.DataFrame) -> str:
+def _interval_widths(cells: pd.DataFrame) -> str:
     """How wide the intervals of the ratios are: smaller changes could not be detected."""
     ends = np.log(cells[["ratio_low", "ratio_high"]].dropna().astype("float64"))
     widths = np.expm1((ends["ratio_high"] - ends["ratio_low"]) / 2)
@@ -104,21 +104,21 @@ def _widths(cells: pd.DataFrame) -> str:
     return f"; the interval of a ratio is ± {percent(widths.median())}{widest}"
 
 
-def _change(row: pd.Series) -> Claim:
+def _largest_change(row: pd.Series) -> Claim:
     amount, *ends = (percent(abs(row[name] - 1)) for name in ("ratio", "ratio_low", "ratio_high"))
     low, high = ends if row["verdict"] == SLOWER else reversed(ends)
     text, run = "{run}, is {amount} {verdict} ({low} to {high}).", run_in_words(row)
     return Claim(text, "difference", run=run, amount=amount, verdict=row["verdict"], low=low, high=high)
 
 
-def _others(changed: pd.DataFrame) -> list[Claim]:
+def _other_changes(changed: pd.DataFrame) -> list[Claim]:
     runs = [f"{run_in_words(row)} × {significant(row['ratio'])}" for row in changed.head(MAX_NAMED).to_dict("records")]
     more = f" and {len(changed) - MAX_NAMED} more" if len(changed) > MAX_NAMED else ""
     text = "Others that changed, after ÷ before: {named}{more}."
     return [Claim(text, "difference", named="; ".join(runs), more=more)] if runs else []
 
 
-def _kernel(run: str, changes: pd.DataFrame | None) -> list[Claim]:
+def _changed_kernel(run: str, changes: pd.DataFrame | None) -> list[Claim]:
     """The kernel of this run whose time changed most between the captures."""
     if changes is None or not len(run_changes := changes[(changes["run"] == run) & (changes["level"] == "kernel")]):
         return []
@@ -129,7 +129,7 @@ def _kernel(run: str, changes: pd.DataFrame | None) -> list[Claim]:
     return [Claim(text, name=code(name), before=before, after=after)]
 
 
-def _too_few(cells: pd.DataFrame) -> list[Claim]:
+def _needed_processes(cells: pd.DataFrame) -> list[Claim]:
     """How many processes are needed, if a run has too few."""
     text = "{processes} processes per side are needed: `timing: {setting}`."
     needed = Claim(text, "unclear", processes=FEWEST_PROCESSES, setting=f"{{processes: {FEWEST_PROCESSES}}}")
@@ -147,10 +147,10 @@ def facts_section(facts: pd.DataFrame) -> str:
 def cells_section(cells: pd.DataFrame) -> str:
     """Every run with its times, the ratio, and the verdict."""
     headings = ("before, ms", "after, ms", "ratio", "interval", "p, adjusted", "processes", "verdict")
-    return pipe_table(lines_table(cells, LEADING_KEYS, headings, _times))
+    return pipe_table(lines_table(cells, LEADING_KEYS, headings, _time_cells))
 
 
-def _times(row: dict) -> tuple[str, ...]:
+def _time_cells(row: dict) -> tuple[str, ...]:
     low, high = (significant(row[f"ratio_{end}"], 4) for end in ("low", "high"))
     verdict = row["verdict"] + (f": {row['reason']}" if row["verdict"] == NOT_COMPARABLE else "")
     return (
@@ -170,11 +170,11 @@ def memory_section(cells: pd.DataFrame) -> str:
     if changed.empty:
         return f"Peak memory of tensors did not change by a MiB or more in any of {counted(len(both), 'run')}."
     sentence = f"Peak memory of tensors changed by a MiB or more in {of_all(len(changed), len(both), 'run')}."
-    table = lines_table(changed, LEADING_KEYS, ("before, GiB", "after, GiB", "ratio"), _peaks)
+    table = lines_table(changed, LEADING_KEYS, ("before, GiB", "after, GiB", "ratio"), _peak_cells)
     return f"{sentence}\n\n{pipe_table(table)}"
 
 
-def _peaks(row: dict) -> tuple[str, str, str]:
+def _peak_cells(row: dict) -> tuple[str, str, str]:
     before, after = (row[f"peak_{side}_bytes"] for side in ("before", "after"))
     return significant(before / GIBIBYTE), significant(after / GIBIBYTE), significant(after / before, 4)
 
@@ -183,13 +183,17 @@ def energy_section(energies: pd.DataFrame) -> str:
     """The energy of a step on both sides; empty if no run has it on both."""
     if energies.empty:
         return ""
-    headings = ("before, J per step", "after, J per step", "ratio")
-    return pipe_table(lines_table(energies, LEADING_KEYS, headings, _energies))
+    return pipe_table(rows_table(energies, LEADING_KEYS, ENERGY_COLUMNS))
 
 
-def _energies(row: dict) -> list[str]:
-    sides = [with_spread(*(row[f"{side}joules_per_step{end}"] for end in ("", "_std"))) for side in ("before_", "")]
-    return [*sides, ratio(row["ratio"], row["ratio_std"])]
+ENERGY_COLUMNS = (
+    (
+        "before, J per step",
+        lambda row: with_spread(row["before_joules_per_step"], row["before_joules_per_step_std"]),
+    ),
+    ("after, J per step", lambda row: with_spread(row["joules_per_step"], row["joules_per_step_std"])),
+    ("ratio", lambda row: ratio(row["ratio"], row["ratio_std"])),
+)
 
 
 def _changes(cells: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:

@@ -5,18 +5,16 @@ import pandas as pd
 
 from kernel_tables.page.colors import BLUE, GREY, PALE, VERMILLION
 from profile_grid.comparing.cells import TOO_FEW
-from profile_grid.figures import marks
-from profile_grid.figures.panels import Drawing, Figure, Tables, row
+from profile_grid.figures import marks, panels
+from profile_grid.figures.panels import Drawing, Figure, Tables
 from profile_grid.figures.theme import SMALL, WIDTH, LogAxis, legend
 from profile_grid.quantities import counted, interval, percent, significant
 from profile_grid.study.dimensions import BY_KEY, MODE
 from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR
 from profile_grid.tables.pivoting import shown_dimensions
 
-STYLES = {  # colour and shape by verdict
-    SLOWER: (VERMILLION, "triangle-right"), FASTER: (BLUE, "triangle-left"), UNCLEAR: (GREY, "circle"),
-    TOO_FEW: (PALE, "circle"),
-}  # fmt: skip
+COLORS = {SLOWER: VERMILLION, FASTER: BLUE, UNCLEAR: GREY, TOO_FEW: PALE}
+SHAPES = {SLOWER: "triangle-right", FASTER: "triangle-left", UNCLEAR: "circle", TOO_FEW: "circle"}
 LINE_PX, AXIS_PX, GAP_PX, CHARACTER_PX = 15, 40, 14, 6
 TICK_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, float("inf"))
 MAX_LINES = 60  # of one panel
@@ -25,7 +23,9 @@ MEANING = (
     "The geometric mean over processes, and its interval by Welch's test. Right of the rule is slower;"
     " colour and shape are the verdict."
 )
-MIN_REACH, SHOWN_SHARE, MARGIN = 1.02, 0.75, 1.005  # of the axis: its smallest end, share of intervals that fit, space
+MIN_REACH = 1.02  # the smallest upper end of the axis
+FITTING_SHARE = 0.75  # of the intervals: so many fit into the axis
+MARGIN = 1.005  # factor between the largest value and the end of the axis
 
 
 def draw(tables: Tables) -> Drawing:
@@ -39,15 +39,17 @@ def draw(tables: Tables) -> Drawing:
     chosen, notes = _fitting(timed)
     reach = _reach(chosen)
     axis = LogAxis(1 / reach, reach, WIDTH // 3)
-    drawn = {f"{name}_drawn": chosen[name].clip(axis.low, axis.high) for name in ("ratio_low", "ratio", "ratio_high")}
-    chosen = chosen.assign(**drawn)
+    clipped = {f"{name}_drawn": chosen[name].clip(axis.low, axis.high) for name in ("ratio_low", "ratio", "ratio_high")}
+    chosen = chosen.assign(**clipped)
     if (chosen["ratio_high"] > axis.high).any() or (chosen["ratio_low"] < axis.low).any():
         notes += ("A grey triangle: the interval goes on beyond the axis. The table has its end.",)
     lines, modes = list(dict.fromkeys(chosen["line"])), list(dict.fromkeys(chosen["mode"]))
     labels_px = CHARACTER_PX * max(map(len, lines))
     width = max(120, (WIDTH - AXIS_PX - labels_px) // len(modes) - GAP_PX)
-    panels = [_panel(chosen[chosen["mode"] == mode], mode, axis, lines, width, mode == modes[0]) for mode in modes]
-    return Drawing(row(*panels, spacing=GAP_PX), (MEANING, *notes))
+    mode_panels = [
+        _panel(chosen[chosen["mode"] == mode], mode, axis, lines, width, has_names=mode == modes[0]) for mode in modes
+    ]
+    return Drawing(panels.row(*mode_panels, spacing=GAP_PX), (MEANING, *notes))
 
 
 def result(tables: Tables) -> str:
@@ -89,24 +91,27 @@ def _reach(cells: pd.DataFrame) -> float:
     ratios, ends = cells["ratio"].astype("float64"), cells[["ratio_low", "ratio_high"]].astype("float64")
     interval_reach = pd.concat([ends, 1 / ends], axis=1).max(axis=1)
     changed = interval_reach[cells["verdict"].isin((SLOWER, FASTER))]
-    return max(MIN_REACH, interval_reach.quantile(SHOWN_SHARE), *changed, *ratios, *(1 / ratios)) * MARGIN
+    return max(MIN_REACH, interval_reach.quantile(FITTING_SHARE), *changed, *ratios, *(1 / ratios)) * MARGIN
 
 
-def _panel(cells: pd.DataFrame, mode: str, x: LogAxis, lines: list[str], width: int, is_first: bool) -> alt.LayerChart:
-    height = LINE_PX * len(lines)
-    names = marks.name_axis(labels=is_first, domain=is_first)
+def _panel(
+    cells: pd.DataFrame, mode: str, x: LogAxis, lines: list[str], width: int, *, has_names: bool
+) -> alt.LayerChart:
+    """The ratios of one mode, a line for each of `lines`, with their names if `has_names`."""
+    names = marks.name_axis(labels=has_names, domain=has_names)
     y = alt.Y("line:N", scale=alt.Scale(domain=lines), sort=lines, axis=names)
     axis = alt.Axis(title=None, values=_ticks(x), format="~g")
     low, middle, high = (
         alt.X(f"{name}_drawn:Q", scale=x.scale, axis=axis) for name in ("ratio_low", "ratio", "ratio_high")
     )
-    base = alt.Chart(cells).encode(y=y, color=_verdicts(cells, 0))
+    style = _verdict_channels(cells)
+    base = alt.Chart(cells).encode(y=y, color=style["color"])
     tooltip = marks.tooltip(
         cells, ("ratio", "after ÷ before", marks.DIGITS), ("ratio_low", "from", marks.DIGITS),
         ("ratio_high", "to", marks.DIGITS), ("verdict", "verdict"),
     )  # fmt: skip
     unchanged = alt.Chart(pd.DataFrame({"ratio_drawn": [1.0]})).mark_rule(color=GREY).encode(x=middle)
-    points = base.mark_point(filled=True).encode(x=middle, shape=_verdicts(cells, 1), tooltip=tooltip)
+    points = base.mark_point(filled=True).encode(x=middle, shape=style["shape"], tooltip=tooltip)
     changed = cells[cells["verdict"].isin((SLOWER, FASTER))]
     texts = alt.Chart(changed.assign(text=[f"× {significant(ratio, 4)}" for ratio in changed["ratio"]]))
     beyond = (
@@ -121,7 +126,7 @@ def _panel(cells: pd.DataFrame, mode: str, x: LogAxis, lines: list[str], width: 
     text = texts.mark_text(dy=-8, fontSize=SMALL).encode(x=middle, y=y, text="text:N")
     layers = alt.layer(unchanged, base.mark_rule().encode(x=low, x2="ratio_high_drawn"), points, *arrows, text)
     title = alt.TitleParams(MODE.name_of(mode), frame="group")
-    return layers.properties(title=title, width=width, height=height)
+    return layers.properties(title=title, width=width, height=LINE_PX * len(lines))
 
 
 def _ticks(x: LogAxis) -> list[float]:
@@ -130,9 +135,13 @@ def _ticks(x: LogAxis) -> list[float]:
     return [tick for tick in (1 - 2 * step, 1 - step, 1, 1 + step, 1 + 2 * step) if x.low <= tick <= x.high]
 
 
-def _verdicts(cells: pd.DataFrame, style: int) -> alt.Color | alt.Shape:
-    """The channel of colour (`style` 0) or shape (1), with a legend of the verdicts that occur."""
-    channel, present = (alt.Color, alt.Shape)[style], set(cells["verdict"])
-    names = [verdict for verdict in STYLES if verdict in present]
-    scale = alt.Scale(domain=list(STYLES), range=[looks[style] for looks in STYLES.values()])
-    return channel("verdict:N", scale=scale, legend=legend(names, values=names))
+def _verdict_channels(cells: pd.DataFrame) -> dict[str, alt.Color | alt.Shape]:
+    """The channels of colour and shape, with a legend of the verdicts that occur."""
+    present = set(cells["verdict"])
+    names = [verdict for verdict in COLORS if verdict in present]
+    key = legend(names, values=names)
+    colors, shapes = (alt.Scale(domain=list(looks), range=list(looks.values())) for looks in (COLORS, SHAPES))
+    return {
+        "color": alt.Color("verdict:N", scale=colors, legend=key),
+        "shape": alt.Shape("verdict:N", scale=shapes, legend=key),
+    }

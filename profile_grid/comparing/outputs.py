@@ -43,14 +43,15 @@ def page(tables: dict[str, pd.DataFrame], runs: pd.DataFrame, image: bytes | Non
     """The HTML of a comparison from its tables and the table `runs` of the side after; `image` is its figure as PNG."""
     environment = html_environment(HERE)
     environment.filters["markdown"] = as_html
-    figure_tables = {"runs": runs, "cells": tables["cells"]}
+    _, machine_title, _ = run_selection.of_one_machine({"runs": runs})
+    _, caption = figure.FIGURE.drawn({"runs": runs, "cells": tables["cells"]})
     return environment.get_template("page.html.j2").render(
         title=TITLE,
-        machine=run_selection.of_one_machine({"runs": runs})[1],
+        machine=machine_title,
         summary="\n\n".join(as_markdown(summary(tables["cells"], tables["changes"]))),
         sections=sections(tables),
         figure=figure.FIGURE,
-        caption=figure.FIGURE.drawn(figure_tables)[1],
+        caption=caption,
         image=base64.b64encode(image).decode() if image else None,
         style=style(HERE / "page.css"),
     )

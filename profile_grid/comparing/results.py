@@ -52,7 +52,7 @@ class Results:
     folder: Path
     tables: Mapping[str, pd.DataFrame]
     provenance: dict
-    table_names: Mapping[str, str] | None = None  # names in the tables by names of this side; None: the same
+    table_names: Mapping[str, str] | None = None  # by name of a run of this side, its name in the tables; None: equal
 
     @cached_property
     def runs(self) -> dict[str, dict]:
@@ -111,14 +111,14 @@ def read_results(folder: Path) -> Results:
         return Results(folder, *timed_tables(folder))
     if "runs" in tables and workloads.MODEL_STEPS not in catalogue.workloads_of(tables["runs"].to_dict("records")):
         raise OutsideError(f"{folder}: its runs have no steps to compare; name the results of a grid of models")
-    lacking = [name for name in NEEDED_TABLES if name not in tables]
-    provenance = folder / "tables" / "provenance.json"
-    if lacking or not provenance.exists():
-        missing = f"{lacking[0]}.parquet" if lacking else provenance.name
+    provenance_path = folder / "tables" / "provenance.json"
+    missing = [f"{name}.parquet" for name in NEEDED_TABLES if name not in tables]
+    missing += [] if provenance_path.exists() else [provenance_path.name]
+    if missing:
         raise OutsideError(
-            f"{folder}: no tables/{missing}; name a folder of results made by Snakemake, or a copy of one"
+            f"{folder}: no tables/{missing[0]}; name a folder of results made by Snakemake, or a copy of one"
         )
-    return Results(folder, tables, _read_json(provenance))
+    return Results(folder, tables, _read_json(provenance_path))
 
 
 def _read_json(path: Path) -> dict:

@@ -9,7 +9,7 @@ from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.stages.memory import measure as memory
 from profile_grid.stages.timing import measure as timing
 
-FITTED = ("context_length", "batch_size")  # the dimensions whose largest value can be searched
+SEARCHABLE_DIMENSIONS = ("context_length", "batch_size")
 ONE_STEP = {"warmup_steps": 1, "measured_steps": 1}
 
 
@@ -21,7 +21,7 @@ def file_name(run: str, dimension: str) -> str:
 def largest_fitting(fits: Callable[[int], bool], start: int) -> int:
     """The largest integer that fits, if all smaller ones fit, too; 0 if 1 does not. Tries `start` first, then
     steps that double: few tries are needed if `start` is close."""
-    step, low, high = 1, 0, start  # `low` fits, `high` does not
+    low, high, step = 0, start, 1
     if fits(start):
         low, high = start, start + 1
         while fits(high):
@@ -31,7 +31,7 @@ def largest_fitting(fits: Callable[[int], bool], start: int) -> int:
         while high - step > 0 and not fits(high - step):
             high, step = high - step, 2 * step
         low = max(high - step, 0)
-    while high - low > 1:
+    while high - low > 1:  # `low` fits, `high` does not
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
@@ -60,10 +60,11 @@ def try_fit(job: Job, limit_bytes: int | None) -> FitResult:
     program = result["program"]
     total, on_gpu = program["memory"]["device_total_bytes"], program["machine"]["device"] != "cpu"
     if result["status"] == OUT_OF_MEMORY:
-        return FitResult(False, None, total)
+        return FitResult(fits=False, peak_bytes=None, device_total_bytes=total)
     if result["status"] != COMPLETE:
         raise OutsideError(f"{job.program['run']} cannot be measured: {result['reason']}")
     if limit_bytes is None and not on_gpu:
         raise OutsideError("a CPU has no separate memory that could run out; set a limit: --memory-gib")
     peak = program["memory"]["peak_reserved_bytes"] if limit_bytes is None else memory.counted_peak_bytes(job.folder)
-    return FitResult(limit_bytes is None or peak <= limit_bytes, peak, total)
+    fits = limit_bytes is None or peak <= limit_bytes
+    return FitResult(fits=fits, peak_bytes=peak, device_total_bytes=total)

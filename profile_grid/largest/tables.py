@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from profile_grid.errors import OutsideError
-from profile_grid.largest.fitting import FITTED, file_name
+from profile_grid.largest.fitting import SEARCHABLE_DIMENSIONS, file_name
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.stages import TIMING
 from profile_grid.study.table_spec import TableSpec, columns
@@ -19,7 +19,7 @@ def largest_table(plan: Iterable[Mapping[str, Any]], folder: Path) -> pd.DataFra
     specification."""
     rows = []
     for entry in plan:
-        for dimension in FITTED:
+        for dimension in SEARCHABLE_DIMENSIONS:
             path = folder / file_name(entry["run"], dimension)
             if path.exists():
                 rows.append({key: entry[key] for key in LEADING} | _search_result(path, entry, dimension))

@@ -109,7 +109,8 @@ class Manifest:
 
 
 def write_archive(results: Path, path: Path, *, captures: bool, version: str, grid: str, runs: list[dict]) -> Manifest:
-    """Packs the results; a failure leaves no incomplete archive."""
+    """Packs the results; a failure leaves no incomplete archive. Every file is read twice, since the manifest with the
+    digests comes first, and results may not fit into memory."""
     contents = ((name, packed_content(results / name)) for name in packed_files(results, captures=captures))
     files = {name: FileIdentity(len(content), hashlib.sha256(content).hexdigest()) for name, content in contents}
     manifest = Manifest(FORMAT, version, grid, runs, files)
@@ -221,8 +222,8 @@ def _manifest(path: Path, content: bytes) -> Manifest:
 def _is_run(row: Mapping) -> bool:
     """Whether a row has RUN_COLUMNS with values of their types: numbers where questions compare them, else text or
     None."""
-    types = {column: _TYPES_OF_NUMBERS.get(column, (str, *_NO_VALUE)) for column in RUN_COLUMNS}
-    return all(isinstance(row.get(column, ...), kinds) for column, kinds in types.items())
+    types_by_column = {column: _TYPES_OF_NUMBERS.get(column, (str, *_NO_VALUE)) for column in RUN_COLUMNS}
+    return all(column in row and isinstance(row[column], types) for column, types in types_by_column.items())
 
 
 def _difference(members: list[zipfile.ZipInfo], files: Mapping[str, FileIdentity]) -> str | None:

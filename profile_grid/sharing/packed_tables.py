@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 MAX_BYTES = 4 * 2**30  # of all tables in memory; those of 6,000 runs take 0.7 GB
-MEMORY_BYTES = 6 * 2**30  # of the process that reads them, one at a time
+MAX_PROCESS_BYTES = 6 * 2**30  # of the process that reads them, one at a time
 MIN_VALUE_BYTES = 8
 TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string)
 CELL_TYPES = (*TEXT_TYPES, pa.types.is_primitive, pa.types.is_null)
@@ -33,7 +33,7 @@ def read_columns(folder: Path, names: Sequence[str]) -> dict[str, list[str]]:
     if they need more than MAX_BYTES of memory, UnusableTable if one cannot be read, or holds
     neither numbers nor texts."""
     columns, declared_bytes, read_bytes = {}, 0, 0
-    with memory_limited(MEMORY_BYTES):
+    with memory_limited(MAX_PROCESS_BYTES):
         for name in names:
             with _errors_naming(name):
                 declared_bytes += _declared_bytes(folder / name)
@@ -89,7 +89,7 @@ def _errors_naming(name: str) -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        raise _too_large(name, f"more than {MEMORY_BYTES / 2**30:.0f} GiB") from error
+        raise _too_large(name, f"more than {MAX_PROCESS_BYTES / 2**30:.0f} GiB") from error
     except (OSError, ValueError, pa.ArrowException) as error:
         raise UnusableTable(f"{name}: {error}") from error
 

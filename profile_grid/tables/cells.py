@@ -148,4 +148,5 @@ def errors_table(rows: pd.DataFrame, always_shown: Sequence[str]) -> MarkdownTab
 
 def _error_cells(row: dict) -> list[str]:
     errors = [scientific(row[f"{name}_error"]) for name in ("loss", "logits", "gradient_norm", "explained")]
-    return [*errors, yes_or_no(row["within_precision"]).replace("no", "**no**")]
+    may_be_rounding = row["within_precision"]
+    return [*errors, "**no**" if known(may_be_rounding) and not may_be_rounding else yes_or_no(may_be_rounding)]

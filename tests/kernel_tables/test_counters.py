@@ -26,8 +26,8 @@ from kernel_tables.counters.joining import (
     verdicts_of,
 )
 from kernel_tables.counters.metrics import (
+    FLOP_KINDS,
     INSTRUCTIONS,
-    KINDS,
     LIMITS,
     METRICS,
     MULTIPROCESSORS,
@@ -39,7 +39,7 @@ from kernel_tables.counters.metrics import (
     TIME_NS,
 )
 from kernel_tables.counters.reading import join_rounds, no_counters, read_counters, read_kept_counters
-from kernel_tables.counters.work import WORK, Roofs, rates_of, total_flops, work_of
+from kernel_tables.counters.work import WORK_COLUMNS, Roofs, rates_of, total_flops, work_of
 from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from tests.kernel_tables.synthetic import Synthetic
@@ -186,13 +186,13 @@ def test_no_launch_and_no_nanosecond_is_lost_and_each_has_the_counters_that_a_lo
 
 
 def test_shares_of_the_roofs_add_up_the_time_of_every_kind_of_flops():
-    work = pd.DataFrame([[1e6, 0.0, 4e6, 0.0, 2e3, 5e3]], columns=WORK)
+    work = pd.DataFrame([[1e6, 0.0, 4e6, 0.0, 2e3, 5e3]], columns=WORK_COLUMNS)
     roofs = Roofs(1e9, {"fp32": 1e12, "tf32": None, "bf16": 8e12, "fp16": None})
     row = rates_of(work, pd.Series([4e-6]), roofs).iloc[0]
     assert row["compute_share"] == pytest.approx((1e-6 + 0.5e-6) / 4e-6)
     assert row["memory_share"] == pytest.approx(2e3 / 1e9 / 4e-6)
     assert (row["flops"], row["flops_per_byte"], row["flop_per_s"]) == pytest.approx((5e6, 2500.0, 1.25e12))
-    unknown = rates_of(work, pd.Series([4e-6]), Roofs(None, dict.fromkeys(KINDS))).iloc[0]
+    unknown = rates_of(work, pd.Series([4e-6]), Roofs(None, dict.fromkeys(FLOP_KINDS))).iloc[0]
     assert unknown[["compute_share", "memory_share"]].isna().all()
 
 

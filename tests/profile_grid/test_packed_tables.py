@@ -100,7 +100,7 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from profile_grid.sharing import packed_tables
-packed_tables.MAX_BYTES, packed_tables.MEMORY_BYTES = 2**29, 3 * 2**29
+packed_tables.MAX_BYTES, packed_tables.MAX_PROCESS_BYTES = 2**29, 3 * 2**29
 try:
     packed_tables.read_columns(Path(sys.argv[1]), ["a.parquet"])
 except packed_tables.TooLarge as error:

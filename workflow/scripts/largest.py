@@ -17,12 +17,19 @@ from profile_grid.files import write_json
 from profile_grid.host.leases.lease_server import leases_for
 from profile_grid.host.processes.job import Job
 from profile_grid.host.progress import say
-from profile_grid.largest.fitting import FITTED, FitResult, file_name, largest_fitting, try_fit, with_value
+from profile_grid.largest.fitting import (
+    SEARCHABLE_DIMENSIONS,
+    FitResult,
+    file_name,
+    largest_fitting,
+    try_fit,
+    with_value,
+)
 from profile_grid.quantities import GIBIBYTE, memory
 from profile_grid.study.stages import TIMING
 from workflow.command import run_command
 
-MULTIPLES = dict(zip(FITTED, (64, 1), strict=True))  # of tokens, of sequences: only these are tried
+MULTIPLES = dict(zip(SEARCHABLE_DIMENSIONS, (64, 1), strict=True))  # of tokens, of sequences: only these are tried
 
 
 def command_parser() -> argparse.ArgumentParser:

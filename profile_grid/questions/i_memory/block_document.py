@@ -14,7 +14,7 @@ from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
 
 MAX_OPERATIONS = 5
-MAKERS = ("operator", "line")  # of an allocation
+CALLER_COLUMNS = ("operator", "line")  # which called the allocator
 BLOCK_HEADINGS = {
     "saved_bytes": "one block keeps",
     "estimated_saved_bytes": "predicted",
@@ -27,14 +27,14 @@ BLOCK_HEADINGS = {
 
 
 def block_sentence(measured: Measured) -> str:
-    """A space and a sentence on what one block keeps without checkpoints, and its gradients; "" if neither is known."""
+    """A sentence on what one block keeps without checkpoints, and its gradients; "" if neither is known."""
     rows = measured.tables["memory_block"]
-    has_none = rows[CHECKPOINT.key] == CHECKPOINT.default
-    subject, rows = "One block" if has_none.all() else "Without checkpoints, one block", rows[has_none]
+    is_default = rows[CHECKPOINT.key] == CHECKPOINT.default
+    subject, rows = "One block" if is_default.all() else "Without checkpoints, one block", rows[is_default]
     saved, gradients = rows["saved_bytes"].dropna(), rows["gradient_bytes"].dropna()
     texts = [f"keeps {interval(saved, memory)}"] if len(saved) else []
     texts += [f"has gradients of {interval(gradients, memory)}"] if len(gradients) else []
-    return f" {subject} {' and '.join(texts)}." if texts else ""
+    return f"{subject} {' and '.join(texts)}." if texts else ""
 
 
 def block_table(measured: Measured) -> MarkdownTable:
@@ -47,17 +47,17 @@ def operations_table(rows: pd.DataFrame) -> MarkdownTable:
     """(i) The largest operations of one run's block by what they keep, and the sum of the others."""
     largest, rest = rows.head(MAX_OPERATIONS), rows.iloc[MAX_OPERATIONS:]
     lines = [
-        (escaped(row["part"]), *maker_cells(row), size(row["bytes"]), percent(row["share"]))
+        (escaped(row["part"]), *caller_cells(row), size(row["bytes"]), percent(row["share"]))
         for row in largest.to_dict("records")
     ]
     if len(rest):
         lines.append((f"{len(rest)} others", ABSENT, ABSENT, size(rest["bytes"].sum()), percent(rest["share"].sum())))
-    return MarkdownTable(("part", *MAKERS, "keeps", "share"), tuple(lines), first_right=3)
+    return MarkdownTable(("part", *CALLER_COLUMNS, "keeps", "share"), tuple(lines), first_right=3)
 
 
-def maker_cells(row: dict, makers: Sequence[str] = MAKERS) -> tuple[str, ...]:
+def caller_cells(row: dict, columns: Sequence[str] = CALLER_COLUMNS) -> tuple[str, ...]:
     """The operator that allocated and the line that called it, in Markdown."""
-    return tuple(code(row[key], in_table=True) if known(row[key]) and row[key] else ABSENT for key in makers)
+    return tuple(code(row[name], in_table=True) if known(row[name]) and row[name] else ABSENT for name in columns)
 
 
 def run_per_precision(rows: pd.DataFrame) -> pd.DataFrame:
@@ -68,12 +68,12 @@ def run_per_precision(rows: pd.DataFrame) -> pd.DataFrame:
 
 def dtypes_table(rows: pd.DataFrame) -> MarkdownTable:
     """(i) The types of each module of one run."""
-    kinds = [name for name in ("parameters", "output", "gradients") if (rows[name] != "").any()]
+    tensors = [name for name in ("parameters", "output", "gradients") if (rows[name] != "").any()]
     lines = [
-        (code(row["module"], in_table=True), str(row["modules"]), *(escaped(row[kind]) or ABSENT for kind in kinds))
+        (code(row["module"], in_table=True), str(row["modules"]), *(escaped(row[name]) or ABSENT for name in tensors))
         for row in rows.to_dict("records")
     ]
-    return MarkdownTable(("module", "number", *kinds), tuple(lines), first_right=5)
+    return MarkdownTable(("module", "number", *tensors), tuple(lines), first_right=2 + len(tensors))
 
 
 def size(bytes_: float) -> str:

@@ -8,8 +8,8 @@ from kernel_tables.attribution.path_text import as_path, innermost, names_in
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import count, interval, memory, percent, significant
 from profile_grid.questions.i_memory import block_document
-from profile_grid.questions.i_memory.block_document import MAKERS, maker_cells, size
-from profile_grid.questions.i_memory.table import LARGEST_BATCH, LONGEST_CONTEXT
+from profile_grid.questions.i_memory.block_document import CALLER_COLUMNS, caller_cells, size
+from profile_grid.questions.i_memory.table import LARGEST_BATCH, LONGEST_CONTEXT, largest_category_of_highest_peak
 from profile_grid.study.dimensions import BY_KEY, CHECKPOINT, MODEL
 from profile_grid.tables import gains, model_parts, pivoting
 from profile_grid.tables.cells import Part, columns_with_values, parts_table, rows_table, table_per_run, titled
@@ -33,8 +33,9 @@ PREDICTED_BYTES = (  # words, recorded column, predicted column
     ("of the activations with the logits", "activation_bytes", "estimated_activation_bytes"),
 )
 NO_ANSWER = Claim("Not answered: no run whose allocations were to be recorded has a complete history.", "missing")
-MAX_FAILURES = 3  # failed runs whose allocations are shown, and fits that are named; the tables have all
-HEADINGS_OF_PEAKS = {
+MAX_FAILURES = 3  # failed runs whose allocations are shown; the tables have all
+MAX_SEARCHES = 3  # bisections whose results are in the sentence; the table has all
+PEAK_HEADINGS = {
     "requested_peak_bytes": "requested",
     "allocated_peak_bytes": "allocated",
     "reserved_peak_bytes": "reserved",
@@ -49,13 +50,13 @@ def sentences(measured: Measured) -> list[Claim]:
     if peaks.empty:
         return _failures(failures) or [NO_ANSWER]
     claims = [_highest_peak(peaks, failures), *_peaks_by_mode(peaks), *_kept_for_backward(measured)]
-    return [*claims, *(_bisected(measured) or _predicted(measured)), *_failures(failures), *_allocator_ratios(measured)]
+    fits = _bisected(measured) or _predictions(measured)
+    return [*claims, *fits, *_failures(failures), *_allocator_ratios(measured)]
 
 
 def _highest_peak(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
     """The highest peak, the largest category in it, and the run that does not fit, or the number of several."""
-    peak_row = peaks[peaks["run"] == peaks.loc[peaks["peak_bytes"].idxmax(), "run"]].nlargest(1, "bytes").iloc[0]
-    failure = ""
+    peak_row, failure = largest_category_of_highest_peak(peaks), ""
     if len(failures):
         failure_row, failed_runs = failures.iloc[0], failures["run"].nunique()
         step = "that" if failure_row["mode"] == peak_row["mode"] else PASSES[failure_row["mode"]]
@@ -87,12 +88,13 @@ def _kept_for_backward(measured: Measured) -> list[Claim]:
         return []
     largest = largest_by_run(parts, "bytes")
     total = parts.groupby("run", sort=False)["bytes"].sum()
+    block = block_document.block_sentence(measured)
     return [
         Claim(
             "The forward pass keeps {total} for the backward pass; the largest part of it ({share}) is {parts}."
             "{block}",
             "counted", total=interval(total, memory), parts=leaders([escaped(part) for part in largest["part"]]),
-            share=interval(largest["share"], percent), block=block_document.block_sentence(measured),
+            share=interval(largest["share"], percent), block=f" {block}" if block else "",
         )
     ]  # fmt: skip
 
@@ -106,35 +108,37 @@ def _allocator_ratios(measured: Measured) -> list[Claim]:
         interval((room[name] / room["requested_peak_bytes"]).astype("float64"), significant)
         for name in ("allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes")
     )
-    text = (
-        "The allocator gives out {gave} times the requested memory, and reserves {reserved} times as much; the driver"
-    )
-    text += " shows {showed} times as much in use."
-    return [Claim(text, gave=allocated, reserved=reserved, showed=used)]
+    return [
+        Claim(
+            "The allocator gives out {gave} times the requested memory, and reserves {reserved} times as much; the"
+            " driver shows {showed} times as much in use.",
+            gave=allocated, reserved=reserved, showed=used,
+        )
+    ]  # fmt: skip
 
 
-def _predicted(measured: Measured) -> list[Claim]:
-    """The ratio of estimates to recorded bytes, and what would fit by the shapes, if one training run has that."""
+def _predictions(measured: Measured) -> list[Claim]:
+    """The ratios of predicted to recorded bytes; and of a single training run, the sizes that are predicted to fit."""
     room, ratios = measured.tables["memory_room"], []
-    for noun, recorded, expected in PREDICTED_BYTES:
-        compared = room[room[expected].notna() & room[recorded].notna()]
-        if len(compared):
-            ratios.append(f"{interval((compared[expected] / compared[recorded]).astype('float64'), percent)} {noun}")
-    trains = room[(room["mode"] != FORWARD) & room[LONGEST_CONTEXT].notna()]
+    for noun, recorded, predicted in PREDICTED_BYTES:
+        shares = (room[predicted] / room[recorded]).astype("float64").dropna()
+        if len(shares):
+            ratios.append(f"{interval(shares, percent)} {noun}")
+    training = room[(room["mode"] != FORWARD) & room[LONGEST_CONTEXT].notna()]
     fits = ""
-    if len(trains) == 1:
-        longest, batch = (count(trains[name].iloc[0]) for name in (LONGEST_CONTEXT, LARGEST_BATCH))
+    if len(training) == 1:
+        longest, batch = (count(training[name].iloc[0]) for name in (LONGEST_CONTEXT, LARGEST_BATCH))
         fits = f"; the longest context that trains is predicted as {longest}, the largest batch as {batch}"
     text = "Predictions from the shapes are {near}{fits}."
     return [Claim(text, "predicted", near=listed(ratios), fits=fits)] if ratios else []
 
 
 def _bisected(measured: Measured) -> list[Claim]:
-    """The largest size that fits, the smallest that does not, and the prediction, of the first MAX_FAILURES rows."""
+    """The largest size that fits, the smallest that does not, and the prediction, of the first MAX_SEARCHES rows."""
     texts = [
         f"{BY_KEY[row['fitted']].heading} {count(row['largest'])} fits and {count(row['fails_at'])} does not"
         f" ({count(row['predicted'])} predicted)"
-        for row in measured.tables["memory_fits"].to_dict("records")[:MAX_FAILURES]
+        for row in measured.tables["memory_fits"].head(MAX_SEARCHES).to_dict("records")
     ]
     return [Claim("Measured by bisection: {texts}.", "measured", texts="; ".join(texts))] if texts else []
 
@@ -145,14 +149,14 @@ def _failures(failures: pd.DataFrame) -> list[Claim]:
         return []
     failure_row = failures.iloc[0]
     sizes = failures[failures["run"] == failure_row["run"]].groupby("category", sort=False)["bytes"].sum()
-    path = innermost(failure_row["in_range"])
-    phase = escaped(failure_row["in_phase"]) + (f" ({escaped(path)})" if path else "")
+    part = innermost(failure_row["in_range"])
+    where = escaped(failure_row["in_phase"]) + (f" ({escaped(part)})" if part else "")
     if failure_row["in_phase"] == OUTSIDE:
-        phase = "the setup of model and optimizer"
+        where = "the setup of model and optimizer"
     return [
         Claim(
             "{run}, runs out of memory in {at} with {live} in use, {share} of it {category}.",
-            run=run_in_words(failure_row, named_keys(failures)), at=phase, live=memory(failure_row["live_bytes"]),
+            run=run_in_words(failure_row, named_keys(failures)), at=where, live=memory(failure_row["live_bytes"]),
             share=percent(sizes.max() / failure_row["live_bytes"]), category=escaped(sizes.idxmax()),
         )
     ]  # fmt: skip
@@ -163,9 +167,9 @@ def tables(measured: Measured) -> list[Part]:
     peaks, failures, room = (measured.tables[f"memory_{name}"] for name in ("peak", "at_failure", "room"))
     operations, groups = measured.tables["memory_operations"], measured.tables["memory_groups"]
     parts = pivoting.split(model_parts.rows_in_parts(measured.tables["memory_parts"]), (MODEL.key,))
-    operations = operations[operations["run"].isin(_largest_run(operations.groupby("run", sort=False)["bytes"].sum()))]
-    groups = groups[groups["run"].isin(_largest_run(peaks.set_index("run")["peak_bytes"]))]
-    named = named_keys(measured.tables["memory_room"])
+    operations = _of_largest_run(operations, operations.groupby("run", sort=False)["bytes"].sum())
+    groups = _of_largest_run(groups, peaks.set_index("run")["peak_bytes"])
+    named = named_keys(room)
     failure_rows = failures[failures["run"].isin(failures["run"].unique()[:MAX_FAILURES])]
     return [
         *(["No run has figures."] if peaks.empty and failures.empty else []),
@@ -179,27 +183,25 @@ def tables(measured: Measured) -> list[Part]:
         *table_per_run("The largest groups of allocations at the peak", groups, _groups_table, named),
         ("Peak memory as requested, allocated and reserved, what the driver shows after the last step, and what the"
          " shapes predict",
-         rows_table(room, gains.LEADING_KEYS, columns_with_values(room, HEADINGS_OF_PEAKS, size))),
+         rows_table(room, gains.LEADING_KEYS, columns_with_values(room, PEAK_HEADINGS, size))),
         ("What fits, predicted from the shapes, with all other settings as in the run",
-         rows_table(room[room[LONGEST_CONTEXT].notna()], gains.LEADING_KEYS, FITTING)),
+         rows_table(room[room[LONGEST_CONTEXT].notna()], gains.LEADING_KEYS, PREDICTION_COLUMNS)),
         *table_per_run("Types of parameters, outputs and gradients in the first step",
                        block_document.run_per_precision(measured.tables["dtypes"]), block_document.dtypes_table, named),
         *(f"Not recorded: {escaped(text)}." for text in dict.fromkeys(room["not_seen"].dropna())),
         ("What fits, measured by bisection, with all other settings as in the run",
-         rows_table(measured.tables["memory_fits"], gains.LEADING_KEYS, BISECTED, left_aligned=1)),
+         rows_table(measured.tables["memory_fits"], gains.LEADING_KEYS, BISECTION_COLUMNS, left_aligned=1)),
         ("Where memory ran out, and memory by category at that moment", _failures_table(failures)),
         *table_per_run("The largest groups of allocations when memory ran out", failure_rows, _groups_table,
                        named_keys(failures)),
     ]  # fmt: skip
 
 
-FITTING = (
+PREDICTION_COLUMNS = (
     ("longest context", lambda row: count(row[LONGEST_CONTEXT])),
     ("largest batch", lambda row: count(row[LARGEST_BATCH])),
 )
-
-
-BISECTED = (
+BISECTION_COLUMNS = (
     ("dimension", lambda row: BY_KEY[row["fitted"]].heading),
     ("fits", lambda row: count(row["largest"])),
     ("does not fit", lambda row: count(row["fails_at"])),
@@ -209,57 +211,57 @@ BISECTED = (
 )
 
 
-def _largest_run(bytes_by_run: pd.Series) -> list[str]:
-    """The run with the largest of these numbers, as a list; empty without runs."""
-    return [bytes_by_run.idxmax()] if len(bytes_by_run) else []
+def _of_largest_run(rows: pd.DataFrame, bytes_by_run: pd.Series) -> pd.DataFrame:
+    """The rows of the run with the largest of these numbers; none without runs."""
+    return rows[rows["run"] == bytes_by_run.idxmax()] if len(bytes_by_run) else rows.iloc[:0]
 
 
 def _peak_table(rows: pd.DataFrame) -> MarkdownTable:
     """One line per run: the phase of its peak, the peak, and its categories."""
-    names = [name for name, category_rows in rows.groupby("category", sort=False) if category_rows["bytes"].any()]
-    wide = pivoting.pivoted_texts(rows, ["run"], "category", lambda row: size(row["bytes"]))
+    categories = rows.loc[rows["bytes"] != 0, "category"].unique()
+    cells = pivoting.pivoted_texts(rows, ["run"], "category", lambda row: size(row["bytes"]))
     columns = (
         ("phase", lambda row: row["fullest_phase"]),
         ("peak", lambda row: size(row["peak_bytes"])),
-        *((name, lambda row, name=name: wide.loc[row["run"], name]) for name in names),
+        *((name, lambda row, name=name: cells.loc[row["run"], name]) for name in cells if name in categories),
     )
     return rows_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, columns, left_aligned=1)
 
 
 def _failures_table(rows: pd.DataFrame) -> MarkdownTable:
     """One line per run out of memory: where, requested and free bytes, and live bytes by category."""
-    sums = pivoting.unstacked(rows.groupby(["run", "category"], sort=False)["bytes"].sum(), "category")
+    category_bytes = pivoting.unstacked(rows.groupby(["run", "category"], sort=False)["bytes"].sum(), "category")
     columns = (
-        ("range", lambda row: _place(row["in_phase"], row["in_range"])),
+        ("range", lambda row: _range_cell(row["in_phase"], row["in_range"])),
         ("requested", lambda row: size(row["requested_bytes"])),
         ("free", lambda row: size(row["free_bytes"])),
         ("in use", lambda row: size(row["live_bytes"])),
-        *((name, lambda row, name=name: size(sums.loc[row["run"], name])) for name in sums.columns),
+        *((name, lambda row, name=name: size(category_bytes.loc[row["run"], name])) for name in category_bytes),
     )
     return rows_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, columns, left_aligned=1)
 
 
 def _groups_table(rows: pd.DataFrame) -> MarkdownTable:
     """(i) One line per group of allocations of one run, with the operator and line that made it, if recorded."""
-    known_makers = [key for key in MAKERS if (rows[key].fillna("") != "").any()]  # older recordings of GPUs have none
+    callers = [name for name in CALLER_COLUMNS if (rows[name].fillna("") != "").any()]  # old recordings have none
     lines = [
         (
-            escaped(row["category"]), _place(row["phase"], row["range"]), *maker_cells(row, known_makers),
+            escaped(row["category"]), _range_cell(row["phase"], row["range"]), *caller_cells(row, callers),
             count(row["allocations"]), size(row["each_bytes"]), size(row["bytes"]),
         )
         for row in rows.to_dict("records")
     ]  # fmt: skip
-    headings = ("category", "allocated in", *known_makers, "number", "size of each", "total")
-    return MarkdownTable(headings, tuple(lines), first_right=2 + len(known_makers))
+    headings = ("category", "allocated in", *callers, "number", "size of each", "total")
+    return MarkdownTable(headings, tuple(lines), first_right=2 + len(callers))
 
 
-def _place(phase: str, path: str) -> str:
+def _range_cell(phase: str, path: str) -> str:
     return escaped(as_path([*filter(None, [phase]), *names_in(path)]))
 
 
-def nested(machines: Iterable[Measured]) -> list[str]:
+def nested_checkpoint_definitions(results: Iterable[Measured]) -> list[str]:
     """What the names of checkpoints within checkpoints mean: "checkpoints of 8-2 blocks: ..."."""
-    runs = pd.concat([measured.tables["memory_peak"] for measured in machines])
+    runs = pd.concat([measured.tables["memory_peak"] for measured in results])
     texts = []
     for value in runs[CHECKPOINT.key].drop_duplicates().astype(str):
         if len(levels := value.split("-")) > 1:

@@ -8,6 +8,8 @@ from profile_grid.figures.panels import AXIS_PX, Drawing, Figure, Frame, Tables,
 from profile_grid.figures.run_selection import labels, runs_without_results, sorted_by_size
 from profile_grid.figures.theme import SMALL, SOFT, WIDTH
 from profile_grid.quantities import GIBIBYTE, MEBIBYTE, memory, percent
+from profile_grid.questions.i_memory.table import largest_category_of_highest_peak
+from profile_grid.stages.memory.usage_tables import CATEGORY_COLUMNS
 from profile_grid.study.dimensions import KEYS, LEADING
 from profile_grid.study.stages import MEMORY
 from profile_grid.tables.names import OUTSIDE
@@ -23,38 +25,39 @@ def unit_of(largest_bytes: float) -> tuple[int, str]:
 def draw_categories(tables: Tables) -> Drawing:
     """Bars in the order of models, contexts and modes, with the peak after each."""
     runs, peaks = tables["runs"], sorted_by_size(tables["memory_peak"], tables["runs"])
-    unit, unit_name = unit_of(max(peaks["peak_bytes"], default=0))
+    unit_bytes, unit_name = unit_of(max(peaks["peak_bytes"], default=0))
     texts = [f"{memory(row.peak_bytes)}, in {row.fullest_phase}" for row in peaks.itertuples()]
-    parts = peaks.assign(size=peaks["bytes"].map(memory), live=peaks["bytes"] / unit, bar=labels(peaks), text=texts)
-    rows = marks.stacked(parts[parts["bytes"] > 0], "live", "category")
-    title = f"in use at the peak of a step ({unit_name})"
-    seen = (("category", "category"), ("size", "in use"), ("share", "share", marks.SHARE))
-    missing, names = runs_without_results(runs, MEMORY), list(dict.fromkeys(parts["bar"]))
-    return bars_of_runs(rows, names, "category", title, seen, runs, missing, NOT_RECORDED)
+    live = peaks["bytes"] / unit_bytes
+    parts = peaks.assign(size=peaks["bytes"].map(memory), live=live, bar=labels(peaks), text=texts)
+    return bars_of_runs(
+        marks.stacked(parts[parts["bytes"] > 0], "live", "category"),
+        names=list(dict.fromkeys(parts["bar"])), by="category", title=f"in use at the peak of a step ({unit_name})",
+        tooltip=(("category", "category"), ("size", "in use"), ("share", "share", marks.SHARE)),
+        runs=runs, missing=runs_without_results(runs, MEMORY), reason=NOT_RECORDED,
+    )  # fmt: skip
 
 
 def result_categories(tables: Tables) -> str:
     """The highest peak and its largest category."""
-    peaks = tables["memory_peak"]
-    row = peaks[peaks["peak_bytes"] == peaks["peak_bytes"].max()].nlargest(1, "bytes").iloc[0]
+    row = largest_category_of_highest_peak(tables["memory_peak"])
     size, share = memory(row["peak_bytes"]), percent(row["share"])
     return f"The highest peak is {size}; {share} of it is {row['category']}"
 
 
 HEIGHT_PX = 260
-NAMES_AT, LINE = 1.1, 0.06  # of the height: where the names of the phases are, above all areas; between their lines
-LEAST_NAMED = 0.01  # of the step: the shortest phase that is marked
+NAMES_HEIGHT, LINE_HEIGHT = 1.1, 0.06  # of the areas' height: of the names of phases, and between their two lines
+MIN_PHASE_SHARE = 0.01  # of the step: a shorter phase has no room for its name
 
 
 def draw_timeline(tables: Tables) -> Drawing:
     """The run with the highest peak, if possible one with a backward pass: stacked areas, with the phases above."""
     run, timeline = run_to_draw(tables["memory_peak"]), tables["memory_timeline"]
     moments = timeline[timeline["run"] == run].sort_values("moment", kind="stable")
-    unit, unit_name = unit_of(max(moments["live_bytes"], default=0))
-    rows = _category_rows(moments, unit)
+    unit_bytes, unit_name = unit_of(max(moments["live_bytes"], default=0))
+    rows = _category_rows(moments, unit_bytes)
 
     def panel(areas: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
-        layers = (_areas(areas, unit_name), *_phase_marks(moments, areas["end"].max()), _peak(areas))
+        layers = (_areas(areas, unit_name), *_phase_marks(moments, areas["end"].max()), _peak_label(areas))
         return alt.layer(*layers, width=WIDTH - AXIS_PX, height=HEIGHT_PX)
 
     runs, slices = tables["runs"], moments["moment"].nunique()
@@ -77,25 +80,26 @@ def _areas(rows: pd.DataFrame, unit_name: str) -> alt.Chart:
     return areas.encode(x=x, y=y, y2="end", fill=marks.part_fills(rows, "category", lined=False), tooltip=tooltip)
 
 
-def _phase_marks(moments: pd.DataFrame, top: float) -> tuple[alt.Chart, alt.Chart]:
-    """A line where each phase begins that is long enough, and its name above all areas."""
-    names = moments["phase"].astype("str")
-    begins = moments.assign(phase=names)[names.ne(names.shift()) & (names != OUTSIDE)]
-    lasts = begins["ms"].shift(-1, fill_value=moments["ms"].max()) - begins["ms"]
-    begins = begins[lasts >= LEAST_NAMED * moments["ms"].max()]  # a shorter one has no room for its name
-    begins = begins.assign(start=[top * (NAMES_AT + LINE * (line % 2)) for line in range(len(begins))])
-    marked = alt.Chart(begins[["ms", "phase", "start"]]).encode(x="ms:Q")
-    texts = marked.mark_text(align="left", baseline="top", dx=3, fontSize=SMALL)
-    return marked.mark_rule(color=SOFT, strokeDash=[2, 2]), texts.encode(y="start:Q", text="phase:N")
+def _phase_marks(moments: pd.DataFrame, peak: float) -> tuple[alt.Chart, alt.Chart]:
+    """A line where each phase begins that is long enough, and its name above all areas. All marks of this chart have
+    their height in the column `start`."""
+    names, step_ms = moments["phase"].astype("str"), moments["ms"].max()
+    phases = moments.assign(phase=names)[names.ne(names.shift()) & (names != OUTSIDE)]
+    durations_ms = phases["ms"].shift(-1, fill_value=step_ms) - phases["ms"]
+    phases = phases[durations_ms >= MIN_PHASE_SHARE * step_ms]
+    phases = phases.assign(start=[peak * (NAMES_HEIGHT + LINE_HEIGHT * (n % 2)) for n in range(len(phases))])
+    base = alt.Chart(phases[["ms", "phase", "start"]]).encode(x="ms:Q")
+    texts = base.mark_text(align="left", baseline="top", dx=3, fontSize=SMALL)
+    return base.mark_rule(color=SOFT, strokeDash=[2, 2]), texts.encode(y="start:Q", text="phase:N")
 
 
-def _peak(rows: pd.DataFrame) -> alt.Chart:
-    """A label with the live bytes at the peak."""
-    top = rows.loc[[rows["end"].idxmax()]]
-    total = rows[rows["moment"] == top["moment"].iloc[0]]["bytes"].sum()
-    peak = top[["ms", "end"]].rename(columns={"end": "start"}).assign(text=memory(total))
-    side, shift = ("right", -3) if top["ms"].iloc[0] > rows["ms"].max() / 2 else ("left", 3)  # where there is room
-    text = alt.Chart(peak).mark_text(align=side, dx=shift, dy=-6, fontSize=SMALL)
+def _peak_label(rows: pd.DataFrame) -> alt.Chart:
+    """A label with the live bytes at the peak, on the side with more room."""
+    highest = rows.loc[[rows["end"].idxmax()]]
+    total = rows[rows["moment"] == highest["moment"].iloc[0]]["bytes"].sum()
+    label = highest[["ms", "end"]].rename(columns={"end": "start"}).assign(text=memory(total))
+    align, shift_px = ("right", -3) if highest["ms"].iloc[0] > rows["ms"].max() / 2 else ("left", 3)
+    text = alt.Chart(label).mark_text(align=align, dx=shift_px, dy=-6, fontSize=SMALL)
     return text.encode(x="ms:Q", y="start:Q", text="text:N")
 
 
@@ -108,12 +112,13 @@ def run_to_draw(peaks: pd.DataFrame) -> str | None:
     return str(chosen.loc[chosen["peak_bytes"].idxmax(), "run"])
 
 
-def _category_rows(moments: pd.DataFrame, unit: int) -> pd.DataFrame:
+def _category_rows(moments: pd.DataFrame, unit_bytes: int) -> pd.DataFrame:
     """One row per moment and category that ever has bytes, from `start` to `end` in this unit."""
-    columns = [name for name in moments if name.endswith("_bytes") and name != "live_bytes"]
-    names = {name: name.removesuffix("_bytes").replace("_", " ") for name in columns}
-    rows = moments.astype({"phase": "str"}).melt([*LEADING, "moment", "ms", "phase"], columns, "category", "bytes")
-    rows = rows.assign(category=rows["category"].map(names), live=rows["bytes"] / unit, size=rows["bytes"].map(memory))
+    categories = {column: str(name) for name, column in CATEGORY_COLUMNS.items() if column in moments}
+    keys = [*LEADING, "moment", "ms", "phase"]
+    rows = moments.astype({"phase": "str"}).melt(keys, list(categories), "category", "bytes")
+    live, size = rows["bytes"] / unit_bytes, rows["bytes"].map(memory)
+    rows = rows.assign(category=rows["category"].map(categories), live=live, size=size)
     rows = marks.stacked(rows, "live", "category", stack="moment")
     return rows[rows.groupby("category")["bytes"].transform("max") > 0].drop(columns="mode")
 

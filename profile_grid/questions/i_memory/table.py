@@ -15,82 +15,85 @@ from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables import conservation, ideal, names, per_pass
 
 LONGEST_CONTEXT, LARGEST_BATCH = "predicted_longest_context", "predicted_largest_batch"
+PREDICTED_SIZES = ((CONTEXT_LENGTH, LONGEST_CONTEXT), (BATCH_SIZE, LARGEST_BATCH))
+RECORDED_COLUMNS = ["saved_bytes", "gradient_bytes", "backward_change_bytes", "residual_bytes"]
+PREDICTED_COLUMNS = ["estimated_saved_bytes", "estimated_gradient_bytes", "estimated_residual_bytes"]
+OPERATION_COLUMNS = ["part", "operator", "line"]
+PEAK_COLUMNS = ["requested_peak_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes"]
 
 
-def predicted(row: Mapping[str, Any], key: str) -> int | None:
+def predicted_largest(row: Mapping[str, Any], dimension: str) -> int | None:
     """The largest value of this dimension with which the run's estimated peak fits into its GPU, 0 if none does; None
     without an estimate (other people's models, several GPUs) and without a GPU."""
     if not (known(row["device_total_bytes"]) and known(row["estimated_peak_bytes"])):
         return None
 
     def fits(value: int) -> bool:
-        return _estimated_peak(row | {key: value}) + memory.NON_TENSOR_BYTES <= row["device_total_bytes"]
+        return _estimated_peak_bytes(row | {dimension: value}) + memory.NON_TENSOR_BYTES <= row["device_total_bytes"]
 
-    return fitting.largest_fitting(fits, int(row[key]))
+    return fitting.largest_fitting(fits, int(row[dimension]))
 
 
-def _estimated_peak(row: Mapping[str, Any]) -> int:
-    """The peak of the run's tensors from the shapes, in bytes, by the present formulas."""
+def _estimated_peak_bytes(row: Mapping[str, Any]) -> int:
+    """The peak of the run's tensors from its shapes. That in the result of the run may be from older formulas."""
     return memory.estimated_peak_bytes(ideal.declared_shape(row), row["mode"], row)
-
-
-PREDICTED_SIZES = ((CONTEXT_LENGTH, LONGEST_CONTEXT), (BATCH_SIZE, LARGEST_BATCH))
-RECORDED_COLUMNS = ["saved_bytes", "gradient_bytes", "backward_change_bytes", "residual_bytes"]
-PREDICTED_COLUMNS = ["estimated_saved_bytes", "estimated_gradient_bytes", "estimated_residual_bytes"]
-OPERATION_COLUMNS = ["part", "operator", "line"]
 
 
 def memory_block(merged: per_pass.Merged) -> pd.DataFrame:
     """(i) One row per run: the first of the blocks with the commonest numbers, and the same from the shapes."""
-    rows = merged["memory_blocks"]
-    alike = rows.groupby(["run", *RECORDED_COLUMNS], dropna=False, sort=False)["block"].transform("size")
-    rows = rows.assign(alike=alike, blocks=rows.groupby("run")["block"].transform("size"))
-    first = per_pass.largest_by_run(rows, "alike").sort_index()
+    blocks = merged["memory_blocks"]
+    alike = blocks.groupby(["run", *RECORDED_COLUMNS], dropna=False, sort=False)["block"].transform("size")
+    blocks = blocks.assign(alike=alike, blocks=blocks.groupby("run")["block"].transform("size"))
+    typical = per_pass.largest_by_run(blocks, "alike").sort_index()
     runs = merged["runs"].set_index("run", drop=False)
-    shapes = [_predicted_bytes(runs.loc[row["run"]], row) for row in first.to_dict("records")]
-    expected = pd.DataFrame(shapes, index=first.index, columns=PREDICTED_COLUMNS, dtype="Int64")
-    return first[[*LEADING, "block", "alike", "blocks", *RECORDED_COLUMNS]].join(expected).reset_index(drop=True)
+    predicted_bytes = [_predicted_bytes(runs.loc[block["run"]], block) for block in typical.to_dict("records")]
+    predicted = pd.DataFrame(predicted_bytes, index=typical.index, columns=PREDICTED_COLUMNS, dtype="Int64")
+    return typical[[*LEADING, "block", "alike", "blocks", *RECORDED_COLUMNS]].join(predicted).reset_index(drop=True)
 
 
-def _predicted_bytes(run: pd.Series, row: dict) -> tuple[int | None, int | None, int | None]:
-    """(what the block keeps, its gradients, a residual activation), in bytes; None if the shapes do not tell. The first
-    two are None without a backward pass, the first also with checkpoints."""
+def _predicted_bytes(run: pd.Series, block: dict) -> tuple[int | None, int | None, int | None]:
+    """The values of PREDICTED_COLUMNS: None for other people's models; without a backward pass, only the residual
+    activation; with checkpoints, not what the block keeps."""
     shape = ideal.shape_of_run(run)
     if shape is None:
         return None, None, None
-    trains = pd.notna(row["saved_bytes"])
-    saved = memory.saved_block_bytes(shape, row) if trains and row[CHECKPOINT.key] == CHECKPOINT.default else None
-    return saved, memory.block_gradient_bytes(shape, row) if trains else None, memory.residual_bytes(shape, row)
+    residual = memory.residual_bytes(shape, block)
+    if pd.isna(block["saved_bytes"]):
+        return None, None, residual
+    saved = memory.saved_block_bytes(shape, block) if block[CHECKPOINT.key] == CHECKPOINT.default else None
+    return saved, memory.block_gradient_bytes(shape, block), residual
 
 
 def memory_operations(merged: per_pass.Merged) -> pd.DataFrame:
     """(i) One row per run, part, operator and line: what they keep in the run's block of `memory_block`, most first."""
-    chosen = memory_block(merged)[["run", "block"]]
-    rows = merged["memory_activations"].merge(chosen, on=["run", "block"])
+    blocks = memory_block(merged)[["run", "block"]]
+    rows = merged["memory_activations"].merge(blocks, on=["run", "block"])
     total = rows.groupby("run")["bytes"].transform("sum")
     table = rows.assign(share=rows["bytes"] / total)
     conservation.check_shares(table, ["run"])
-    table = per_pass.in_order_of(table.assign(_less=-table["bytes"]), chosen["run"], "_less")
+    table = per_pass.in_order_of(table.sort_values("bytes", ascending=False, kind="stable"), blocks["run"])
     return table[[*LEADING, "block", *OPERATION_COLUMNS, "allocations", "bytes", "share"]]
-
-
-PEAK_COLUMNS = ["requested_peak_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes"]
 
 
 def memory_peak(merged: per_pass.Merged) -> pd.DataFrame:
     """(i) One row per run and category: its bytes at the peak of the last measured step, and the phase of the peak.
     Raises NotConserved unless the shares sum to one."""
     rows = _last_step(merged["memory_phases"])
-    step = rows[rows["phase"] == names.WHOLE_STEP]
-    total = step.groupby("run")["bytes"].transform("sum")
-    phases = rows[rows["phase"] != names.WHOLE_STEP]
-    by_phase = phases.groupby(["run", "phase"], sort=False)["bytes"].sum().reset_index()
-    fullest = per_pass.largest_by_run(by_phase, "bytes").set_index("run")
-    table = step[[*LEADING, "category", "bytes"]].assign(
-        peak_bytes=total, share=step["bytes"] / total, fullest_phase=step["run"].map(fullest["phase"])
+    is_step = rows["phase"] == names.WHOLE_STEP
+    categories = rows[is_step]
+    total = categories.groupby("run")["bytes"].transform("sum")
+    by_phase = rows[~is_step].groupby(["run", "phase"], sort=False)["bytes"].sum().reset_index()
+    fullest_phase = per_pass.largest_by_run(by_phase, "bytes").set_index("run")["phase"]
+    table = categories[[*LEADING, "category", "bytes"]].assign(
+        peak_bytes=total, share=categories["bytes"] / total, fullest_phase=categories["run"].map(fullest_phase)
     )
     conservation.check_shares(table, ["run"])
     return table.reset_index(drop=True)
+
+
+def largest_category_of_highest_peak(peaks: pd.DataFrame) -> pd.Series:
+    """The row of memory_peak of the largest category, of the run with the highest peak."""
+    return peaks[peaks["run"] == peaks.loc[peaks["peak_bytes"].idxmax(), "run"]].nlargest(1, "bytes").iloc[0]
 
 
 def memory_parts(merged: per_pass.Merged) -> pd.DataFrame:
@@ -117,21 +120,21 @@ def memory_room(merged: per_pass.Merged) -> pd.DataFrame:
     )
     sizes = [name for name in ideal.SHAPE_FIELDS if name not in LEADING]
     rows = table.join(runs[sizes], on="run").to_dict("records")
-    peaks = [_estimated_peak(row) if known(row["estimated_peak_bytes"]) else None for row in rows]
+    peaks = [_estimated_peak_bytes(row) if known(row["estimated_peak_bytes"]) else None for row in rows]
     table["estimated_peak_bytes"] = pd.array(peaks, dtype="Int64")
     for dimension, column in PREDICTED_SIZES:
-        table[column] = pd.array([predicted(row, dimension.key) for row in rows], dtype="Int64")
+        table[column] = pd.array([predicted_largest(row, dimension.key) for row in rows], dtype="Int64")
     return table.reset_index(drop=True)
 
 
 def memory_fits(merged: per_pass.Merged) -> pd.DataFrame:
-    """(i) The merged table `largest`, with the predictions of memory_room where it has the run with as much memory."""
+    """(i) The merged table `largest`. Where the limit was the memory of the run's GPU, the prediction is that of
+    memory_room."""
     table, room = merged["largest"].reset_index(drop=True), memory_room(merged).set_index("run")
+    is_whole_gpu = table["limit_bytes"] == table["run"].map(room["device_total_bytes"])
     for dimension, column in PREDICTED_SIZES:
-        is_same = (table["fitted"] == dimension.key) & (
-            table["limit_bytes"] == table["run"].map(room["device_total_bytes"])
-        )
-        table.loc[is_same, "predicted"] = table.loc[is_same, "run"].map(room[column])
+        is_same_search = is_whole_gpu & (table["fitted"] == dimension.key)
+        table.loc[is_same_search, "predicted"] = table.loc[is_same_search, "run"].map(room[column])
     return table
 
 

@@ -9,7 +9,7 @@ from cs336_model.arithmetic.flops import ModelShape, forward_flops
 from cs336_model.arithmetic.memory import NON_TENSOR_BYTES, estimated_peak_bytes, saved_block_bytes
 from profile_grid.documents.documents import document_names
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.questions.i_memory.table import predicted
+from profile_grid.questions.i_memory.table import predicted_largest
 from profile_grid.stages.memory.tables import MEMORY_FAILED, tables_of_history
 from tests.default_values import DEFAULT_VALUES
 from tests.profile_grid.made_up import Made, merged
@@ -18,26 +18,23 @@ from tests.profile_grid.made_up_history import made_up_history
 from tests.profile_grid.test_answers import line_of
 
 GIB, MIB = 2**30, 2**20
-COUNTERS = {"requested_peak": 600, "allocated_peak": 660, "reserved_peak": 1200, "driver_used": 1800}
+COUNTERS_MIB = {"requested_peak": 600, "allocated_peak": 660, "reserved_peak": 1200, "driver_used": 1800}
 SMALL = {"vocab_size": 10_000, "d_model": 768, "num_layers": 12, "num_heads": 12, "d_ff": 3072}
 
 
-def recorded(runs: list[Made], counters: dict | None = COUNTERS) -> dict[str, pd.DataFrame]:
+def recorded(runs: list[Made], counters_mib: dict | None = COUNTERS_MIB) -> dict[str, pd.DataFrame]:
     """The merged tables of runs that were all asked for the stage memory."""
     history = made_up_history()
-    counted = {name: count and count * MIB for name, count in (counters or history.counters).items()}
-    history = replace(history, size_bytes=history.size_bytes * MIB, counters=counted)
-    tables, made = merged(runs), {}
+    counter_bytes = {name: mib and mib * MIB for name, mib in (counters_mib or history.counters).items()}
+    history = replace(history, size_bytes=history.size_bytes * MIB, counters=counter_bytes)
+    tables, of_runs = merged(runs), {}
     for run in runs:
         program = {"constructor": "theirs:Model", "dimensions": run.leading}
         for name, table in tables_of_history(history, program)[1].items():
-            led = table.assign(**run.leading)[[*run.leading, *table.columns]]
-            made[name] = pd.concat([made[name], led], ignore_index=True) if name in made else led
-    return (
-        tables
-        | made
-        | {"runs": tables["runs"].assign(memory_status="complete", device_total_bytes=140 * GIB, parameters=1)}
-    )
+            of_runs.setdefault(name, []).append(table.assign(**run.leading)[[*run.leading, *table.columns]])
+    memory_tables = {name: pd.concat(of_name, ignore_index=True) for name, of_name in of_runs.items()}
+    runs_table = tables["runs"].assign(memory_status="complete", device_total_bytes=140 * GIB, parameters=1)
+    return tables | memory_tables | {"runs": runs_table}
 
 
 def training(**changes) -> Made:
@@ -89,7 +86,7 @@ def test_what_the_allocator_gave_out_and_held_stands_beside_what_was_asked_for()
 
 
 def test_on_a_processor_the_document_says_what_cannot_be_told_and_shows_no_empty_columns():
-    text = answered(recorded([training()], counters=None))
+    text = answered(recorded([training()], counters_mib=None))
     assert "Not recorded: " in text and "no snapshot" in text
     assert "reserved |" not in text and "times what was asked" not in text.lower()
 
@@ -101,24 +98,24 @@ def test_a_grid_whose_histories_are_all_broken_says_so():
 
 
 def test_what_a_bisection_found_stands_beside_what_the_shapes_let_expect():
-    found = {"fitted": "batch_size", "largest": 21, "fails_at": 22, "predicted": 24, "multiple_of": 1,
-             "limit_bytes": 16 * GIB, "tries": 6}  # fmt: skip
-    text = answered(recorded([training()]) | {"largest": pd.DataFrame([training().leading | found])})
+    search = {"fitted": "batch_size", "largest": 21, "fails_at": 22, "predicted": 24, "multiple_of": 1,
+              "limit_bytes": 16 * GIB, "tries": 6}  # fmt: skip
+    text = answered(recorded([training()]) | {"largest": pd.DataFrame([training().leading | search])})
     assert "Measured by bisection: batch 21 fits and 22 does not (24 predicted)." in text
     cells = [cell.strip() for cell in line_of(text, "small", "512", "training step", "batch").split("|")]
     assert cells[5:10] == ["21", "22", "24", "16.0 GiB", "6"]
 
 
-def out_of_memory(**moment) -> pd.DataFrame:
+def out_of_memory(**changes) -> pd.DataFrame:
     """What the stage memory recorded of a run that ran out of it, two groups of allocations."""
     groups = [
         ("activations", "forward", "block > computing softmax", 12, 3000),
         ("parameters", "(outside)", "", 1, 1000),
     ]
-    told = {"requested_bytes": 900 * MIB, "free_bytes": 70 * MIB, "in_phase": "forward", "in_range": "block > norm",
-            "live_bytes": 4000 * MIB, "operator": ""}  # fmt: skip
+    failure = {"requested_bytes": 900 * MIB, "free_bytes": 70 * MIB, "in_phase": "forward", "in_range": "block > norm",
+               "live_bytes": 4000 * MIB, "operator": ""}  # fmt: skip
     rows = [
-        told | moment | {"category": category, "phase": phase, "range": path, "allocations": number,
+        failure | changes | {"category": category, "phase": phase, "range": path, "allocations": number,
         "each_bytes": mib // number * MIB, "bytes": mib * MIB}
         for category, phase, path, number, mib in groups
     ]  # fmt: skip
@@ -146,18 +143,16 @@ def test_where_memory_runs_out_the_moment_and_what_was_live_then_are_told():
 def test_the_predicted_context_fits_and_one_token_more_does_not():
     row = SMALL | DEFAULT_VALUES | {"mode": "train_step", "batch_size": 4, "context_length": 512}
     row |= {"device_total_bytes": 24 * GIB, "estimated_peak_bytes": 1}
-    found = predicted(row, "context_length")
+    longest = predicted_largest(row, "context_length")
 
-    def needed(length: int) -> int:
-        return (
-            estimated_peak_bytes(ModelShape(**SMALL, batch_size=4, context_length=length), "train_step")
-            + NON_TENSOR_BYTES
-        )
+    def needed_bytes(length: int) -> int:
+        shape = ModelShape(**SMALL, batch_size=4, context_length=length)
+        return estimated_peak_bytes(shape, "train_step") + NON_TENSOR_BYTES
 
-    assert needed(found) <= 24 * GIB < needed(found + 1)
-    assert predicted(row | {"device_total_bytes": None}, "context_length") is None
-    assert predicted(row | {"estimated_peak_bytes": None}, "batch_size") is None
-    assert predicted(row | {"device_total_bytes": GIB}, "batch_size") == 0
+    assert needed_bytes(longest) <= 24 * GIB < needed_bytes(longest + 1)
+    assert predicted_largest(row | {"device_total_bytes": None}, "context_length") is None
+    assert predicted_largest(row | {"estimated_peak_bytes": None}, "batch_size") is None
+    assert predicted_largest(row | {"device_total_bytes": GIB}, "batch_size") == 0
 
 
 def test_one_block_stands_with_what_the_shapes_let_expect_and_its_largest_operations():

@@ -12,15 +12,16 @@ from profile_grid.questions.i_memory import table
 from profile_grid.questions.i_memory.figure import FIGURES
 from profile_grid.questions.i_memory.test_answer import recorded, training
 from profile_grid.study.stages import MEMORY
+from tests.profile_grid.chart_fields import fields_and_columns
 from tests.profile_grid.made_up import Made, merged
 
 CATEGORIES, TIMELINE = FIGURES
-OWN = [declared.name for declared in table.TABLES]
+SUMMARIES = [declared.name for declared in table.TABLES]
 
 
 def tables(*runs: Made):
-    made = recorded(list(runs))
-    return made | summary_tables(made, OWN)
+    merged_tables = recorded(list(runs))
+    return merged_tables | summary_tables(merged_tables, SUMMARIES)
 
 
 def rows_of(drawing):
@@ -37,8 +38,7 @@ def test_the_parts_of_a_bar_follow_on_each_other_and_end_at_the_peak():
 
 def test_a_run_out_of_memory_is_named_below_the_figure():
     made = tables(training(), training(model="large"))
-    lost = made["runs"]["model"] == "large"
-    made["runs"].loc[lost, MEMORY.status_column] = "out_of_memory"
+    made["runs"].loc[made["runs"]["model"] == "large", MEMORY.status_column] = "out_of_memory"
     assert CATEGORIES.draw(made).absent == ("Out of memory: large · 512 · training step.",)
 
 
@@ -57,33 +57,20 @@ def test_a_figure_can_be_drawn_on_paper_and_says_why_where_there_is_nothing(figu
     assert on_paper(figure, {name: made[name] for name in figure.tables})
     assert "518 MiB" in figure.result(made)
     nothing = merged([training()])
-    nothing |= summary_tables(nothing, OWN)
+    nothing |= summary_tables(nothing, SUMMARIES)
     drawing, headline = figure.drawn(nothing)
     assert "complete history" in drawing.reason and headline == ""
 
 
-def parts_of(chart: dict):
-    """The parts of a chart that have an encoding, each with the name of its data."""
-    for inner in (*chart.get("layer", ()), *chart.get("hconcat", ()), *chart.get("vconcat", ())):
-        yield from parts_of({"data": chart.get("data")} | inner)
-    if "encoding" in chart:
-        yield chart
-
-
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
 def test_every_field_that_a_mark_names_is_a_column_of_its_data(figure):
-    chart = figure.draw(tables(training())).chart
-    parts = list(parts_of(chart))
+    parts = fields_and_columns(figure.draw(tables(training())).chart)
     assert len(parts) >= 2
-    for part in parts:
-        columns = set(chart["datasets"][part["data"]["name"]][0])
-        channels = part["encoding"].values()
-        every = [one for value in channels for one in (value if isinstance(value, list) else [value])]
-        fields = {one["field"] for one in every if "field" in one}
+    for fields, columns in parts:
         assert fields and fields <= columns, fields - columns
 
 
 def test_the_key_names_an_area_that_is_thin_and_no_part_of_a_bar_that_its_outline_hides():
     rows = pd.DataFrame({"category": ["parameters", "temporary"], "start": [0.0, 99.6], "end": [99.6, 100.0]})
-    keys = [part_fills(rows, "category", lined=lined).to_dict()["legend"]["values"] for lined in (False, True)]
-    assert keys == [["parameters", "temporary"], ["parameters"]]
+    areas, bars = (part_fills(rows, "category", lined=lined).to_dict()["legend"]["values"] for lined in (False, True))
+    assert (areas, bars) == (["parameters", "temporary"], ["parameters"])

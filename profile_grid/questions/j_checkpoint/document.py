@@ -6,7 +6,7 @@ import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable
 from profile_grid.quantities import ABSENT, interval, memory, percent, ratio, significant, with_spread
-from profile_grid.questions.j_checkpoint.table import PEAKS, column_with_values
+from profile_grid.questions.j_checkpoint.table import PEAK_COLUMNS, first_known_column
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import CHECKPOINT, MODE, keys_without
 from profile_grid.tables import gains, pivoting
@@ -18,7 +18,7 @@ from profile_grid.tables.wording import PASSES, Claim, capital, config_in_words,
 NO_ANSWER = Claim(
     "Not answered: no two training runs differ only in checkpoints, with times of at least one.", "missing"
 )
-MAX_NAMED = 2
+MAX_NAMED = 2  # sizes of checkpoints with which a configuration fits
 MEMORY_HEADINGS = {
     "peak_allocated_bytes": "peak",
     "recorded_peak_bytes": "recorded peak",
@@ -35,21 +35,23 @@ def sentences(measured: Measured) -> list[Claim]:
         return [NO_ANSWER]
     checkpointed = memory_rows[memory_rows[CHECKPOINT.key] != CHECKPOINT.default]
     lead = _largest_saving(checkpointed.merge(steps[["run", "speed_up", "verdict"]], on="run", how="left"))
-    longer = _time_ratios(steps, int((checkpointed["status"] == COMPLETE).sum()))
-    fits, least = _fitting_values(memory_rows), _lowest_peak(memory_rows)
-    return [*lead, *fits, *least, *longer, *_recomputation(checkpointed, measured)] or [NO_ANSWER]
+    longer = _time_ratios(steps, complete_count=int((checkpointed["status"] == COMPLETE).sum()))
+    fits, lowest = _fitting_values(memory_rows), _lowest_peak(memory_rows)
+    return [*lead, *fits, *lowest, *longer, *_recomputation(checkpointed, measured)] or [NO_ANSWER]
 
 
-def _largest_saving(both: pd.DataFrame) -> list[Claim]:
+def _largest_saving(memory_and_time: pd.DataFrame) -> list[Claim]:
     """The largest relative saving of memory, and how much longer that step takes; [] unless both are known of a run."""
-    for peak in PEAKS:
-        ratios = (both[peak] / both[f"base_{peak}"]).astype("float64").where(both["speed_up"].notna())
-        if ratios.notna().any():
-            return [_saving(both.loc[ratios.idxmin()], peak, named_keys(both))]
+    is_timed = memory_and_time["speed_up"].notna()
+    for peak in PEAK_COLUMNS:
+        shares = (memory_and_time[peak] / memory_and_time[f"base_{peak}"]).astype("float64").where(is_timed)
+        if shares.notna().any():
+            return [_saving(memory_and_time.loc[shares.idxmin()], peak, named_keys(memory_and_time))]
     return []
 
 
 def _saving(row: pd.Series, peak: str, named: Sequence[str]) -> Claim:
+    """The peak of a run, in this column, instead of that without checkpoints. `named` is that of config_in_words."""
     more_time = percent(1 / row["speed_up"] - 1) + " more time"
     return Claim(
         "{value}, {place} trains in {peak} instead of {base_peak}, for {cost}.",
@@ -62,7 +64,7 @@ def _saving(row: pd.Series, peak: str, named: Sequence[str]) -> Claim:
 
 def _lowest_peak(memory_rows: pd.DataFrame) -> list[Claim]:
     """The values with the lowest peak, these peaks and the largest error of their predictions."""
-    column = column_with_values(memory_rows)
+    column = first_known_column(memory_rows)
     rows = memory_rows[memory_rows[column].notna()]
     if rows.empty:
         return []
@@ -76,19 +78,19 @@ def _lowest_peak(memory_rows: pd.DataFrame) -> list[Claim]:
     return [Claim(text, values=leaders(values, noun="configuration"), peaks=peaks, predicted=predicted)]
 
 
-def _time_ratios(steps: pd.DataFrame, checkpointed: int) -> list[Claim]:
+def _time_ratios(steps: pd.DataFrame, *, complete_count: int) -> list[Claim]:
     """How many times as long a step takes with checkpoints, and how much of that the FLOPs explain; the table has each
-    run. `steps` has the runs that were also measured without, `checkpointed` is the number of complete ones."""
+    run. `steps` has the runs that were also measured without; `complete_count` counts the others, too."""
     if steps.empty:
         return []
-    ideal, unclear = 1 / steps["ideal_by_flops"].dropna(), int((steps["verdict"] == UNCLEAR).sum())
+    ideal, unclear_count = 1 / steps["ideal_by_flops"].dropna(), int((steps["verdict"] == UNCLEAR).sum())
     flops = f"; the FLOPs predict {interval(ideal, significant)} times" if len(ideal) else ""
-    also = f'; {UNCLEAR} in {of_all(unclear, len(steps), "run")} (marked "?")' if unclear else ""
-    of_compared = f" in the {len(steps)} of {checkpointed} runs that were also measured without"
-    some = of_compared if len(steps) < checkpointed else ""
+    unclear = f'; {UNCLEAR} in {of_all(unclear_count, len(steps), "run")} (marked "?")' if unclear_count else ""
+    of_compared = f" in the {len(steps)} of {complete_count} runs that were also measured without"
+    some = of_compared if len(steps) < complete_count else ""
     text = "With checkpoints, a step takes {times} times as long as without{some}{flops}{also}."
     times = interval(1 / steps["speed_up"], significant)
-    return [Claim(text, "difference", times=times, some=some, flops=flops, also=also)]
+    return [Claim(text, "difference", times=times, some=some, flops=flops, also=unclear)]
 
 
 def _recomputation(checkpointed: pd.DataFrame, measured: Measured) -> list[Claim]:
@@ -100,14 +102,14 @@ def _recomputation(checkpointed: pd.DataFrame, measured: Measured) -> list[Claim
 def _fitting_values(memory_rows: pd.DataFrame) -> list[Claim]:
     """Each configuration that runs out of memory without checkpoints, with its modes, and the values with which it fits
     in all of these: more than MAX_NAMED as a number."""
-    failed = memory_rows[(memory_rows[CHECKPOINT.key] == CHECKPOINT.default) & (memory_rows["status"] == OUT_OF_MEMORY)]
-    keys, modes = keys_without(CHECKPOINT.key), MODE.key if memory_rows[MODE.key].nunique() > 1 else None
-    claims = []
-    for _, rows in failed.groupby(keys_without(CHECKPOINT.key, MODE.key), sort=False):
-        tried = memory_rows[memory_rows[CHECKPOINT.key] != CHECKPOINT.default].merge(rows[keys], on=keys)
+    is_default, keys = memory_rows[CHECKPOINT.key] == CHECKPOINT.default, keys_without(CHECKPOINT.key)
+    failed = memory_rows[is_default & (memory_rows["status"] == OUT_OF_MEMORY)]
+    has_modes, claims = memory_rows[MODE.key].nunique() > 1, []
+    for _, rows in failed.groupby(keys_without(CHECKPOINT.key, MODE.key), sort=False):  # rows of different modes
+        tried = memory_rows[~is_default].merge(rows[keys], on=keys)
         fits = tried[tried["status"] == COMPLETE]
-        in_all = [value for value, runs in fits.groupby(CHECKPOINT.key) if len(runs) == len(rows)]
-        values = [value for value in pivoting.sorted_values(fits, CHECKPOINT.key) if value in in_all]
+        mode_counts = fits[CHECKPOINT.key].value_counts()
+        values = [value for value in pivoting.sorted_values(fits, CHECKPOINT.key) if mode_counts[value] == len(rows)]
         sizes = CHECKPOINT.words(listed(values[:MAX_NAMED]))
         if len(values) > MAX_NAMED:
             number = of_all(len(values), tried[CHECKPOINT.key].nunique(), "size", "sizes")
@@ -116,7 +118,7 @@ def _fitting_values(memory_rows: pd.DataFrame) -> list[Claim]:
             Claim(
                 "Without checkpoints, {place} runs out of memory{modes}{remedy}.", "counted",
                 place=config_in_words(rows.iloc[0].to_dict()),
-                modes=f" in {listed([PASSES[mode] for mode in rows[modes]])}" if modes else "",
+                modes=f" in {listed([PASSES[mode] for mode in rows[MODE.key]])}" if has_modes else "",
                 remedy=f"; it fits {sizes}" if values else "",
             )
         )  # fmt: skip
@@ -127,10 +129,10 @@ def tables(measured: Measured) -> list[Part]:
     """(j) Time and memory of each training run."""
     time = measured.words.time
     text = f"Time of a step without a profiler, memory, and the share of recomputation in its {time}"
-    return [(text, _trade_table(measured))]
+    return [(text, _time_and_memory_table(measured))]
 
 
-def _trade_table(measured: Measured) -> MarkdownTable:
+def _time_and_memory_table(measured: Measured) -> MarkdownTable:
     """One line per training run, also without checkpoints: its step and the ratio to that without checkpoints, its
     memory as far as known, and the share of GPU time that recomputes; or why there is none."""
     memory_rows = measured.tables["checkpoint_memory"]

@@ -7,16 +7,18 @@ from profile_grid.figures import marks, run_selection
 from profile_grid.figures.panels import AXIS_PX, Drawing, Figure, Frame, Tables
 from profile_grid.figures.theme import SOFT, WIDTH, Series
 from profile_grid.quantities import GIBIBYTE, interval, memory, percent, significant
-from profile_grid.questions.j_checkpoint.table import column_with_values
+from profile_grid.questions.j_checkpoint.table import first_known_column
 from profile_grid.study.dimensions import CHECKPOINT, KEYS, keys_without
 from profile_grid.study.stages import TIMING
 from profile_grid.tables import evidence, pivoting, ratios, wording
 from profile_grid.tables.gains import whole_steps
 
-COLUMNS, HEIGHT_PX, VALUE = 2, 170, "blocks"
+PANELS_PER_LINE, HEIGHT_PX = 2, 170
+WIDTH_PX = WIDTH // PANELS_PER_LINE - AXIS_PX
 MEASURED, PREDICTED = "measured", "predicted"
 NO_TIMES = "No two timed training runs differ only in checkpoints."
-TITLES = {  # the first that any run has
+BLOCKS = "blocks"  # the column with the value of the dimension in words
+MEMORY_TITLES = {  # titles of the axis, by column; drawn is the first of these in which any run has a value
     "peak_allocated_bytes": "peak memory (GiB)",
     "recorded_peak_bytes": "recorded peak memory (GiB)",
     "kept_bytes": "activations kept, predicted (GiB)",
@@ -24,50 +26,50 @@ TITLES = {  # the first that any run has
 
 
 def time_and_memory(memory_rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
-    """(one row per timed run with its memory `gib`, the column of that): the first of TITLES in which any run has a
-    value."""
-    source = column_with_values(memory_rows, [*TITLES])
-    values = memory_rows[CHECKPOINT.key].map(CHECKPOINT.name_of)
-    rows = memory_rows.assign(gib=memory_rows[source] / GIBIBYTE, **{VALUE: values})
-    return rows[rows["mean_ms"].notna() & rows["gib"].notna()], source
+    """(one row per timed run with its memory `gib` and its BLOCKS, the title of the axis of `gib`)."""
+    column = first_known_column(memory_rows, [*MEMORY_TITLES])
+    blocks = memory_rows[CHECKPOINT.key].map(CHECKPOINT.name_of)
+    rows = memory_rows.assign(gib=memory_rows[column] / GIBIBYTE, **{BLOCKS: blocks})
+    return rows[rows["mean_ms"].notna() & rows["gib"].notna()], MEMORY_TITLES[column]
 
 
 def draw_checkpoint(tables: Tables) -> Drawing:
     """A panel per configuration: time of a step against memory, points joined in the order of the values; nested
     checkpoints stand alone."""
     runs, memory_rows = tables["runs"], tables["checkpoint_memory"]
-    rows, source = time_and_memory(memory_rows)
+    rows, memory_title = time_and_memory(memory_rows)
     values = pivoting.sorted_values(memory_rows, CHECKPOINT.key)
     rows = rows.assign(order=rows[CHECKPOINT.key].map(values.index), nested=rows[CHECKPOINT.key].str.contains("-"))
-    series = Series(VALUE, tuple(CHECKPOINT.name_of(value) for value in values if value in set(rows[CHECKPOINT.key])))
+    series = Series(BLOCKS, tuple(CHECKPOINT.name_of(value) for value in values if value in set(rows[CHECKPOINT.key])))
     note = (
         "Times without a profiler, ± the standard deviation between steps. Blocks that share a checkpoint are"
         " recomputed in the backward pass. Of two points at the same memory, the upper one only costs time. Neither"
         " axis begins at 0."
     )
     missing = run_selection.runs_without_results(ratios.with_counterparts(runs, CHECKPOINT), TIMING)
-    return Frame((CHECKPOINT.key,), NO_TIMES, COLUMNS).drawing(
-        rows, runs, missing, lambda data, _: _panel(data, series, TITLES[source]), (note,)
+    return Frame((CHECKPOINT.key,), NO_TIMES, PANELS_PER_LINE).drawing(
+        rows, runs, missing, lambda data, _: _panel(data, series, memory_title), (note,)
     )
 
 
-def _panel(rows: pd.DataFrame, series: Series, title: str) -> alt.LayerChart:
+def _panel(rows: pd.DataFrame, series: Series, memory_title: str) -> alt.LayerChart:
     ends = marks.with_ends(rows, "mean_ms", "std_ms", "mean")
     scale = alt.Scale(zero=False, padding=14)
-    x = alt.X("gib:Q", scale=scale, axis=alt.Axis(title=title, tickCount=5))
+    x = alt.X("gib:Q", scale=scale, axis=alt.Axis(title=memory_title, tickCount=5))
     low, middle = (
         alt.Y(f"{name}:Q", scale=scale, axis=alt.Axis(title="time of a step (ms)", tickCount=5))
         for name in ("mean_low", "mean_ms")
     )
     base = alt.Chart(ends).encode(x=x)
     tooltip = marks.tooltip(
-        ends, ("gib", title, marks.DIGITS), ("mean_ms", "time (ms)", marks.DIGITS), ("std_ms", "± (ms)", marks.DIGITS)
-    )
+        ends, ("gib", memory_title, marks.DIGITS), ("mean_ms", "time (ms)", marks.DIGITS),
+        ("std_ms", "± (ms)", marks.DIGITS),
+    )  # fmt: skip
     return alt.layer(
         base.transform_filter(~alt.datum.nested).mark_line(color=SOFT).encode(y=middle, order="order:Q"),
         base.mark_rule().encode(y=low, y2="mean_high", color=series.color()),
         base.mark_point(filled=True).encode(y=middle, color=series.color(), shape=series.shape(), tooltip=tooltip),
-        width=WIDTH // COLUMNS - AXIS_PX, height=HEIGHT_PX,
+        width=WIDTH_PX, height=HEIGHT_PX,
     )  # fmt: skip
 
 
@@ -76,55 +78,54 @@ def result_checkpoint(tables: Tables) -> str:
     share of the memory."""
     rows, _ = time_and_memory(tables["checkpoint_memory"])
     steps = whole_steps(tables["checkpoint_times"])
-    steps = steps[steps["verdict"] == evidence.SLOWER]
-    if steps.empty:
+    slower = steps[steps["verdict"] == evidence.SLOWER]
+    if slower.empty:
         return ""
-    fewest = pivoting.sorted_values(steps, CHECKPOINT.key)[0]
-    fewest_steps, gib = steps[steps[CHECKPOINT.key] == fewest], rows.set_index("run")["gib"]
-    shares = (fewest_steps["run"].map(gib) / fewest_steps["base_run"].map(gib)).dropna()
+    fewest = pivoting.sorted_values(slower, CHECKPOINT.key)[0]
+    slower, gib = slower[slower[CHECKPOINT.key] == fewest], rows.set_index("run")["gib"]
+    shares = (slower["run"].map(gib) / slower["base_run"].map(gib)).dropna()
     memory_text = f", in {interval(shares, percent)} of the memory" if len(shares) else ""
-    longer = interval(1 / fewest_steps["speed_up"], significant)
+    longer = interval(1 / slower["speed_up"], significant)
     return f"{wording.capital(CHECKPOINT.words(fewest))}, a step takes {longer} times as long{memory_text}"
 
 
 def draw_peak(tables: Tables) -> Drawing:
     """A panel per configuration: the peak of a step by blocks per checkpoint, measured and from the shapes."""
     runs, memory_rows = tables["runs"], tables["checkpoint_memory"]
-    source = column_with_values(memory_rows)
     values = pivoting.sorted_values(memory_rows, CHECKPOINT.key)
-    columns = {source: MEASURED, "predicted_peak_bytes": PREDICTED}
-    long = memory_rows.melt(["run", *KEYS], list(columns), "kind", "bytes").dropna(subset=["bytes"])
-    rows = long.assign(kind=long["kind"].map(columns), gib=long["bytes"] / GIBIBYTE)
+    kinds = {first_known_column(memory_rows): MEASURED, "predicted_peak_bytes": PREDICTED}
+    peaks = memory_rows.melt(["run", *KEYS], list(kinds), "kind", "bytes").dropna(subset=["bytes"])
+    peaks = peaks.assign(kind=peaks["kind"].map(kinds), gib=peaks["bytes"] / GIBIBYTE)
     series = Series("kind", (MEASURED, PREDICTED))
     axis = alt.Axis(title="blocks that share a checkpoint; 0: no checkpoints", labelAngle=0)
     x = alt.X(f"{CHECKPOINT.key}:N", sort=values, axis=axis)
-    axis_of_peaks = alt.Axis(title="peak of a step (GiB)", tickCount=5)
+    peak_axis = alt.Axis(title="peak of a step (GiB)", tickCount=5)
 
     def panel(data: pd.DataFrame, _: pd.DataFrame) -> alt.Chart:
         tooltip = marks.tooltip(data, ("kind", "peak"), ("gib", "GiB", marks.DIGITS))
-        y = alt.Y("gib:Q", scale=alt.Scale(domain=[0, 1.08 * data["gib"].max()], nice=False), axis=axis_of_peaks)
-        points = alt.Chart(data, width=WIDTH // 2 - AXIS_PX, height=HEIGHT_PX).mark_point(filled=True)
+        y = alt.Y("gib:Q", scale=alt.Scale(domain=[0, 1.08 * data["gib"].max()], nice=False), axis=peak_axis)
+        points = alt.Chart(data, width=WIDTH_PX, height=HEIGHT_PX).mark_point(filled=True)
         return points.encode(x=x, y=y, xOffset="kind:N", color=series.color(), shape=series.shape(), tooltip=tooltip)
 
     note = "8-2: 8 blocks share a checkpoint, and every 2 of them again while these are recomputed."
     missing = run_selection.runs_without_results(ratios.with_counterparts(runs, CHECKPOINT), TIMING)
-    return Frame((CHECKPOINT.key,), NO_TIMES, columns=2).drawing(rows, runs, missing, panel, (note,))
+    return Frame((CHECKPOINT.key,), NO_TIMES, PANELS_PER_LINE).drawing(peaks, runs, missing, panel, (note,))
 
 
 def result_peak(tables: Tables) -> str:
     """The value with the lowest peak, in the configuration with the highest peak of all."""
-    memory_rows = tables["checkpoint_memory"]
-    source = column_with_values(memory_rows)
-    rows = memory_rows[memory_rows[source].notna()]
+    memory_rows, keys = tables["checkpoint_memory"], keys_without(CHECKPOINT.key)
+    column = first_known_column(memory_rows)
+    rows = memory_rows[memory_rows[column].notna()]
     if rows.empty:
         return "No peak was measured or recorded; the points are predictions"
-    fullest = rows.loc[rows[source].idxmax()]
-    configuration_rows = rows[(rows[keys_without(CHECKPOINT.key)] == fullest[keys_without(CHECKPOINT.key)]).all(axis=1)]
-    lowest = configuration_rows.loc[configuration_rows[source].idxmin()]
-    name = CHECKPOINT.name_of(lowest[CHECKPOINT.key])
-    named = wording.run_in_words if memory_rows["mode"].nunique() > 1 else wording.config_in_words
-    place = named({**lowest, CHECKPOINT.key: CHECKPOINT.default})
-    return f"The lowest peak of {place}: {memory(lowest[source])}, with {name} per checkpoint"
+    highest = rows.loc[rows[column].idxmax()]
+    configuration_rows = rows[(rows[keys] == highest[keys]).all(axis=1)]
+    lowest = configuration_rows.loc[configuration_rows[column].idxmin()]
+    blocks = CHECKPOINT.name_of(lowest[CHECKPOINT.key])
+    in_words = wording.run_in_words if memory_rows["mode"].nunique() > 1 else wording.config_in_words
+    configuration = in_words({**lowest, CHECKPOINT.key: CHECKPOINT.default})
+    return f"The lowest peak of {configuration}: {memory(lowest[column])}, with {blocks} per checkpoint"
 
 
 FIGURES = (

@@ -15,13 +15,13 @@ from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, shape_of_run
 from profile_grid.tables.model_parts import has_range
 from profile_grid.tables.per_pass import Merged, as_floats, total_by_run
 
-PEAKS = ("peak_allocated_bytes", "recorded_peak_bytes")
-BYTES = ["peak_allocated_bytes", "recorded_peak_bytes", "predicted_peak_bytes", "recorded_kept_bytes", "kept_bytes"]
+PEAK_COLUMNS = ("peak_allocated_bytes", "recorded_peak_bytes")  # the first is that of the timed process
+BYTE_COLUMNS = [*PEAK_COLUMNS, "predicted_peak_bytes", "recorded_kept_bytes", "kept_bytes"]
 
 
-def column_with_values(rows: pd.DataFrame, names: Sequence[str] = PEAKS) -> str:
+def first_known_column(rows: pd.DataFrame, columns: Sequence[str] = PEAK_COLUMNS) -> str:
     """The first of these columns, by default those of peaks, in which any run has a value; the last if none has."""
-    return next((name for name in names if rows[name].notna().any()), names[-1])
+    return next((column for column in columns if rows[column].notna().any()), columns[-1])
 
 
 def checkpoint_times(merged: Merged) -> pd.DataFrame:
@@ -29,8 +29,8 @@ def checkpoint_times(merged: Merged) -> pd.DataFrame:
     that the FLOPs of recomputation explain."""
     table = ratios.times_with_base(merged, CHECKPOINT)
     runs = merged["runs"].set_index("run")
-    pairs = zip(table["run"], table["phase"], strict=True)
-    ideal = [_ideal_ratio(runs.loc[run], phase) for run, phase in pairs]
+    run_phases = zip(table["run"], table["phase"], strict=True)
+    ideal = [_ideal_ratio(runs.loc[run], phase) for run, phase in run_phases]
     return table.assign(ideal_by_flops=pd.Series(ideal, index=table.index, dtype="float64"))
 
 
@@ -39,7 +39,8 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
     and the share of its GPU time that recomputes."""
     runs = ratios.with_counterparts(merged["runs"], CHECKPOINT)
     runs = runs[runs["mode"].isin([mode for mode, phases in PHASES_OF_MODE.items() if BACKWARD in phases])]
-    peak_and_kept = [_peak_and_kept_bytes(run) for run in runs.to_dict("records")]
+    peaks_and_kept = [_peak_and_kept_bytes(run) for run in runs.to_dict("records")]
+    predicted = pd.DataFrame(peaks_and_kept, index=runs.index, columns=["peak", "kept"], dtype="float64")
     steps = merged["timings"][merged["timings"]["phase"] == names.WHOLE_STEP].set_index("run")
     is_complete = runs[stages.TIMING.status_column] == COMPLETE  # else the peak is that until the run ended
     table = runs[LEADING].assign(
@@ -49,14 +50,14 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
         recorded_peak_bytes=as_floats(
             runs["run"].map(merged["memory_totals"].set_index("run")["requested_peak_bytes"])
         ),
-        predicted_peak_bytes=pd.Series([peak for peak, _ in peak_and_kept], index=runs.index, dtype="float64"),
+        predicted_peak_bytes=predicted["peak"],
         recorded_kept_bytes=as_floats(runs["run"].map(merged["memory_activations"].groupby("run")["bytes"].sum())),
-        kept_bytes=pd.Series([kept for _, kept in peak_and_kept], index=runs.index, dtype="float64"),
+        kept_bytes=predicted["kept"],
         recomputed_share=as_floats(runs["run"].map(_recomputed_share(merged))),
     )
     keys = keys_without(CHECKPOINT.key)
-    base = table.loc[table[CHECKPOINT.key] == CHECKPOINT.default, [*keys, *BYTES]]
-    base = base.rename(columns={name: f"base_{name}" for name in BYTES})
+    base = table.loc[table[CHECKPOINT.key] == CHECKPOINT.default, [*keys, *BYTE_COLUMNS]]
+    base = base.rename(columns={name: f"base_{name}" for name in BYTE_COLUMNS})
     return table.merge(base, on=keys, how="left", validate="many_to_one").reset_index(drop=True)
 
 
@@ -73,10 +74,12 @@ def _ideal_ratio(run: pd.Series, phase: str) -> float | None:
     shape = shape_of_run(run)
     if shape is None:
         return None
-    if phase not in (BACKWARD, names.WHOLE_STEP):
+    forward_passes = {BACKWARD: BACKWARD_IN_FORWARDS, names.WHOLE_STEP: 1 + BACKWARD_IN_FORWARDS}  # of equal FLOPs
+    if phase not in forward_passes:
         return 1.0
-    once = forward_flops(shape)[FORWARD] * (BACKWARD_IN_FORWARDS + (phase == names.WHOLE_STEP))
-    return once / (once + sum(checkpoints.recomputed_flops(shape, run[CHECKPOINT.key]).values()))
+    without_recomputation = forward_flops(shape)[FORWARD] * forward_passes[phase]
+    recomputation = sum(checkpoints.recomputed_flops(shape, run[CHECKPOINT.key]).values())
+    return without_recomputation / (without_recomputation + recomputation)
 
 
 def _peak_and_kept_bytes(run: dict) -> tuple[int, int] | tuple[None, None]:

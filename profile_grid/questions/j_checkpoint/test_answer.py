@@ -79,12 +79,12 @@ def test_the_lowest_peak_is_told_with_its_prediction():
 
 def test_each_configuration_that_runs_out_of_memory_has_the_values_with_which_it_fits():
     runs = [step(value, precision=precision) for precision in ("fp32", "bf16") for value in ("0", "1", "4")]
-    both = [out_of_memory(run) if run.checkpoint == "0" else run for run in runs]
+    fitting = [out_of_memory(run) if run.checkpoint == "0" else run for run in runs]
     text = "runs out of memory; it fits with checkpoints of 1"
-    assert told("j_checkpoint", both).count(f"{text} and 4 blocks.") == 2
-    one = [out_of_memory(run) if run.checkpoint == "4" and run.precision == "bf16" else run for run in both]
-    assert f"Without checkpoints, small at context 512 in bf16 {text} block." in told("j_checkpoint", one)
-    assert f"Without checkpoints, small at context 512 {text} and 4 blocks." in told("j_checkpoint", one)
+    assert told("j_checkpoint", fitting).count(f"{text} and 4 blocks.") == 2
+    fewer = [out_of_memory(run) if run.checkpoint == "4" and run.precision == "bf16" else run for run in fitting]
+    assert f"Without checkpoints, small at context 512 in bf16 {text} block." in told("j_checkpoint", fewer)
+    assert f"Without checkpoints, small at context 512 {text} and 4 blocks." in told("j_checkpoint", fewer)
     four = [step(value) for value in ("1", "2", "4", "8")]
     tried = told("j_checkpoint", [out_of_memory(step()), out_of_memory(four[3]), *four[:3]])
     assert "runs out of memory; it fits with 3 of 4 sizes of checkpoints that were tried." in tried
@@ -103,8 +103,8 @@ def test_what_the_stage_memory_recorded_stands_beside_the_peak_of_the_timing():
     tables = recorded((BOTH[0], 36, 30), (BOTH[1], 9, 6))
     own = own_tables("j_checkpoint", tables)
     row = own["checkpoint_memory"].set_index("checkpoint").loc["1"]
-    names = ["peak_allocated_bytes", "recorded_peak_bytes", "recorded_kept_bytes", "base_recorded_kept_bytes"]
-    assert (row[names] / GIB).tolist() == [10, 9, 6, 30]
+    columns = ["peak_allocated_bytes", "recorded_peak_bytes", "recorded_kept_bytes", "base_recorded_kept_bytes"]
+    assert (row[columns] / GIB).tolist() == [10, 9, 6, 30]
     text = documents(own, tables["runs"], PROVENANCE, ["j_checkpoint"])["j_checkpoint"]
     line = line_of(text, "small", "512", "training step", "1 block")
     cells = [cell.strip() for cell in line.split("|")]

@@ -15,109 +15,109 @@ from profile_grid.tables.pivoting import pivoted_texts
 from profile_grid.tables.wording import Claim, leaders, listed, median_note, of_all, run_in_words, some_runs
 
 NO_ANSWER = Claim("Not answered: no timed run kept the times of its warm-up steps.", "missing")
-MAX_CAUSES = 2
-REPORTED_COUNTS = (0, 1, 2, 5)
+MAX_CAUSES = 2  # in a sentence
+REPORTED_COUNTS = (0, 1, 2, 5)  # numbers of warm-up steps, besides all that were taken
 
 
 def sentences(measured: Measured) -> list[Claim]:
     """(k) How long the first step takes and how many warm-up steps are enough; then why the first step takes longer."""
-    enough, reports = (whole_steps(measured.tables[name]) for name in ("warmup_enough", "warmup_reports"))
+    summary = measured.tables["warmup_enough"]
+    runs, reports = whole_steps(summary), whole_steps(measured.tables["warmup_reports"])
     captured_runs = measured.tables["warmup_first_step"].groupby("run", sort=False)
-    causes = [_causes(run_rows, captured_runs.ngroups > 1) for _, run_rows in captured_runs]
-    if enough.empty:
+    causes = [_causes(run_rows, is_named=captured_runs.ngroups > 1) for _, run_rows in captured_runs]
+    if runs.empty:
         return [NO_ANSWER, *causes]
-    claims = [_lead(enough), *_unsteady(enough), *_more_needed(enough), *_fewer_steps(enough, reports)]
-    return [*claims, *_phase(measured.tables["warmup_enough"]), *causes]
+    claims = [_lead(runs), *_unsteady_runs(runs), *_too_few_steps(runs), *_errors_after_fewer_steps(runs, reports)]
+    return [*claims, *_longest_phase(summary), *causes]
 
 
-def _steady(enough: pd.DataFrame) -> pd.DataFrame:
+def _steady(runs: pd.DataFrame) -> pd.DataFrame:
     """The runs whose mean is known to within TOLERANCE; how many warm-up steps are enough for others is not known."""
-    return enough[enough["tolerance"] <= TOLERANCE]
+    return runs[runs["tolerance"] <= TOLERANCE]
 
 
-def _lead(enough: pd.DataFrame) -> Claim:
-    ratios, steady = enough["first_ratio"], _steady(enough)
+def _lead(runs: pd.DataFrame) -> Claim:
+    ratios, steady = runs["first_ratio"], _steady(runs)
     settled = steady[steady["enough"] < steady["taken"]]
     verdict = "steps vary too much to say how many warm-up steps are enough"
     if len(steady):
         verdict = "no number of warm-up steps is known to be enough"
     if len(settled):
-        runs = of_all(len(settled), len(steady), "run" if len(steady) == len(enough) else "steady run")
+        in_runs = of_all(len(settled), len(steady), "run" if len(steady) == len(runs) else "steady run")
         most_needed = int(settled["enough"].max())
-        verdict = f"{counted(most_needed, 'warm-up step')} {'is' if most_needed == 1 else 'are'} enough in {runs}"
+        verdict = f"{counted(most_needed, 'warm-up step')} {'is' if most_needed == 1 else 'are'} enough in {in_runs}"
     text = "The first step takes {ratios} times as long as later ones{median}; {verdict}."
     median = median_note(ratios, significant)
     return Claim(text, "counted", ratios=interval(ratios, significant), median=median, verdict=verdict)
 
 
-def _unsteady(enough: pd.DataFrame) -> list[Claim]:
+def _unsteady_runs(runs: pd.DataFrame) -> list[Claim]:
     """The runs whose mean is not known to within TOLERANCE."""
-    rows = enough.drop(_steady(enough).index)
-    if rows.empty:
+    unsteady = runs.drop(_steady(runs).index)
+    if unsteady.empty:
         return []
-    if len(enough) == 1:
-        error = _tolerance(rows["tolerance"].iloc[0])
+    if len(runs) == 1:
+        error = _tolerance_text(unsteady["tolerance"].iloc[0])
         return [Claim("The mean time of the measured steps is known only to within {error}.", error=error)]
     return [
         Claim(
             "In {runs}, steps vary too much to say: their mean time is known only to within {errors}.",
-            "counted", runs=some_runs(rows, enough), errors=interval(rows["tolerance"], _tolerance),
+            "counted", runs=some_runs(unsteady, runs), errors=interval(unsteady["tolerance"], _tolerance_text),
         )
     ]  # fmt: skip
 
 
-def _tolerance(share: float) -> str:
+def _tolerance_text(share: float) -> str:
     """A tolerance in percent; it is infinite after a single step."""
     return percent(share) if math.isfinite(share) else "an unknown share"
 
 
-def _more_needed(enough: pd.DataFrame) -> list[Claim]:
+def _too_few_steps(runs: pd.DataFrame) -> list[Claim]:
     """The steady runs that need all their warm-up steps, so that nothing shows whether these are enough."""
-    steady = _steady(enough)
-    rows = steady[steady["enough"] == steady["taken"]]
+    steady = _steady(runs)
+    unsettled = steady[steady["enough"] == steady["taken"]]
     text = "{taken} were too few for {runs}: the last of them still changed the mean by more than {tolerance}."
-    numbers = {"taken": counted(int(enough["taken"].max()), "warm-up step"), "tolerance": percent(TOLERANCE)}
-    return [Claim(text, "counted", runs=some_runs(rows, enough), **numbers)] if len(rows) else []
+    numbers = {"taken": counted(int(runs["taken"].max()), "warm-up step"), "tolerance": percent(TOLERANCE)}
+    return [Claim(text, "counted", runs=some_runs(unsettled, runs), **numbers)] if len(unsettled) else []
 
 
-def _phase(enough: pd.DataFrame) -> list[Claim]:
+def _longest_phase(summary: pd.DataFrame) -> list[Claim]:
     """The phase that prolongs the first step most, of runs whose first step is longer by more than their tolerance."""
-    steps = whole_steps(enough)
+    steps = whole_steps(summary)
     prolonged_runs = steps.loc[steps["first_ratio"] > 1 + steps["tolerance"], "run"]
-    phases = enough[(enough["phase"] != WHOLE_STEP) & enough["run"].isin(prolonged_runs)]
+    phases = summary[(summary["phase"] != WHOLE_STEP) & summary["run"].isin(prolonged_runs)]
     if phases["phase"].nunique() < 2:
         return []
-    extra = phases.assign(extra=phases["first_ms"] - phases["measured_mean_ms"])
-    longest = extra.loc[extra.groupby("run")["extra"].idxmax()]
-    phases = leaders([escaped(phase) for phase in longest["phase"]])
+    extra_ms = phases["first_ms"] - phases["measured_mean_ms"]
+    longest = phases.loc[extra_ms.groupby(phases["run"]).idxmax(), "phase"]
     text = "Where the first step takes longer, the phase that adds most to it is {phases}."
-    if len(whole_steps(enough)) == 1:
+    if len(steps) == 1:
         text = "Of the phases, {phases} adds most to the extra time of the first step."
-    return [Claim(text, "counted", phases=phases)]
+    return [Claim(text, "counted", phases=leaders([escaped(phase) for phase in longest]))]
 
 
-def _fewer_steps(enough: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
+def _errors_after_fewer_steps(runs: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
     """The error of the mean after fewer warm-up steps, in the median; the table has the means."""
-    fewer = [number for number in REPORTED_COUNTS if number < int(enough["taken"].max())]
-    warmup_steps, texts = reports["run"].map(enough.set_index("run")["taken"]), []
-    for number in fewer:
-        errors = (reports[(reports["warmup_steps"] == number) & (warmup_steps > number)]["ratio"] - 1).abs()
-        texts.append(f"{percent(errors.median())} with {number or 'none'}")
+    taken, texts = reports["run"].map(runs.set_index("run")["taken"]), []
+    for number in REPORTED_COUNTS:
+        fewer = reports[(reports["warmup_steps"] == number) & (taken > number)]
+        if len(fewer):
+            texts.append(f"{percent((fewer['ratio'] - 1).abs().median())} with {number or 'none'}")
     text = "With fewer warm-up steps, the mean time of a step would differ by {texts}{median}."
-    return [Claim(text, texts=listed(texts), median=" (medians)" if len(enough) > 1 else "")] if texts else []
+    return [Claim(text, texts=listed(texts), median=" (medians)" if len(runs) > 1 else "")] if texts else []
 
 
-def _causes(run_rows: pd.DataFrame, is_named: bool) -> Claim:
+def _causes(run_rows: pd.DataFrame, *, is_named: bool) -> Claim:
     """The main causes why the captured first step of a run takes longer than later ones, `is_named` if it is one of
     several."""
-    extra, place = run_rows["extra_ms"].sum(), f" ({run_in_words(run_rows.iloc[0])})" if is_named else ""
-    if extra <= 0:
+    extra_ms, place = run_rows["extra_ms"].sum(), f" ({run_in_words(run_rows.iloc[0])})" if is_named else ""
+    if extra_ms <= 0:
         text = "Under the profiler{place}, the first step takes no longer than later ones."
         return Claim(text, place=place)
     causes = run_rows[run_rows["extra_ms"] > 0].nlargest(MAX_CAUSES, "extra_ms")
     texts = [f"{escaped(row.cause.partition(' (')[0])} ({significant(row.extra_ms)} ms)" for row in causes.itertuples()]
     text = "Under the profiler{place}, the first step takes {extra} ms more than later ones: mostly {texts}."
-    return Claim(text, place=place, extra=significant(extra), texts=listed(texts))
+    return Claim(text, place=place, extra=significant(extra_ms), texts=listed(texts))
 
 
 def tables(measured: Measured) -> list[Part]:
@@ -125,11 +125,12 @@ def tables(measured: Measured) -> list[Part]:
     reports, first_steps = measured.tables["warmup_reports"], measured.tables["warmup_first_step"]
     parts: list[Part] = ["No run has these times."]
     if len(reports):
-        enough = rows_table(whole_steps(measured.tables["warmup_enough"]), LEADING_KEYS, ENOUGH)
+        runs = whole_steps(measured.tables["warmup_enough"])
         parts = [
             ("Mean step without a profiler, by the number of warm-up steps", _reports_table(whole_steps(reports))),
-            ("The first step compared with the measured steps, and how many warm-up steps are needed", enough),
-        ]
+            ("The first step compared with the measured steps, and how many warm-up steps are needed",
+             rows_table(runs, LEADING_KEYS, WARMUP_COLUMNS)),
+        ]  # fmt: skip
     text = "Time of the first step and of later steps by cause, from a capture that begins before the first step"
     parts += table_per_run(text, first_steps, _causes_table)
     return [*parts, *([DEFINITION_OF_CAUSES] if len(first_steps) else [])]
@@ -165,16 +166,16 @@ def _causes_table(rows: pd.DataFrame) -> MarkdownTable:
     return MarkdownTable(headings, lines, first_right=1)
 
 
-def _enough_cell(row: dict) -> str:
+def _needed_steps_cell(row: dict) -> str:
     if row["tolerance"] > TOLERANCE:
         return "?"
     return f"{row['taken']} or more" if row["enough"] == row["taken"] > 0 else count(row["enough"])
 
 
-ENOUGH = (
+WARMUP_COLUMNS = (
     ("first step, ms", lambda row: significant(row["first_ms"])),
     ("measured, ms", lambda row: significant(row["measured_mean_ms"])),
     ("first ÷ measured", lambda row: ratio(row["first_ratio"])),
-    ("tolerance", lambda row: _tolerance(row["tolerance"])),
-    ("warm-up steps needed", _enough_cell),
+    ("tolerance", lambda row: _tolerance_text(row["tolerance"])),
+    ("warm-up steps needed", _needed_steps_cell),
 )

@@ -14,7 +14,7 @@ from profile_grid.study.stages import TIMING
 from profile_grid.tables.gains import LEADING_KEYS, whole_steps
 
 HEIGHT_PX = 190
-OUTLIER = 1.1  # times the mean of its run: the slowest measured step of a panel is numbered from here on
+MIN_NUMBERED_RATIO = 1.1  # to the mean of its run, of the slowest measured step of a panel: else it has no number
 
 
 def draw(tables: Tables) -> Drawing:
@@ -24,28 +24,27 @@ def draw(tables: Tables) -> Drawing:
     series = Series("model", tuple(model for model in models_in_order(runs) if model in set(rows["model"])))
     y = LogAxis.around([1.0, *rows["ratio"]], HEIGHT_PX)
 
-    def panel(data: pd.DataFrame, _: pd.DataFrame) -> Spec:
-        modes = {MODE.name_of(mode): data[data["mode"] == mode] for mode in MODE.values if mode in set(data["mode"])}
-        panels = {name: _panel(steps.drop(columns="mode"), y, series) for name, steps in modes.items()}
+    def mode_panels(data: pd.DataFrame, _: pd.DataFrame) -> Spec:
+        by_mode = {mode: data[data["mode"] == mode].drop(columns="mode") for mode in MODE.values}
+        panels = {MODE.name_of(mode): _panel(steps, y, series) for mode, steps in by_mode.items() if len(steps)}
         return side_by_side(panels, HEIGHT_PX, len(panels))
 
     note = (
         f"A line per run, without a profiler; dashed: where the measured steps begin. The slowest measured step is"
-        f" numbered if it takes {OUTLIER} times the mean of its run or longer."
+        f" numbered if it takes {MIN_NUMBERED_RATIO} times the mean of its run or longer."
     )
-    return Frame(LEADING_KEYS, NO_ANSWER).drawing(rows, runs, runs_without_results(runs, TIMING), panel, (note,))
+    return Frame(LEADING_KEYS, NO_ANSWER).drawing(rows, runs, runs_without_results(runs, TIMING), mode_panels, (note,))
 
 
 def every_step(tables: Tables) -> pd.DataFrame:
     """Warm-up and measured steps of every run that has both: consecutive `number` from 0, `ratio` to the mean of the
-    measured ones, and `begins`, where these begin."""
+    measured ones, and `begins`, halfway between the last warm-up step and the first measured one."""
     warmup, measured = (whole_steps(tables[name]) for name in ("warmup_steps", "steps"))
-    mean, warmup_counts = measured.groupby("run")["ms"].mean(), warmup.groupby("run")["step"].count()
-    with_both = {*mean.index} & {*warmup_counts.index}
-    warmup, measured = (steps[steps["run"].isin(with_both)] for steps in (warmup, measured))
+    mean_ms, warmup_counts = measured.groupby("run")["ms"].mean(), warmup.groupby("run")["step"].count()
     later = measured.assign(number=measured["step"] + measured["run"].map(warmup_counts))
     rows = pd.concat([warmup.assign(number=warmup["step"]), later], ignore_index=True)
-    rows = rows.assign(ratio=rows["ms"] / rows["run"].map(mean), begins=rows["run"].map(warmup_counts) - 0.5)
+    rows = rows[rows["run"].isin({*mean_ms.index} & {*warmup_counts.index})].astype({"number": "int64"})
+    rows = rows.assign(ratio=rows["ms"] / rows["run"].map(mean_ms), begins=rows["run"].map(warmup_counts) - 0.5)
     return rows.sort_values(["run", "number"], kind="stable", ignore_index=True)
 
 
@@ -55,15 +54,17 @@ def _panel(rows: pd.DataFrame, y: LogAxis, series: Series) -> alt.LayerChart:
         "y": alt.Y("ratio:Q", scale=y.scale, axis=y.axis("time of a step ÷ mean of the measured")),
     }
     base = alt.Chart(rows).encode(**channels, color=series.color(), detail="run:N")
-    tips = marks.tooltip(rows, ("number", "step", "d"), ("ms", "ms", marks.DIGITS), ("ratio", "÷ mean", marks.DIGITS))
+    tooltip = marks.tooltip(
+        rows, ("number", "step", "d"), ("ms", "ms", marks.DIGITS), ("ratio", "÷ mean", marks.DIGITS)
+    )
     begins = alt.Chart(rows.drop_duplicates("begins")[["begins"]]).mark_rule(color=SOFT, strokeDash=[2, 2])
-    slow = rows[(rows["number"] > rows["begins"]) & (rows["ratio"] >= OUTLIER)]
-    slow = slow.nlargest(1, "ratio")  # labels of all runs would cover each other
-    texts = alt.Chart(slow.assign(text=[f"step {number}" for number in slow["number"]]))
-    slow_labels = [texts.mark_text(dy=-9, fontSize=SMALL).encode(**channels, text="text:N")] if len(slow) else []
+    slow = rows[(rows["number"] > rows["begins"]) & (rows["ratio"] >= MIN_NUMBERED_RATIO)]
+    slowest = slow.nlargest(1, "ratio")  # labels of all runs would cover each other
+    texts = alt.Chart(slowest.assign(text=[f"step {number}" for number in slowest["number"]]))
+    label = [texts.mark_text(dy=-9, fontSize=SMALL).encode(**channels, text="text:N")] if len(slowest) else []
     return alt.layer(
         begins.encode(x="begins:Q"), base.mark_line(opacity=0.6),
-        base.mark_point(filled=True, size=18).encode(shape=series.shape(), tooltip=tips), *slow_labels,
+        base.mark_point(filled=True, size=18).encode(shape=series.shape(), tooltip=tooltip), *label,
     )  # fmt: skip
 
 
@@ -71,8 +72,8 @@ def result(tables: Tables) -> str:
     """The times of the first and of the second step, relative to the mean of the measured ones."""
     rows = every_step(tables)
     first, second = (rows[rows["number"] == number]["ratio"] for number in (0, 1))
-    second = f", the second {interval(second, significant)} times" if len(second) else ""
-    return f"The first step takes {interval(first, significant)} times as long as a measured one{second}"
+    also = f", the second {interval(second, significant)} times" if len(second) else ""
+    return f"The first step takes {interval(first, significant)} times as long as a measured one{also}"
 
 
 FIGURES = (

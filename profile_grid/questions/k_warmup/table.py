@@ -11,46 +11,62 @@ from profile_grid.tables.per_pass import Merged
 
 TOLERANCE = 0.01  # of the mean, or STANDARD_ERRORS of it if these are larger
 STANDARD_ERRORS = 2
-KEYS = ["run", "phase"]
+KEY_COLUMNS = ["run", "phase"]
 
 
 def warmup_reports(merged: Merged) -> pd.DataFrame:
     """(k) One row per run, phase and number of warm-up steps, from 0 to those that were taken: mean and standard
     deviation of the steps that follow, as many as were measured, and the ratio to the mean after all."""
-    warmup, measured = (merged[name] for name in ("warmup_steps", "steps"))
-    rows, measured_ms = [], {key: times.tolist() for key, times in measured.groupby(KEYS, sort=False)["ms"]}
-    for key, warmup_rows in warmup.groupby(KEYS, sort=False):
+    measured_ms = {key: times.tolist() for key, times in merged["steps"].groupby(KEY_COLUMNS, sort=False)["ms"]}
+    rows = []
+    for key, warmup in merged["warmup_steps"].groupby(KEY_COLUMNS, sort=False):
         later_ms = measured_ms.get(key)
         if not later_ms:
             continue  # memory ran out after the warm-up
-        all_ms, leading = warmup_rows["ms"].tolist() + later_ms, warmup_rows.iloc[0][[*LEADING, "phase"]]
-        for count in range(len(warmup_rows) + 1):
-            reported = np.array(all_ms[count : count + len(later_ms)], dtype="float64")
+        all_ms = warmup["ms"].tolist() + later_ms
+        for left_out in range(len(warmup) + 1):
+            reported = np.array(all_ms[left_out : left_out + len(later_ms)], dtype="float64")
             std = reported.std(ddof=1) if len(reported) > 1 else float("nan")
-            rows.append((*leading, count, len(reported), reported.mean(), std))
+            rows.append((*warmup.iloc[0][[*LEADING, "phase"]], left_out, len(reported), reported.mean(), std))
     table = pd.DataFrame(rows, columns=[*LEADING, "phase", "warmup_steps", "n", "mean_ms", "std_ms"])
     mean_ms = table["mean_ms"].astype("float64")
-    return table.assign(ratio=mean_ms / mean_ms.groupby([table[key] for key in KEYS]).transform("last"))
+    return table.assign(ratio=mean_ms / mean_ms.groupby([table[name] for name in KEY_COLUMNS]).transform("last"))
 
 
 def warmup_enough(merged: Merged) -> pd.DataFrame:
     """(k) One row per run and phase: its first step, the measured ones, and the number of warm-up steps from which on
     every report is within the tolerance."""
-    reports, warmup = warmup_reports(merged), merged["warmup_steps"]
-    first = warmup[warmup["step"] == 0].set_index(KEYS)["ms"]
+    warmup = merged["warmup_steps"]
+    first_ms = warmup[warmup["step"] == 0].set_index(KEY_COLUMNS)["ms"]
     rows = []
-    for key, group in reports.groupby(KEYS, sort=False):
-        last = group.iloc[-1]
-        error = last["std_ms"] / last["n"] ** 0.5 if last["n"] > 1 else float("inf")  # one step says nothing of others
-        tolerance = max(TOLERANCE, STANDARD_ERRORS * error / last["mean_ms"])
-        outside = group[(group["ratio"] - 1).abs() > tolerance]["warmup_steps"]
-        enough = int(outside.max()) + 1 if len(outside) else 0
-        figures = (first[key], last["mean_ms"], first[key] / last["mean_ms"], tolerance)
-        rows.append((*group.iloc[0][[*LEADING, "phase"]], *figures, int(last["warmup_steps"]), enough))
-    names = ["first_ms", "measured_mean_ms", "first_ratio", "tolerance", "taken", "enough"]
-    return pd.DataFrame(rows, columns=[*LEADING, "phase", *names])
+    for key, reports in warmup_reports(merged).groupby(KEY_COLUMNS, sort=False):
+        last = reports.iloc[-1]
+        error_ms = last["std_ms"] / last["n"] ** 0.5 if last["n"] > 1 else float("inf")  # one step says nothing
+        tolerance = max(TOLERANCE, STANDARD_ERRORS * error_ms / last["mean_ms"])
+        too_few = reports[(reports["ratio"] - 1).abs() > tolerance]["warmup_steps"]
+        rows.append(last[[*LEADING, "phase"]].to_dict() | {
+            "first_ms": first_ms[key], "measured_mean_ms": last["mean_ms"],
+            "first_ratio": first_ms[key] / last["mean_ms"], "tolerance": tolerance,
+            "taken": int(last["warmup_steps"]), "enough": int(too_few.max()) + 1 if len(too_few) else 0,
+        })  # fmt: skip
+    return pd.DataFrame(rows, columns=WARMUP_ENOUGH.all_names)
 
 
+WARMUP_ENOUGH = TableSpec(
+    "warmup_enough",
+    "(k) One row per run and phase: its first step, and how many warm-up steps are enough",
+    columns("""
+    phase | text | | step, or one phase of it
+    first_ms | float | ms | the very first step; a compiled model is compiled in an earlier step
+    measured_mean_ms | float | ms | mean of the measured steps
+    first_ratio | float | | first step ÷ that mean
+    tolerance | float | of 1 | 1 %, or two standard errors of that mean if these are larger
+    taken | int | | warm-up steps that were taken
+    enough | int | | the fewest warm-up steps after which every mean is within the tolerance; unknown if that is \
+        all steps taken
+"""),
+    make=warmup_enough,
+)
 TABLES = (
     TableSpec(
         "warmup_reports",
@@ -65,21 +81,7 @@ TABLES = (
 """),
         make=warmup_reports,
     ),
-    TableSpec(
-        "warmup_enough",
-        "(k) One row per run and phase: its first step, and how many warm-up steps are enough",
-        columns("""
-    phase | text | | step, or one phase of it
-    first_ms | float | ms | the very first step; a compiled model is compiled in an earlier step
-    measured_mean_ms | float | ms | mean of the measured steps
-    first_ratio | float | | first step ÷ that mean
-    tolerance | float | of 1 | 1 %, or two standard errors of that mean if these are larger
-    taken | int | | warm-up steps that were taken
-    enough | int | | the fewest warm-up steps after which every mean is within the tolerance; unknown if that is \
-        all steps taken
-"""),
-        make=warmup_enough,
-    ),
+    WARMUP_ENOUGH,
     FIRST_STEP.copied(
         "warmup_first_step",
         "(k) One row per run with the stage cold_start and cause of time in its first step",

@@ -21,15 +21,15 @@ def timed(run: Made, warm: dict[str, list[float]], measured: dict[str, list[floa
     for name, times in (("warmup_steps", warm), ("steps", measured)):
         rows = [
             run.leading | {"phase": phase, "step": step, "ms": ms}
-            for phase, every in times.items()
-            for step, ms in enumerate(every)
+            for phase, phase_ms in times.items()
+            for step, ms in enumerate(phase_ms)
         ]
         tables[name] = pd.DataFrame(rows, columns=tables[name].columns) if rows else tables[name]
     return tables | {"runs": tables["runs"].assign(steps_warmed=len(warm.get("step", [])), parameters=1)}
 
 
-def both(*runs: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
-    return {name: pd.concat([one[name] for one in runs], ignore_index=True) for name in runs[0]}
+def joined(*runs: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    return {name: pd.concat([tables[name] for tables in runs], ignore_index=True) for name in runs[0]}
 
 
 def reported(tables: dict[str, pd.DataFrame], phase: str = "step") -> list[tuple]:
@@ -81,7 +81,7 @@ def test_one_report_that_is_right_by_chance_is_not_enough():
 
 def test_runs_of_which_it_is_not_known_do_not_hide_what_is_enough_in_the_others():
     other = timed(Made(mode="train_step"), {"step": [10.0, 30.0]}, {"step": [20.0, 20.0]})
-    text = answered(both(timed(Made(), {"step": [100.0, 10.0]}, {"step": [10.0] * 4}), other))
+    text = answered(joined(timed(Made(), {"step": [100.0, 10.0]}, {"step": [10.0] * 4}), other))
     assert "1 warm-up step is enough in 1 of 2 runs." in text
     assert "2 warm-up steps were too few for small at context 512, training step: the last" in text
 
@@ -107,14 +107,14 @@ def test_one_measured_step_has_no_known_tolerance():
 
 def test_runs_keep_to_their_own_steps():
     other = timed(Made(mode="train_step"), {"step": [7.0]}, {"step": [5.0, 5.0]})
-    table = Summaries(both(timed(Made(), SLOW, STEADY), other), TABLES)["warmup_enough"]
+    table = Summaries(joined(timed(Made(), SLOW, STEADY), other), TABLES)["warmup_enough"]
     whole = table[table["phase"] == "step"]
     assert whole["taken"].tolist() == [3, 1] and whole["first_ratio"].tolist() == [10.0, 1.4]
 
 
 def test_a_run_that_ran_out_of_memory_after_its_warm_up_has_no_reports():
     lost = timed(Made(mode="train_step"), {"step": [7.0]}, {})
-    text = answered(both(timed(Made(), SLOW, STEADY), lost))
+    text = answered(joined(timed(Made(), SLOW, STEADY), lost))
     assert "training step" not in text.split("Definitions")[0]
 
 
@@ -128,11 +128,10 @@ def test_the_document_says_what_fewer_would_have_reported_and_where_the_first_st
 
 
 def test_where_the_first_step_takes_longer_is_told_with_the_causes_that_have_most_of_it():
-    tables, led = timed(Made(), SLOW, STEADY), Made().leading
     causes = [("loading of modules", 40.0, 0.0, 30, 0), ("waiting", 5.0, 6.0, 1, 1), ("no call", 25.0, 4.0, 0, 0)]
-    names = ["cause", "first_ms", "later_ms", "first_calls", "later_calls"]
-    rows = [led | dict(zip(names, cause, strict=True)) | {"extra_ms": cause[1] - cause[2]} for cause in causes]
-    text = answered(tables | {"first_step": FIRST_STEP.table(rows)})
+    table = pd.DataFrame(causes, columns=["cause", "first_ms", "later_ms", "first_calls", "later_calls"])
+    table = table.assign(extra_ms=table["first_ms"] - table["later_ms"], **Made().leading)
+    text = answered(timed(Made(), SLOW, STEADY) | {"first_step": FIRST_STEP.table(table.to_dict("records"))})
     assert (
         "Under the profiler, the first step takes 60.0 ms more than later ones: mostly loading of modules"
         " (40.0 ms) and no call (21.0 ms)."

@@ -4,7 +4,7 @@ import pytest
 
 from profile_grid.figures.paper import on_paper
 from profile_grid.questions.k_warmup.figure import FIGURES, every_step
-from profile_grid.questions.k_warmup.test_answer import SLOW, STEADY, both, timed
+from profile_grid.questions.k_warmup.test_answer import SLOW, STEADY, joined, timed
 from tests.profile_grid.made_up import Made, merged
 
 (FIGURE,) = FIGURES
@@ -18,7 +18,7 @@ def test_the_steps_of_a_run_are_numbered_from_the_first_warm_up_step_on():
 
 
 def test_every_step_is_a_point_of_its_run_and_mode():
-    made = both(timed(Made(), SLOW, STEADY), timed(Made(mode="train_step"), SLOW, STEADY))
+    made = joined(timed(Made(), SLOW, STEADY), timed(Made(mode="train_step"), SLOW, STEADY))
     drawing = FIGURE.draw(made)
     points = [row for rows in drawing.chart["datasets"].values() for row in rows if "ratio" in row]
     assert {(row["run"], row["number"]) for row in points} == {
@@ -29,7 +29,7 @@ def test_every_step_is_a_point_of_its_run_and_mode():
 
 
 def test_one_slow_step_of_a_panel_has_a_label_so_that_labels_do_not_cover_each_other():
-    made = both(
+    made = joined(
         *(
             timed(Made(context_length=context), SLOW, {"step": [10.0, 10.0, later]})
             for context, later in ((512, 30.0), (256, 20.0))

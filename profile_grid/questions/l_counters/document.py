@@ -35,11 +35,11 @@ def sentences(measured: Measured) -> list[Claim]:
     kernels = measured.tables["counter_kernels"]
     if kernels.empty:
         return [NO_ANSWER]
-    return [_lead(kernels), _furthest(measured, kernels), *_softmax(measured), *_shapes(measured)]
+    return [_lead(kernels), _furthest(measured, kernels), *_softmax(measured), *_matmul_check(measured)]
 
 
 def _verdict_shares(rows: pd.DataFrame) -> pd.DataFrame:
-    """The share of each verdict in the time of the run's kernels."""
+    """The share of each verdict in the time of the kernels of each run: a row per run, a column per verdict."""
     return rows.pivot_table(index="run", columns="verdict", values="share", aggfunc="sum", fill_value=0.0)
 
 
@@ -52,13 +52,13 @@ def _mode_and_precision(rows: pd.DataFrame) -> str:
 
 def _lead(kernels: pd.DataFrame) -> Claim:
     """What limits most of the time, of the first and of the last mode and precision."""
-    texts, groups = [], [rows for _, rows in kernels.groupby(["mode", PRECISION.key], sort=False)]
+    groups, texts = [rows for _, rows in kernels.groupby(["mode", PRECISION.key], sort=False)], []
     for rows in groups if len(groups) == 1 else (groups[0], groups[-1]):
         shares = _verdict_shares(rows)
         limit = shares.median().idxmax()
-        of_time = "in" if texts else "of the kernel time of"
-        share, runs = interval(shares[limit], percent), _mode_and_precision(rows)
-        texts.append(f"{LIMITS[limit]} limits {share} {of_time} a {runs}")
+        preposition = "in" if texts else "of the kernel time of"
+        share = interval(shares[limit], percent)
+        texts.append(f"{LIMITS[limit]} limits {share} {preposition} a {_mode_and_precision(rows)}")
     return Claim("{texts}.", texts=capital(", and ".join(texts)))
 
 
@@ -87,7 +87,7 @@ def _softmax(measured: Measured) -> list[Claim]:
     return [Claim(text, softmax=SOFTMAX, gb=interval(gb_per_layer, significant), share=shares)]
 
 
-def _shapes(measured: Measured) -> list[Claim]:
+def _matmul_check(measured: Measured) -> list[Claim]:
     """Whether the counted FLOPs of matrix multiplies equal those of the shapes; which were not counted completely."""
     rows = measured.tables["counter_matmuls"]
     compared, incomplete = rows[rows["ratio"].notna()], rows[rows["ratio"].isna()]
@@ -95,7 +95,8 @@ def _shapes(measured: Measured) -> list[Claim]:
         return []
     unexplained = compared[~compared["within_padding"].astype(bool)]
     padded = compared[compared["padded_ratio"] > 1 + MAX_PADDING]
-    explained = _of_all(len(compared) - len(unexplained), len(compared))
+    some, every = len(compared) - len(unexplained), len(compared)
+    explained = f"all {every}" if some == every > 1 else f"{some} of {every}"
     texts = [
         f"Counted FLOPs are {interval(compared['ratio'], significant)} times those of the shapes. Padding to whole"
         " tiles, scaling of results and adding up slices of K explain the difference in"
@@ -111,10 +112,6 @@ def _shapes(measured: Measured) -> list[Claim]:
     return [Claim("{parts}.", "counted", parts="; ".join(texts))]
 
 
-def _of_all(some: int, every: int) -> str:
-    return f"all {every}" if some == every > 1 else f"{some} of {every}"
-
-
 def _parts_and_places(rows: pd.DataFrame) -> str:
     """The names of the parts in these rows, and where they are."""
     return f"{listed([escaped(part) for part in dict.fromkeys(rows['part'])])} ({configs_in_words(rows, max_names=2)})"
@@ -126,11 +123,11 @@ def _phases_and_places(rows: pd.DataFrame) -> str:
     return f"{listed([*parts])}; {configs_in_words(rows, max_names=2)}"
 
 
-def stalls(machines: Iterable[Measured]) -> str:
+def stall_names(results: Iterable[Measured]) -> str:
     """The reasons for which the kernels of the table wait, each with Nsight Compute's name."""
-    rows = [_longest_kernels(machine) for machine in machines]
-    reasons = {reason for table in rows for name in ("stall", "second_stall") for reason in table[name] if reason}
-    return ", ".join(f"{words} `{name}`" for name, words in STALLED_BY.items() if words in reasons)
+    kernels = pd.concat([_longest_kernels(measured) for measured in results])
+    reasons = {*kernels["stall"], *kernels["second_stall"]}
+    return ", ".join(f"{reason} `{name}`" for name, reason in STALLED_BY.items() if reason in reasons)
 
 
 MAX_KERNELS, MAX_PARTS = 8, 10  # of a run
@@ -190,10 +187,10 @@ def _matmuls_table(measured: Measured) -> MarkdownTable:
     rows = measured.tables["counter_matmuls"]
 
     def cells(row: dict) -> tuple[str, ...]:
-        figures = [significant(row[name] / 1e9, 4) for name in ("counted_flops", "shape_flops")]
+        gflops = [significant(row[name] / 1e9, 4) for name in ("counted_flops", "shape_flops")]
         ratios = [ratio(row[name]) for name in ("ratio", "padded_ratio")]
         within_padding, counted_share = yes_or_no(row["within_padding"]), percent(row["counted_share"])
-        return row["pass"], escaped(row["part"]), *figures, *ratios, within_padding, counted_share
+        return row["pass"], escaped(row["part"]), *gflops, *ratios, within_padding, counted_share
 
     headings = (
         "phase", "part", "counted, GFLOP", "shapes, GFLOP", "counted ÷ shapes", "in tiles ÷ shapes", "within padding",
@@ -205,15 +202,18 @@ def _matmuls_table(measured: Measured) -> MarkdownTable:
 def _roofs_table(measured: Measured) -> MarkdownTable:
     """(l) One line per run: every measured roof, and its share of the data sheet."""
     rows = measured.tables["counter_roofs"]
-    names = [roof for roof, roof_rows in rows.groupby("roof", sort=False) if roof_rows["reached_per_s"].notna().any()]
-    wide = pivoting.pivoted_texts(rows, ["run"], "roof", _roof_text)
-    headings = ["DRAM" if name == "memory" else name for name in names]
-    runs = rows.drop_duplicates("run")
-    return lines_table(runs, gains.LEADING_KEYS, headings, lambda row: wide.loc[row["run"], names])
+    cells = pivoting.pivoted_texts(rows, ["run"], "roof", _roof_cell)
+    reached = set(rows.loc[rows["reached_per_s"].notna(), "roof"])
+    roofs = [roof for roof in cells if roof in reached]
+    headings = ["DRAM" if roof == "memory" else roof for roof in roofs]
+    return lines_table(
+        rows.drop_duplicates("run"), gains.LEADING_KEYS, headings, lambda row: cells.loc[row["run"], roofs]
+    )
 
 
-def _roof_text(row: dict) -> str:
-    text = (bandwidth if row["roof"] == "memory" else rate)(row["reached_per_s"])
+def _roof_cell(row: dict) -> str:
+    reached = row["reached_per_s"]
+    text = bandwidth(reached) if row["roof"] == "memory" else rate(reached)
     return f"{text} ({percent(row['reached_share'])})" if known(row["reached_share"]) else text
 
 
@@ -230,15 +230,19 @@ def _sums_table(measured: Measured, by: str) -> MarkdownTable:
     rows = measured.tables["counter_sums"]
     rows = rows[rows["by"] == by].sort_values("gpu_time_ms", ascending=False, kind="stable")
     rows = per_pass.in_order_of(rows.groupby("run", sort=False).head(MAX_PARTS), measured.runs["run"])
+    columns = [("phase", lambda row: row["phase"])]
+    if by != "phase":
+        columns.append((by, lambda row: escaped(row["name"] or NO_RANGE)))
+    return rows_table(rows, gains.LEADING_KEYS, (*columns, *SUM_COLUMNS), left_aligned=len(columns))
 
-    def cells(row: dict) -> tuple[str, ...]:
-        name = (row["phase"],) if by == "phase" else (row["phase"], escaped(row["name"] or NO_RANGE))
-        return (
-            *name, significant(row["gpu_time_ms"]), percent(row["share"]), count(round(row["invocations"], 1)),
-            significant(row["flops"] / 1e9), percent(row["compute_share"]), significant(row["dram_bytes"] / 1e9),
-            percent(row["memory_share"]), significant(row["flops_per_byte"]),
-        )  # fmt: skip
 
-    names = ("phase",) if by == "phase" else ("phase", by)
-    figures = ("ms", "share", "launches", "GFLOP", "of FLOP roof", "DRAM, GB", "of DRAM roof", "FLOP/B")
-    return lines_table(rows, gains.LEADING_KEYS, (*names, *figures), cells, left_aligned=len(names))
+SUM_COLUMNS = (
+    ("ms", lambda row: significant(row["gpu_time_ms"])),
+    ("share", lambda row: percent(row["share"])),
+    ("launches", lambda row: count(round(row["invocations"], 1))),
+    ("GFLOP", lambda row: significant(row["flops"] / 1e9)),
+    ("of FLOP roof", lambda row: percent(row["compute_share"])),
+    ("DRAM, GB", lambda row: significant(row["dram_bytes"] / 1e9)),
+    ("of DRAM roof", lambda row: percent(row["memory_share"])),
+    ("FLOP/B", lambda row: significant(row["flops_per_byte"])),
+)

@@ -16,8 +16,8 @@ from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import ModelShape, matmul_flops, matmul_shapes
 from cs336_model.program.variants.values import NOT_COMPILED
 from kernel_tables.kernel_names.matrix import matrix_parts
-from profile_grid.questions.l_counters.sums import SUMS, per_pass_with_rates, with_parts
-from profile_grid.study.dimensions import COMPILE, LEADING
+from profile_grid.questions.l_counters.sums import SUMMED_COLUMNS, per_pass_with_rates, with_parts
+from profile_grid.study.dimensions import CHECKPOINT, COMPILE, LEADING
 from profile_grid.tables import classes, ideal, names, per_pass
 
 MAX_PADDING = 0.05  # of the FLOPs of the shapes, for padding of unknown tiles
@@ -32,58 +32,59 @@ def gradients(products: Iterable[Product]) -> list[Product]:
     return [gradient for m, n, k in products for gradient in ((m, k, n), (k, n, m))]
 
 
-def padded_ratio(ratio: float, kernels: Mapping[str, float], products: Sequence[Product]) -> float:
-    """FLOPs in tiles ÷ FLOPs of the shapes, for products with equal FLOPs. `kernels` has the number of products that
-    each kernel computed. Which kernel computed which product, and which way the tile lay, is unknown.
+def padded_ratio(counted_ratio: float, product_counts: Mapping[str, float], products: Sequence[Product]) -> float:
+    """FLOPs in tiles ÷ FLOPs of the shapes, for products with equal FLOPs. `product_counts` has the number of products
+    that each kernel computed. Which kernel computed which product, and which way the tile lay, is unknown.
 
-    Each product that a kernel computed may be any of the products, so assignments that use one twice are tried, too: of
-    their ratios, the largest that does not exceed the counted `ratio`, else the smallest. NaN if
-    the kernels with a tile in their names do not compute every product, or not a whole number each. Kernels without a
-    tile sum the results of others.
+    So every assignment is tried, also those that use a product twice: of their ratios, the largest that does not exceed
+    the counted one, else the smallest. NaN if the kernels with a tile in their names do not compute every product, or
+    not a whole number each. Kernels without a tile sum the results of others.
     """
-    tiles = {name: tile for name in kernels if (tile := tile_of(name))}
-    if sum(kernels[name] for name in tiles) != len(products) or any(kernels[name] % 1 for name in tiles):
+    tiles = {name: tile for name in product_counts if (tile := tile_of(name))}
+    counts = [product_counts[name] for name in tiles]
+    if sum(counts) != len(products) or any(count % 1 for count in counts):
         return math.nan
-    totals = {0.0}
-    for name, tile in tiles.items():
-        rows, columns, depth = tile
-        possible = {padded(product, sides) for product in products for sides in (tile, (columns, rows, depth))}
-        for _ in range(int(kernels[name])):
-            totals = {round(before + value, 9) for before in totals for value in possible}
-    ratios = [total / len(products) for total in totals]
-    return max((value for value in ratios if value <= ratio + ROUNDING), default=min(ratios))
+    sums = {0.0}  # of the ratios of the products, for each assignment
+    for (rows, columns, depth), count in zip(tiles.values(), counts, strict=True):
+        orientations = ((rows, columns, depth), (columns, rows, depth))
+        ratios = {_ratio_in_tiles(product, tile) for product in products for tile in orientations}
+        for _ in range(int(count)):
+            sums = {round(previous + ratio, 9) for previous in sums for ratio in ratios}
+    means = [ratio_sum / len(products) for ratio_sum in sums]
+    return max((mean for mean in means if mean <= counted_ratio + ROUNDING), default=min(means))
 
 
-def within_padding(ratio: float, tile_ratio: float, products: Sequence[Product]) -> bool:
-    """Whether the counted FLOPs equal those in tiles, allowing for the scaling of each result (an addition and a
-    multiplication) and the sums of slices; if that ratio is NaN, whether the counted ones are within
-    MAX_PADDING of those of the shapes."""
-    if math.isnan(tile_ratio):
-        return abs(ratio - 1) <= MAX_PADDING
-    depth = min(k for _, _, k in products)
-    return -ROUNDING <= ratio - tile_ratio <= tile_ratio / depth + MAX_SPLIT_K_SHARE
-
-
-def padded(product: Product, tile: Tile) -> float:
+def _ratio_in_tiles(product: Product, tile: Tile) -> float:
     """FLOPs of a product in complete tiles ÷ its own."""
     return math.prod(math.ceil(size / step) * step / size for size, step in zip(product, tile, strict=True))
 
 
+def is_within_padding(counted_ratio: float, tile_ratio: float, products: Sequence[Product]) -> bool:
+    """Whether the counted FLOPs equal those in tiles, allowing for the scaling of each result (an addition and a
+    multiplication) and the sums of slices; if the tiles are unknown (NaN), whether the counted ones are within
+    MAX_PADDING of those of the shapes."""
+    if math.isnan(tile_ratio):
+        return abs(counted_ratio - 1) <= MAX_PADDING
+    scaling = tile_ratio / min(k for _, _, k in products)
+    return -ROUNDING <= counted_ratio - tile_ratio <= scaling + MAX_SPLIT_K_SHARE
+
+
 def tile_of(kernel: str) -> Tile | None:
     """(rows, columns, depth) of the tile in a kernel's name, depth 1 if not named; None without a tile."""
-    written = {part.key: re.findall(r"\d+", part.written) for part in matrix_parts(kernel)}
-    if "tile" not in written:
+    numbers = {part.key: [int(digits) for digits in re.findall(r"\d+", part.written)] for part in matrix_parts(kernel)}
+    if "tile" not in numbers:
         return None
-    rows, columns, *depth = written["tile"]
-    stages = written.get("stages", [])  # 64x5: 64 deep, five in flight; for stage3 the depth is in the tile
-    return int(rows), int(columns), int(depth[0] if depth else stages[0] if len(stages) == 2 else 1)
+    rows, columns, *depth = numbers["tile"]
+    stages = numbers.get("stages", [])
+    if not depth and len(stages) == 2:  # 64x5: 64 deep, five in flight
+        depth = stages[:1]
+    return rows, columns, depth[0] if depth else 1
 
 
+Key = tuple[str, str, str]  # the values of KEY_COLUMNS
 KEY_COLUMNS = ["run", "pass", "part"]
-COLUMNS = [
-    "pass", "part", "counted_flops", "shape_flops", "ratio", "padded_ratio", "within_padding", "counted_share",
-]  # fmt: skip
-DTYPES = {"ratio": "float64", "padded_ratio": "float64", "within_padding": "boolean"}
+COMPARISON_DTYPES = {"ratio": "float64", "padded_ratio": "float64", "within_padding": "boolean"}
+TABLE_COLUMNS = [*LEADING, "pass", "part", "counted_flops", "shape_flops", *COMPARISON_DTYPES, "counted_share"]
 
 
 def counter_matmuls(merged: per_pass.Merged) -> pd.DataFrame:
@@ -92,66 +93,57 @@ def counter_matmuls(merged: per_pass.Merged) -> pd.DataFrame:
     Only of runs of this project's model that are not compiled: there a part's products are its own. The two are not
     compared if some launches were not counted.
     """
-    rows = with_parts(merged["counter_ranges"])
-    counted = rows[classes.is_matmul(rows["class"])].groupby(KEY_COLUMNS, sort=False)[[*SUMS]].sum().reset_index()
-    table = per_pass_with_rates(counted, merged)
-    shapes, kernels = _shapes(merged), _launches_of_kernels(merged)
-    flops = _flops_of_shapes(shapes)
+    counter_ranges, runs = merged["counter_ranges"], merged["runs"]
+    rows = with_parts(counter_ranges)
+    sums = rows[classes.is_matmul(rows["class"])].groupby(KEY_COLUMNS, sort=False)[SUMMED_COLUMNS].sum().reset_index()
+    table = per_pass_with_rates(sums, merged)
+    known_runs = [run for run in runs.to_dict("records") if run[COMPILE.key] == NOT_COMPILED]
+    shapes = {run["run"]: shape for run in known_runs if (shape := ideal.shape_of_run(run)) is not None}
+    flops = _flops_of_shapes(shapes, runs.set_index("run")[CHECKPOINT.key])
     keys = table[KEY_COLUMNS].itertuples(index=False, name=None)
     table = table.assign(counted_flops=table["flops"], shape_flops=[flops.get(key, math.nan) for key in keys])
     table = table[table["shape_flops"] > 0].reset_index(drop=True)
-    compared = [_compared(row, shapes[row["run"]][0], kernels) for row in table.to_dict("records")]
-    table = table.join(pd.DataFrame(compared, index=table.index, columns=[*DTYPES]).astype(DTYPES))
-    runs = merged["counter_ranges"]
-    return per_pass.in_order_of(per_pass.with_leading_columns(table, runs), runs["run"])[[*LEADING, *COLUMNS]]
+    launches = _launches_per_pass(merged)
+    comparisons = [_comparison(row, shapes[row["run"]], launches) for row in table.to_dict("records")]
+    columns = pd.DataFrame(comparisons, index=table.index, columns=[*COMPARISON_DTYPES]).astype(COMPARISON_DTYPES)
+    table = per_pass.with_leading_columns(table.join(columns), counter_ranges)
+    return per_pass.in_order_of(table, counter_ranges["run"])[TABLE_COLUMNS]
 
 
-def _compared(row: dict, shape: ModelShape, kernels: dict[tuple, dict[str, float]]) -> tuple:
-    """(counted ÷ from the shapes, in tiles ÷ from the shapes, whether these agree); NaN if a launch is not counted."""
+def _comparison(row: dict, shape: ModelShape, launches: Mapping[Key, Mapping[str, float]]) -> tuple:
+    """The values of COMPARISON_DTYPES in a row; NaN, NaN, None if a launch was not counted."""
     if row["counted_share"] < 1:
         return math.nan, math.nan, None
-    ratio, pass_name, part = row["counted_flops"] / row["shape_flops"], row["pass"], row["part"]
+    pass_name, part = row["pass"], row["part"]
     products, flops = [*matmul_shapes(shape)[part]], matmul_flops(shape)[part]
     if pass_name == names.BACKWARD:
         products, flops = gradients(products), 2 * flops
     layers = 1 if part == ranges.HEAD else shape.num_layers
-    computed_per_pass = (
-        layers * row["shape_flops"] / flops
-    )  # once per layer, less often if recomputation leaves some out
-    launches = kernels.get((row["run"], pass_name, part), {})
-    tile_ratio = padded_ratio(
-        ratio, {kernel: count / computed_per_pass for kernel, count in launches.items()}, products
-    )
-    return ratio, tile_ratio, within_padding(ratio, tile_ratio, products)
+    times_per_pass = layers * row["shape_flops"] / flops  # once per layer, or less if recomputation leaves some out
+    part_launches = launches.get((row["run"], pass_name, part), {})
+    product_counts = {kernel: count / times_per_pass for kernel, count in part_launches.items()}
+    ratio = row["counted_flops"] / row["shape_flops"]
+    tile_ratio = padded_ratio(ratio, product_counts, products)
+    return ratio, tile_ratio, is_within_padding(ratio, tile_ratio, products)
 
 
-def _launches_of_kernels(merged: per_pass.Merged) -> dict[tuple, dict[str, float]]:
-    """Launches per pass of every kernel that multiplies matrices, by run with counters, pass and part."""
+def _launches_per_pass(merged: per_pass.Merged) -> dict[Key, dict[str, float]]:
+    """Launches per pass of every kernel that multiplies matrices, of runs with counters, without rounding errors."""
     rows = merged.kernels[merged.kernels["run"].isin(merged["counter_ranges"]["run"])]
     rows = with_parts(rows[classes.is_matmul(rows["class"])])
     steps = rows["run"].map(merged.captured_steps).astype("float64")
-    rows = rows.assign(launches=rows["launches"] / steps)
-    launches = rows.groupby([*KEY_COLUMNS, "kernel"], sort=False)["launches"].sum()
-    launches_by_kernel: dict[tuple, dict[str, float]] = {}
-    for (*key, kernel), count in launches.items():
-        launches_by_kernel.setdefault(tuple(key), {})[kernel] = round(count, 6)
-    return launches_by_kernel
+    launches = rows.assign(launches=rows["launches"] / steps).groupby([*KEY_COLUMNS, "kernel"], sort=False)["launches"]
+    launches_by_key: dict[Key, dict[str, float]] = {}
+    for (*key, kernel), count in launches.sum().items():
+        launches_by_key.setdefault(tuple(key), {})[kernel] = round(count, 6)
+    return launches_by_key
 
 
-def _shapes(merged: per_pass.Merged) -> dict[str, tuple[ModelShape, str]]:
-    """(shape, value of `checkpoint`) by run of this project's model that is not compiled."""
-    runs = merged["runs"]
-    not_compiled = runs[runs[COMPILE.key] == NOT_COMPILED].to_dict("records")
-    return {
-        run["run"]: (shape, run["checkpoint"]) for run in not_compiled if (shape := ideal.shape_of_run(run)) is not None
-    }
-
-
-def _flops_of_shapes(shapes: Mapping[str, tuple[ModelShape, str]]) -> dict[tuple, float]:
-    """The FLOPs of the matrix products in one pass, by run, pass and part."""
+def _flops_of_shapes(shapes: Mapping[str, ModelShape], checkpoints: pd.Series) -> dict[Key, float]:
+    """The FLOPs of the matrix products in one pass, from the shapes and values of `checkpoint` by run."""
     flops_by_key = {}
-    for run, (shape, checkpoint) in shapes.items():
-        recomputed = recomputed_flops(shape, checkpoint)
+    for run, shape in shapes.items():
+        recomputed = recomputed_flops(shape, checkpoints[run])
         for part, flops in matmul_flops(shape).items():
             flops_by_key[run, names.FORWARD, part] = flops
             flops_by_key[run, names.BACKWARD, part] = 2 * flops

@@ -17,7 +17,7 @@ COUNTED_COLUMNS = [
 KERNEL_COLUMNS = [
     "flops", "dram_bytes", "flop_per_s", "dram_bytes_per_s", "flops_per_byte", *COUNTED_COLUMNS, "verdict", "because",
 ]  # fmt: skip
-CONFIGURATION = ["kernel", "class", "grid", "block"]
+CONFIGURATION_COLUMNS = ["kernel", "class", "grid", "block"]
 
 
 def counter_kernels(merged: Merged) -> pd.DataFrame:
@@ -25,7 +25,7 @@ def counter_kernels(merged: Merged) -> pd.DataFrame:
     rows = merged["counters"]
     steps = rows["run"].map(merged.captured_steps).astype("float64")
     time_ms = rows["total_ns"] / steps / 1e6
-    table = rows[[*LEADING, *CONFIGURATION]].assign(
+    table = rows[[*LEADING, *CONFIGURATION_COLUMNS]].assign(
         invocations=rows["launches"] / steps,
         gpu_time_ms=time_ms,
         share=time_ms / time_ms.groupby(rows["run"]).transform("sum"),

@@ -36,9 +36,9 @@ def metrics(kernel: str, grid: str, flops: float, moved: float, us: float) -> di
     return {"kernel": kernel, "grid": grid, "block": "128x1x1"} | zeros | FULL | counts
 
 
-def counters(of_head: float) -> pd.DataFrame:
+def counters(head_ratio: float) -> pd.DataFrame:
     rows = [
-        metrics(GEMM, "16x79x1", of_head * HEAD, 1e8, 800),
+        metrics(GEMM, "16x79x1", head_ratio * HEAD, 1e8, 800),
         metrics(SOFTMAX, "2048x1x1", 1e7, 7.2e7, 20),
         metrics(MUL, "4x1x1", 1e3, 1e3, 10),
     ]
@@ -56,21 +56,23 @@ def launches(steps: int, phases: tuple[str, ...]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["kernel", "class", "grid", "block", "step", "phase", "range", "duration_ns"])
 
 
-def counted(*runs: Made, of_head: float = 1.01) -> dict[str, pd.DataFrame]:
-    """The merged tables of runs that were all asked for counters."""
-    tables, made = merged(list(runs)), {}
+def counted(*runs: Made, head_ratio: float = 1.01) -> dict[str, pd.DataFrame]:
+    """The merged tables of runs that were all asked for counters; `head_ratio`: counted FLOPs of the head ÷ those of
+    the shapes."""
+    tables, counter_tables = merged(list(runs)), {}
     result = SimpleNamespace(
         facts={"roofs": ROOFS}, program=SimpleNamespace(machine=SimpleNamespace(device_name="NVIDIA H200"))
     )
     for run in runs:
         phases = ("forward",) if run.mode == "forward" else ("forward", "backward", "optimizer")
-        status, own = tables_of_launches(launches(run.steps, phases), counters(of_head), result)
+        status, run_tables = tables_of_launches(launches(run.steps, phases), counters(head_ratio), result)
         assert status["status"] == "complete"
-        for name, table in own.items():
-            led = table.assign(**run.leading)[[*run.leading, *table.columns]]
-            made[name] = pd.concat([made[name], led], ignore_index=True) if name in made else led
+        for name, table in run_tables.items():
+            counter_tables.setdefault(name, []).append(table.assign(**run.leading)[[*run.leading, *table.columns]])
     changes = {"counters_status": "complete", "forward_flops": forward_flops(SHAPE)["forward"]}
-    return tables | made | {"runs": tables["runs"].assign(**changes)}
+    runs_table = tables["runs"].assign(**changes)
+    joined = {name: pd.concat(of_runs, ignore_index=True) for name, of_runs in counter_tables.items()}
+    return tables | joined | {"runs": runs_table}
 
 
 def answered(tables: dict[str, pd.DataFrame]) -> str:
@@ -95,16 +97,13 @@ def test_a_kernel_stands_with_its_time_of_a_pass_and_its_verdict():
 
 def test_phases_classes_parts_and_ranges_each_hold_all_kernels():
     table = own_tables(QUESTION, counted(TRAINING))["counter_sums"]
-    for _, own in table.groupby("by"):
-        assert own["gpu_time_ms"].sum() == pytest.approx(2.74) and own["share"].sum() == pytest.approx(1)
-        assert own["flops"].sum() == pytest.approx(3 * 1.01 * HEAD + 12 * 1e7 + 10 * 1e3)
-        assert own["dram_bytes"].sum() == pytest.approx(3 * 1e8 + 12 * 7.2e7 + 10 * 1e3)
-    names = {by: set(own["name"]) for by, own in table.groupby("by")}
-    assert names["phase"] == {"forward", "backward", "optimizer"} and names["class"] == {
-        "gemm",
-        "softmax",
-        "elementwise",
-    }
+    for _, rows in table.groupby("by"):
+        assert rows["gpu_time_ms"].sum() == pytest.approx(2.74) and rows["share"].sum() == pytest.approx(1)
+        assert rows["flops"].sum() == pytest.approx(3 * 1.01 * HEAD + 12 * 1e7 + 10 * 1e3)
+        assert rows["dram_bytes"].sum() == pytest.approx(3 * 1e8 + 12 * 7.2e7 + 10 * 1e3)
+    names = {by: set(rows["name"]) for by, rows in table.groupby("by")}
+    assert names["phase"] == {"forward", "backward", "optimizer"}
+    assert names["class"] == {"gemm", "softmax", "elementwise"}
     parts = table[table["by"] == "part"]
     assert set(zip(parts["phase"], parts["name"], strict=True)) == {
         ("forward", "head"), ("forward", "computing softmax"), ("forward", "norm"), ("backward", "head"),
@@ -118,13 +117,13 @@ def test_counted_flops_stand_beside_those_of_the_shapes_twice_as_many_in_the_bac
     table = own_tables(QUESTION, counted(TRAINING))["counter_matmuls"].set_index("pass")
     assert table["shape_flops"].to_dict() == {"forward": HEAD, "backward": 2 * HEAD}
     assert table["ratio"].tolist() == pytest.approx([1.01, 1.01]) and table["within_padding"].all()
-    others = counted(TRAINING)
-    others["runs"]["forward_flops"] += 1  # somebody else's model
-    assert own_tables(QUESTION, others)["counter_matmuls"].empty
+    tables = counted(TRAINING)
+    tables["runs"]["forward_flops"] += 1  # somebody else's model
+    assert own_tables(QUESTION, tables)["counter_matmuls"].empty
 
 
 def test_a_gap_to_the_shapes_beyond_the_padding_of_tiles_is_said():
-    text = answered(counted(FORWARD, of_head=1.3))
+    text = answered(counted(FORWARD, head_ratio=1.3))
     assert "slices of K explain the difference in 0 of 1 rows of the table of FLOPs; not in head (small at" in text
     assert " no | " in line_of(text, "small", "512", "forward pass", "forward", "head", "40.89")
 
@@ -152,22 +151,22 @@ def test_the_document_holds_kernels_parts_phases_products_roofs_and_the_rules_of
 
 def test_products_whose_tiles_reach_far_over_the_edges_are_named():
     tables = counted(TRAINING)
-    made = dict(own_tables(QUESTION, tables))
-    row = made["counter_matmuls"].iloc[[0]]
-    heads = row.assign(part="final matmul", ratio=1.202, padded_ratio=1.2)
-    made["counter_matmuls"] = pd.concat([made["counter_matmuls"], heads], ignore_index=True)
-    text = documents(made, tables["runs"], PROVENANCE, [QUESTION])[QUESTION]
+    summaries = dict(own_tables(QUESTION, tables))
+    matmuls = summaries["counter_matmuls"]
+    padded = matmuls.iloc[[0]].assign(part="final matmul", ratio=1.202, padded_ratio=1.2)
+    summaries["counter_matmuls"] = pd.concat([matmuls, padded], ignore_index=True)
+    text = documents(summaries, tables["runs"], PROVENANCE, [QUESTION])[QUESTION]
     assert "; padding adds 20.0 % in " in text and " of them (" in text
     assert "final matmul; small at context 512)." in text
 
 
 def test_products_are_held_against_the_tiles_of_the_kernels_that_computed_them():
     gemm = Kernel("forward", "head", GEMM, "gemm", 1, 800.0)
-    told = {}
-    for of_head in (1.03, 1.0124, 0.99):  # 10 000 words in tiles of 128 are 10 112, in tiles of 256 are 10 240
-        row = own_tables(QUESTION, counted(Made(kernels=(gemm,)), of_head=of_head))["counter_matmuls"].iloc[0]
-        told[of_head] = (round(row["padded_ratio"], 4), row["within_padding"])
-    assert told == {1.03: (1.024, True), 1.0124: (1.0112, True), 0.99: (1.0112, False)}
+    verdicts = {}
+    for ratio in (1.03, 1.0124, 0.99):  # 10 000 words in tiles of 128 are 10 112, in tiles of 256 are 10 240
+        row = own_tables(QUESTION, counted(Made(kernels=(gemm,)), head_ratio=ratio))["counter_matmuls"].iloc[0]
+        verdicts[ratio] = (round(row["padded_ratio"], 4), row["within_padding"])
+    assert verdicts == {1.03: (1.024, True), 1.0124: (1.0112, True), 0.99: (1.0112, False)}
 
 
 def test_products_of_which_not_all_launches_were_counted_are_not_compared_with_the_shapes():

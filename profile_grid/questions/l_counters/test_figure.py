@@ -5,6 +5,7 @@ import pytest
 from profile_grid.figures.paper import on_paper
 from profile_grid.questions.l_counters.figure import FIGURES
 from profile_grid.questions.l_counters.test_answer import FORWARD, QUESTION, TRAINING, counted
+from tests.profile_grid.chart_fields import fields_and_columns
 from tests.profile_grid.made_up import merged
 from tests.profile_grid.made_up_answers import own_tables
 
@@ -49,22 +50,9 @@ def test_the_figure_can_be_drawn_on_paper_and_says_why_where_there_is_nothing():
     assert headline == "" and "no run has counters" in drawing.reason
 
 
-def parts_of(chart: dict):
-    """The parts of a chart that have an encoding, each with the name of its data."""
-    for inner in (*chart.get("layer", ()), *chart.get("hconcat", ()), *chart.get("vconcat", ())):
-        yield from parts_of({"data": chart.get("data")} | inner)
-    if "encoding" in chart:
-        yield chart
-
-
 @pytest.mark.parametrize("runs", [(FORWARD,), (FORWARD, TRAINING)])
 def test_every_field_that_a_mark_names_is_a_column_of_its_data(runs):
-    chart = FIGURE.draw(tables(*runs)).chart
-    parts = list(parts_of(chart))
+    parts = fields_and_columns(FIGURE.draw(tables(*runs)).chart)
     assert len(parts) >= 5
-    for part in parts:
-        columns = set(chart["datasets"][part["data"]["name"]][0])
-        channels = part["encoding"].values()
-        every = [one for value in channels for one in (value if isinstance(value, list) else [value])]
-        fields = {one["field"] for one in every if isinstance(one, dict) and "field" in one}
+    for fields, columns in parts:
         assert fields and fields <= columns, fields - columns

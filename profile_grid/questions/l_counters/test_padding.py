@@ -5,7 +5,7 @@ import math
 import pytest
 
 from cs336_model.arithmetic.flops import ModelShape, matmul_shapes
-from profile_grid.questions.l_counters.matmuls import gradients, padded_ratio, tile_of, within_padding
+from profile_grid.questions.l_counters.matmuls import gradients, is_within_padding, padded_ratio, tile_of
 
 XMMA = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x32x8_stage3_warpsize4x1x1_ffma_aligna4_alignc4_execute_kernel"
 CUTLASS = "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x128_8x4_nt_align1>(T1::Params)"
@@ -37,7 +37,7 @@ def test_all_products_of_a_part_have_as_many_flops_and_so_have_their_gradients()
 )  # fmt: skip
 def test_tiles_explain_what_was_counted(counted, kernels, products, in_tiles):
     assert padded_ratio(counted, kernels, products) == pytest.approx(in_tiles)
-    assert within_padding(counted, in_tiles, products)
+    assert is_within_padding(counted, in_tiles, products)
 
 
 def test_no_tiles_are_told_unless_every_product_has_one():
@@ -47,5 +47,5 @@ def test_no_tiles_are_told_unless_every_product_has_one():
 
 
 def test_fewer_flops_than_in_tiles_and_many_more_are_beyond_the_padding():
-    assert not within_padding(1.19, 1.2, [VALUES]) and not within_padding(1.23, 1.2, [VALUES])
-    assert within_padding(1.04, math.nan, [VALUES]) and not within_padding(1.06, math.nan, [VALUES])
+    assert not is_within_padding(1.19, 1.2, [VALUES]) and not is_within_padding(1.23, 1.2, [VALUES])
+    assert is_within_padding(1.04, math.nan, [VALUES]) and not is_within_padding(1.06, math.nan, [VALUES])

@@ -12,14 +12,14 @@ from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import PASSES, Claim, capital, config_in_words, listed, of_all, run_in_words
 
-TOKEN, TOKEN_STD = "joules_per_token", "joules_per_token_std"
-COLUMNS = {  # column: heading, factor
-    "joules_per_step": ("J per step", 1),
-    "joules_per_token": ("mJ per token", 1e3),
-    "power_w": ("power, W", 1),
-    "idle_power_w": ("idle, W", 1),
-    "tflops_per_watt": ("TFLOP/s per W", 1),
-}
+TOKEN_J, TOKEN_STD_J = "joules_per_token", "joules_per_token_std"
+SHOWN_COLUMNS = (  # column, heading, factor
+    ("joules_per_step", "J per step", 1),
+    ("joules_per_token", "mJ per token", 1e3),
+    ("power_w", "power, W", 1),
+    ("idle_power_w", "idle, W", 1),
+    ("tflops_per_watt", "TFLOP/s per W", 1),
+)
 
 
 def sentences(measured: Measured) -> list[Claim]:
@@ -29,10 +29,11 @@ def sentences(measured: Measured) -> list[Claim]:
     if rows.empty:
         text = "Not answered: the energy of no run was counted; that of {missing_runs} was requested."
         return [Claim(text, "missing", missing_runs=missing_runs)]
-    pairs = ratios.with_base(rows, PRECISION, TOKEN, TOKEN_STD)
-    pairs["share_of_base"] = pairs[TOKEN] / pairs[f"base_{TOKEN}"]
-    claims = [_saving(pairs) if len(pairs) else _highest_energy(rows), *_idle_energy(rows), _token_energy(rows, pairs)]
-    return [*claims, *_context_shares(rows), _power(rows, measured), _counter(rows)]
+    pairs = ratios.with_base(rows, PRECISION, TOKEN_J, TOKEN_STD_J)
+    pairs["share_of_base"] = pairs[TOKEN_J] / pairs[f"base_{TOKEN_J}"]
+    lead = _saving(pairs) if len(pairs) else _highest_energy(rows)
+    token_energy = [_token_energy(rows, pairs), *_context_shares(rows)]
+    return [lead, *_idle_energy(rows), *token_energy, _power(rows, measured), _counter_accuracy(rows)]
 
 
 def millijoules(joules: float) -> str:
@@ -47,22 +48,22 @@ def _saving(pairs: pd.DataFrame) -> Claim:
     configuration = config_in_words(row.to_dict() | {PRECISION.key: PRECISION.default})
     return Claim(
         "{in_precision}, a token takes {energy} in {step} of {place}, {share} of the {base} in {default}.",
-        in_precision=capital(PRECISION.words(row[PRECISION.key])), energy=millijoules(row[TOKEN]),
+        in_precision=capital(PRECISION.words(row[PRECISION.key])), energy=millijoules(row[TOKEN_J]),
         step=PASSES[row["mode"]], place=configuration, share=percent(row["share_of_base"]),
-        base=millijoules(row[f"base_{TOKEN}"]), default=PRECISION.default,
+        base=millijoules(row[f"base_{TOKEN_J}"]), default=PRECISION.default,
     )  # fmt: skip
 
 
 def _highest_energy(rows: pd.DataFrame) -> Claim:
-    row = rows.loc[rows[TOKEN].idxmax()]
-    median = f"; the median of {len(rows)} runs is {millijoules(rows[TOKEN].median())}" if len(rows) > 2 else ""
+    row = rows.loc[rows[TOKEN_J].idxmax()]
+    median = f"; the median of {len(rows)} runs is {millijoules(rows[TOKEN_J].median())}" if len(rows) > 2 else ""
     text = "A token takes at most {most} ({run}){median}."
-    return Claim(text, most=millijoules(row[TOKEN]), run=run_in_words(row), median=median)
+    return Claim(text, most=millijoules(row[TOKEN_J]), run=run_in_words(row), median=median)
 
 
 def _token_energy(rows: pd.DataFrame, pairs: pd.DataFrame) -> Claim:
     """The energy of a token by mode, and by precision as a share of the default's."""
-    by_mode = rows.groupby("mode", sort=False)[TOKEN]
+    by_mode = rows.groupby("mode", sort=False)[TOKEN_J]
     texts = [f"{interval(energies, millijoules)} in {PASSES[mode]}" for mode, energies in by_mode]
     shares = pairs.groupby(PRECISION.key)["share_of_base"]
     shares_text = "".join(
@@ -74,14 +75,16 @@ def _token_energy(rows: pd.DataFrame, pairs: pd.DataFrame) -> Claim:
 
 def _context_shares(rows: pd.DataFrame) -> list[Claim]:
     """The energy of a token at the longest context as a share of that at the shortest, all else equal."""
-    by_length = rows.sort_values(CONTEXT_LENGTH.key).groupby(keys_without(CONTEXT_LENGTH.key))[TOKEN]
-    several = by_length.size() > 1
-    shares = (by_length.last() / by_length.first())[several]
-    lengths = rows.groupby(keys_without(CONTEXT_LENGTH.key))[CONTEXT_LENGTH.key].agg(["min", "max"])[several]
-    pairs = dict.fromkeys(f"{longest} instead of {shortest}" for shortest, longest in lengths.itertuples(index=False))
+    by_length = rows.sort_values(CONTEXT_LENGTH.key).groupby(keys_without(CONTEXT_LENGTH.key))
+    shortest, longest = (ends[by_length.size() > 1] for ends in (by_length.first(), by_length.last()))
+    if shortest.empty:
+        return []
+    shares = interval(longest[TOKEN_J] / shortest[TOKEN_J], percent)
+    lengths = zip(longest[CONTEXT_LENGTH.key], shortest[CONTEXT_LENGTH.key], strict=True)
+    length_texts = dict.fromkeys(f"{long} instead of {short}" for long, short in lengths)
     text = "At a longer context, a token takes {shares} of its energy at the shortest ({lengths}; {number})."
-    number = counted(len(shares), "pair of runs", "pairs of runs")
-    return [Claim(text, shares=interval(shares, percent), lengths=listed(list(pairs)), number=number)] if pairs else []
+    number = counted(len(shortest), "pair of runs", "pairs of runs")
+    return [Claim(text, shares=shares, lengths=listed([*length_texts]), number=number)]
 
 
 def _power(rows: pd.DataFrame, measured: Measured) -> Claim:
@@ -112,7 +115,7 @@ def _idle_energy(rows: pd.DataFrame) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _counter(rows: pd.DataFrame) -> Claim:
+def _counter_accuracy(rows: pd.DataFrame) -> Claim:
     scatter = interval((rows["joules_per_step_std"] / rows["joules_per_step"]).dropna(), percent)
     return Claim(
         "The counter ({names}) is updated every {ticks} ms, so the energy of a window is accurate to {most};"
@@ -126,7 +129,7 @@ def tables(measured: Measured) -> list[cells.Part]:
     """(m) One line per run: energy of a step and a token, power, and energy of idle power while the GPU waits."""
     energies = [
         (heading, lambda row, name=name, factor=factor: with_spread(factor * row[name], factor * row[f"{name}_std"]))
-        for name, (heading, factor) in COLUMNS.items()
+        for name, heading, factor in SHOWN_COLUMNS
     ]
     shares = (
         ("GPU idle", lambda row: percent(row["waiting_share"])),

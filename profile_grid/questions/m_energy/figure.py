@@ -8,29 +8,30 @@ from profile_grid.questions.m_energy.document import millijoules
 from profile_grid.study.stages import ENERGY
 
 
-def energy_parts(use: pd.DataFrame) -> pd.DataFrame:
+def energy_parts(energies: pd.DataFrame) -> pd.DataFrame:
     """One row per run and part of the energy of a token: `mj`, and the ends of its bar, `start` and `end`."""
-    waiting, idle = use["waiting_share"].fillna(0.0), use["idle_share"]
+    waiting, idle = energies["waiting_share"].fillna(0.0), energies["idle_share"]
     shares = {
         "idle power while waiting": waiting * idle,
         "idle power while working": (1 - waiting) * idle,
         "above idle power": 1 - idle,
     }
-    token_mj = 1e3 * use["joules_per_token"]
-    rows = pd.concat([use.assign(part=part, mj=share * token_mj) for part, share in shares.items()], ignore_index=True)
-    return marks.stacked(rows[rows["mj"] > 0], "mj", "part")
+    token_mj = 1e3 * energies["joules_per_token"]
+    parts = pd.concat([energies.assign(part=part, mj=share * token_mj) for part, share in shares.items()])
+    return marks.stacked(parts[parts["mj"] > 0].reset_index(drop=True), "mj", "part")
 
 
 def draw(tables: panels.Tables) -> panels.Drawing:
     """A bar per run: the energy of a token; its value and the mean power after the bar."""
     runs, energies = tables["runs"], run_selection.sorted_by_size(tables["energy_use"], tables["runs"])
-    power = [f"{millijoules(row.joules_per_token)}, {significant(row.power_w)} W" for row in energies.itertuples()]
-    energies = energies.assign(bar=run_selection.labels(energies), text=power)
-    tooltip = (("part", "part"), ("mj", "mJ", marks.DIGITS), ("power_w", "mean W", marks.DIGITS))
+    texts = [f"{millijoules(row.joules_per_token)}, {significant(row.power_w)} W" for row in energies.itertuples()]
+    energies = energies.assign(bar=run_selection.labels(energies), text=texts)
     return panels.bars_of_runs(
-        energy_parts(energies), list(energies["bar"]), "part", "energy of a token (mJ)", tooltip, runs,
-        run_selection.runs_without_results(runs, ENERGY), "No run has a measurement of energy.",
-        ["After each bar: the energy of a token, and the mean power during steps."],
+        energy_parts(energies), names=list(energies["bar"]), by="part", title="energy of a token (mJ)",
+        tooltip=(("part", "part"), ("mj", "mJ", marks.DIGITS), ("power_w", "mean W", marks.DIGITS)),
+        runs=runs, missing=run_selection.runs_without_results(runs, ENERGY),
+        reason="No run has a measurement of energy.",
+        notes=["After each bar: the energy of a token, and the mean power during steps."],
     )  # fmt: skip
 
 

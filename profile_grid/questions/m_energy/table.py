@@ -16,14 +16,14 @@ def energy_use(merged: Merged) -> pd.DataFrame:
     that it takes while the GPU waits."""
     table = merged["energy"][[*dimensions.LEADING, *ENERGY_COLUMNS]]
     busy_ms = as_floats(table["run"].map(merged.busy_ms))
-    waiting = (1 - busy_ms / as_floats(table["step_ms"])).clip(lower=0)
+    waiting_share = (1 - busy_ms / as_floats(table["step_ms"])).clip(lower=0)
     idle_share = (as_floats(table["idle_power_w"]) / as_floats(table["power_w"])).clip(upper=1)
     return table.assign(
         busy_ms=busy_ms,
-        waiting_share=waiting,
+        waiting_share=waiting_share,
         idle_share=idle_share,
-        waiting_energy_share=waiting * idle_share,
-        launch_bound=table["run"].isin(_runs_found_launch_bound(merged)) & (waiting >= LAUNCH_BOUND_SHARE),
+        waiting_energy_share=waiting_share * idle_share,
+        launch_bound=table["run"].isin(_runs_found_launch_bound(merged)) & (waiting_share >= LAUNCH_BOUND_SHARE),
     ).reset_index(drop=True)
 
 

@@ -80,13 +80,13 @@ def launches(busy_us: float) -> list:
     return [Kernel("forward", "block > feed-forward", GEMM, "gemm", 10, busy_us)]
 
 
-SAID = ("launch_bound", False, 2.5, 20.0, "likely", "the GPU waits", "compile", "{}", "{}")
+FINDING = ("launch_bound", False, 2.5, 20.0, "likely", "the GPU waits", "compile", "{}", "{}")
 
 
 def test_launch_bound_runs_are_those_that_the_diagnosis_finds_to_be_so():
     small, large = Made(kernels=(*launches(5000.0),)), Made(model="large", kernels=(*launches(19_000.0),))
     abstained = ("launch_bound", True, None, None, "likely", "cannot tell", "", "{}", "{}")
-    findings = {small.name: (SAID,), large.name: (abstained,)}
+    findings = {small.name: (FINDING,), large.name: (abstained,)}
     assert use_of(counted(small), counted(large), findings=findings)["launch_bound"].tolist() == [True, False]
     text = answered(counted(small), counted(large), findings=findings)
     assert (
@@ -117,7 +117,7 @@ def test_the_sentences_tell_the_extremes_the_precisions_and_the_contexts_of_thes
 
 def test_a_run_that_the_diagnosis_calls_launch_bound_under_the_profiler_is_none_where_the_gpu_hardly_waits_without():
     busy = Made(kernels=(*launches(18_000.0),))
-    use = use_of(counted(busy), findings={busy.name: (SAID,)})
+    use = use_of(counted(busy), findings={busy.name: (FINDING,)})
     assert use["waiting_share"].iloc[0] == pytest.approx(0.1) and use["launch_bound"].tolist() == [False]
 
 

@@ -13,8 +13,8 @@ BUSY = Made(kernels=(*launches(5000.0),))
 
 
 def tables(*runs: tuple) -> dict:
-    made = tables_of(*runs)
-    return made | dict(own_tables("m_energy", made))
+    merged = tables_of(*runs)
+    return merged | dict(own_tables("m_energy", merged))
 
 
 def test_the_parts_of_a_bar_follow_on_each_other_and_add_up_to_the_energy_of_a_token():

@@ -2,14 +2,13 @@
 
 import pandas as pd
 
-from profile_grid.stages.memory.history import CATEGORIES
+from profile_grid.stages.memory.usage_tables import CATEGORY_COLUMNS
 from profile_grid.study.dimensions import GPUS
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.per_pass import Merged, as_floats, with_leading_columns
 
-CATEGORY_NAMES = [str(name) for name in CATEGORIES]
 AT_MOMENT, PEAK_BEFORE = "that moment", "peak before"
-KEYS = ["run", "rank", "moment"]
+KEY_COLUMNS = ["run", "rank", "moment"]
 
 
 def communication_memory(merged: Merged) -> pd.DataFrame:
@@ -18,21 +17,14 @@ def communication_memory(merged: Merged) -> pd.DataFrame:
     rows = merged["memory_moments"]
     if not (as_floats(rows[GPUS.key]) > 1).any():
         return COMMUNICATION_MEMORY.table([])
-    order, parts = pd.MultiIndex.from_frame(rows[KEYS].drop_duplicates()), []
+    keys, tables = rows[KEY_COLUMNS].drop_duplicates(), []
     for at, column in ((AT_MOMENT, "bytes"), (PEAK_BEFORE, "peak_bytes")):
-        wide = rows.assign(value=as_floats(rows[column])).pivot(index=KEYS, columns="category", values="value")
-        wide = wide.reindex(index=order, columns=CATEGORY_NAMES, fill_value=0)
-        wide.columns = [column_of(name) for name in wide.columns]
-        parts.append(wide.assign(at=at, all_bytes=wide.sum(axis=1)).reset_index())
-    table = pd.concat(parts, ignore_index=True)
-    position = pd.Series(order.get_indexer(pd.MultiIndex.from_frame(table[KEYS])))
-    table = table.loc[position.sort_values(kind="stable").index]
+        wide = rows.assign(bytes=as_floats(rows[column])).pivot(index=KEY_COLUMNS, columns="category", values="bytes")
+        wide = wide.reindex(index=pd.MultiIndex.from_frame(keys), columns=list(CATEGORY_COLUMNS), fill_value=0)
+        wide = wide.rename(columns=CATEGORY_COLUMNS).assign(at=at, all_bytes=wide.sum(axis=1))
+        tables.append(wide.reset_index())
+    table = pd.concat(tables).sort_index(kind="stable")  # both rows of a moment follow each other
     return with_leading_columns(table, rows)[COMMUNICATION_MEMORY.all_names]
-
-
-def column_of(category: str) -> str:
-    """The column with the bytes of a category."""
-    return f"{category.replace(' ', '_')}_bytes"
 
 
 def communication_volume(merged: Merged) -> pd.DataFrame:
@@ -40,13 +32,13 @@ def communication_volume(merged: Merged) -> pd.DataFrame:
     link of a ring; NaN bytes if one size is unknown."""
     rows = merged["collectives"]
     size, bus_factor = as_floats(rows["bytes"]), as_floats(rows["bus_gb_per_s"]) / as_floats(rows["algorithm_gb_per_s"])
-    steps = rows[["run", "rank", "device", "step"]].drop_duplicates().groupby("run").size()
+    rank_steps = rows[["run", "rank", "device", "step"]].drop_duplicates().groupby("run").size()
     calls = rows.assign(per_step=1.0, bytes=size, sent_bytes=size * bus_factor)
-    columns = ["per_step", "bytes", "sent_bytes"]
-    groups = calls.groupby(["run", "operation"], sort=False)[columns]
-    sums = groups.agg(lambda values: values.sum(skipna=False)).reset_index()
-    sums[columns] = sums[columns].div(as_floats(sums["run"].map(steps)), axis=0)
-    return with_leading_columns(sums, rows)
+    summed = ["per_step", "bytes", "sent_bytes"]
+    groups = calls.groupby(["run", "operation"], sort=False)[summed]
+    table = groups.agg(lambda values: values.sum(skipna=False)).reset_index()
+    table[summed] = table[summed].div(as_floats(table["run"].map(rank_steps)), axis=0)
+    return with_leading_columns(table, rows)
 
 
 def communication_gathers(merged: Merged) -> pd.DataFrame:
@@ -70,7 +62,7 @@ COMMUNICATION_MEMORY = TableSpec(
     moment | text | | as in memory_moments
 """
         + f"at | text | | {AT_MOMENT}, or {PEAK_BEFORE}: the peak since the previous moment\n"
-        + "\n".join(f"{column_of(name)} | int | B | live bytes: {name}" for name in CATEGORY_NAMES)
+        + "\n".join(f"{column} | int | B | live bytes: {name}" for name, column in CATEGORY_COLUMNS.items())
         + "\nall_bytes | int | B | of all categories"
     ),
     make=communication_memory,

@@ -6,9 +6,10 @@ import pandas as pd
 
 from kernel_tables.markdown import escaped
 from profile_grid.quantities import ABSENT, count, known, memory, significant
-from profile_grid.questions.n_communication.divided import CATEGORY_NAMES, PEAK_BEFORE, column_of
-from profile_grid.stages.memory.usage_tables import BEFORE_OPTIMIZER
+from profile_grid.questions.n_communication.divided import PEAK_BEFORE
+from profile_grid.stages.memory.usage_tables import BEFORE_OPTIMIZER, CATEGORY_COLUMNS
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODE, MODEL, OPTIMIZER, PARALLEL, keys_without
+from profile_grid.tables import per_pass
 from profile_grid.tables.names import BACKWARD, FORWARD
 from profile_grid.tables.wording import Claim, capital, config_in_words
 
@@ -18,37 +19,40 @@ LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key, GPUS.key, PARALLEL.key)
 def memory_claims(table: pd.DataFrame) -> list[Claim]:
     """The least and the most memory that the fullest rank needs before the optimizer, of the first runs on several GPUs
     that do the same work; [] without two."""
-    step = table[(table["moment"] == BEFORE_OPTIMIZER) & (table["at"] == PEAK_BEFORE) & (table[GPUS.key] > 1)]
+    peaks = table[(table["moment"] == BEFORE_OPTIMIZER) & (table["at"] == PEAK_BEFORE) & (table[GPUS.key] > 1)]
+    fullest_ranks = per_pass.largest_by_run(peaks, "all_bytes").sort_index()
     keys = keys_without(PARALLEL.key, OPTIMIZER.key)
-    fullest_ranks = step.loc[step.groupby("run", sort=False)["all_bytes"].idxmax()] if len(step) else step
-    for _, cell in fullest_ranks.groupby(keys, sort=False):
-        if len(cell) > 1:
-            least, largest = cell.loc[cell["all_bytes"].idxmin()], cell.loc[cell["all_bytes"].idxmax()]
-            text = (
-                "In {place}, the rank with the highest peak before the optimizer needs {least} {low}, and {largest}"
-                " {high}."
-            )
-            low, high = (config_in_words(row[[PARALLEL.key, OPTIMIZER.key]]) for row in (least, largest))
-            sizes = {"least": memory(least["all_bytes"]), "largest": memory(largest["all_bytes"])}
-            return [Claim(text, "counted", place=config_in_words(least[keys]), low=low, high=high, **sizes)]
-    return []
+    same_work = [rows for _, rows in fullest_ranks.groupby(keys, sort=False) if len(rows) > 1]
+    if not same_work:
+        return []
+    lowest, highest = (same_work[0].loc[index] for index in same_work[0]["all_bytes"].agg(["idxmin", "idxmax"]))
+    low, high = (config_in_words(row[[PARALLEL.key, OPTIMIZER.key]]) for row in (lowest, highest))
+    return [
+        Claim(
+            "In {place}, the rank with the highest peak before the optimizer needs {least} {low}, and {largest}"
+            " {high}.",
+            "counted", place=config_in_words(lowest[keys]), low=low, high=high, least=memory(lowest["all_bytes"]),
+            largest=memory(highest["all_bytes"]),
+        )
+    ]  # fmt: skip
 
 
 def gathers_claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """By run, in how many blocks an all-gather was late in any step, and how late; `parallel` names a single run."""
+    """By run, in how many blocks an all-gather was late in any step, and how late. A single run is named only by its
+    way of dividing the parameters."""
     runs = table.groupby("run", sort=False)
     for _, rows in runs:
-        late = {name: rows[(rows["pass"] == name) & (rows["late"] > 0)] for name in (FORWARD, BACKWARD)}
-        layers, again = ((rows["pass"] == name).sum() for name in (FORWARD, BACKWARD))
-        text = (
-            "{place}, computation waits for the parameters of {forward} of {layers} blocks in the forward pass, and of"
-            " {backward} of {again} in the backward pass{recomputed}: {ms} ms of a captured step."
-        )
-        numbers = {"forward": len(late[FORWARD]), "backward": len(late[BACKWARD]), "layers": layers, "again": again}
-        numbers["recomputed"] = ", where recomputed ones count twice" if again > layers else ""
+        forward, backward = (rows[rows["pass"] == name] for name in (FORWARD, BACKWARD))
         first = rows.iloc[0]
         place = f"In {config_in_words(first)}" if runs.ngroups > 1 else capital(PARALLEL.words(first[PARALLEL.key]))
-        yield Claim(text, place=place, ms=significant(rows["mean_ms"].sum()), **numbers)
+        yield Claim(
+            "{place}, computation waits for the parameters of {forward} of {layers} blocks in the forward pass, and of"
+            " {backward} of {again} in the backward pass{recomputed}: {ms} ms of a captured step.",
+            place=place, ms=significant(rows["mean_ms"].sum()),
+            forward=(forward["late"] > 0).sum(), backward=(backward["late"] > 0).sum(),
+            layers=len(forward), again=len(backward),
+            recomputed=", where recomputed ones count twice" if len(backward) > len(forward) else "",
+        )  # fmt: skip
 
 
 def megabytes(size_bytes: float) -> str:
@@ -56,19 +60,20 @@ def megabytes(size_bytes: float) -> str:
     return significant(size_bytes / 1e6) if known(size_bytes) else ABSENT
 
 
-MEMORY = (
+MEMORY_COLUMNS = (
     ("rank", lambda row: count(row["rank"])),
     ("moment", lambda row: row["moment"]),
     ("when", lambda row: row["at"]),
-    *((name, lambda row, name=name: memory(row[column_of(name)])) for name in (*CATEGORY_NAMES, "all")),
+    *((name, lambda row, column=column: memory(row[column])) for name, column in CATEGORY_COLUMNS.items()),
+    ("all", lambda row: memory(row["all_bytes"])),
 )
-VOLUME = (
+VOLUME_COLUMNS = (
     ("operation", lambda row: escaped(row["operation"])),
     ("calls per step", lambda row: count(row["per_step"])),
     ("MB per step", lambda row: megabytes(row["bytes"])),
     ("on each link of a ring, MB", lambda row: megabytes(row["sent_bytes"])),
 )
-GATHERS = (
+GATHER_COLUMNS = (
     ("pass", lambda row: row["pass"]),
     ("block", lambda row: count(row["layer"])),
     ("in time", lambda row: f"{count(row['steps'] - row['late'])} of {count(row['steps'])}"),

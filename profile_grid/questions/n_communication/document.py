@@ -8,7 +8,7 @@ from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import count, interval, known, percent, scientific, significant, with_spread
 from profile_grid.questions.n_communication import divided_document
 from profile_grid.questions.n_communication.divided_document import LEADING_KEYS, megabytes
-from profile_grid.questions.n_communication.one_gpu import LEAST_AGREEING, STRONG, WEAK
+from profile_grid.questions.n_communication.one_gpu import MIN_AGREEING_LOSSES, STRONG, WEAK
 from profile_grid.questions.n_communication.table import PARTS
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODEL, PARALLEL, keys_without
 from profile_grid.tables.cells import Part, errors_table, rows_table, text_or_status
@@ -53,46 +53,50 @@ def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
     if rows.empty:
         return []
     keys = keys_without(PARALLEL.key)
-    cells = rows.groupby(keys, sort=False)["efficiency"]
-    widest = rows.loc[(cells.transform("max") - cells.transform("min")).idxmax(), keys]
-    cell = rows[(rows[keys] == widest).all(axis=1)]
-    best, worst = cell.loc[cell["efficiency"].idxmax()], cell.loc[cell["efficiency"].idxmin()]
-    gain = pd.Series([best["efficiency"] / worst["efficiency"]])
-    sides = ({"spread": [row["process_spread"]], "processes": [row["processes"]]} for row in (best, worst))
-    error = error_of_ratio(*map(pd.DataFrame, sides))
-    speed = f"{percent(best['efficiency'])} of ideal speed {PARALLEL.words(best[PARALLEL.key])}"
-    if len(cell) > 1 and ratio_verdicts(gain, *error)["verdict"].iloc[0] == FASTER:
+    efficiencies = rows.groupby(keys, sort=False)["efficiency"]
+    widest = rows.loc[(efficiencies.transform("max") - efficiencies.transform("min")).idxmax(), keys]
+    ways = rows[(rows[keys] == widest).all(axis=1)]
+    best, worst = (ways.loc[index] for index in ways["efficiency"].agg(["idxmax", "idxmin"]))
+    speed, rule = f"{percent(best['efficiency'])} of ideal speed {PARALLEL.words(best[PARALLEL.key])}", "difference"
+    if len(ways) > 1 and _is_faster(best, worst):
         speed += f", and at {percent(worst['efficiency'])} {PARALLEL.words(worst[PARALLEL.key])}"
-    elif len(cell) > 1:
-        speed = f"{interval(cell['efficiency'], percent)} of ideal speed"
-        speed += f", with {NO_WINNER} among {len(cell)} ways of reducing gradients"
+    elif len(ways) > 1:
+        speed, rule = f"{interval(ways['efficiency'], percent)} of ideal speed", "unclear"
+        speed += f", with {NO_WINNER} among {len(ways)} ways of reducing gradients"
     return [
         Claim(
-            "{batch}, {gpus} GPUs train {place} at {speed}.", "unclear" if NO_WINNER in speed else "difference",
-            batch=BATCHES[kind], gpus=best[GPUS.key], speed=speed,
-            place=f"{best[MODEL.key]} {CONTEXT_LENGTH.words(best[CONTEXT_LENGTH.key])}",
+            "{batch}, {gpus} GPUs train {place} at {speed}.", rule, batch=BATCHES[kind], gpus=best[GPUS.key],
+            speed=speed, place=f"{best[MODEL.key]} {CONTEXT_LENGTH.words(best[CONTEXT_LENGTH.key])}",
         )
     ]  # fmt: skip
 
 
-def _cost(every: pd.DataFrame) -> list[Claim]:
+def _is_faster(best: pd.Series, worst: pd.Series) -> bool:
+    """Whether the first of two rows of scaling is clearly faster, by the spread between processes."""
+    gain = pd.Series([best["efficiency"] / worst["efficiency"]])
+    sides = ({"spread": [row["process_spread"]], "processes": [row["processes"]]} for row in (best, worst))
+    error, freedom = error_of_ratio(*map(pd.DataFrame, sides))
+    return ratio_verdicts(gain, error, freedom)["verdict"].iloc[0] == FASTER
+
+
+def _cost(times: pd.DataFrame) -> list[Claim]:
     """In how many runs communication clearly prolongs a step, by which share, and how much processes vary otherwise."""
-    times = every.dropna(subset=["cost_ms"])
-    if times.empty:
+    compared = times.dropna(subset=["cost_ms"])
+    if compared.empty:
         return []
-    slower, cost = times[times["verdict"] == SLOWER], ""
-    also = " whose work was also timed without communication" if len(times) < len(every) else ""
+    slower, cost, others = compared[compared["verdict"] == SLOWER], "", ""
+    spread = interval(compared["baseline_spread"].dropna(), percent)
     if len(slower):
         work = config_in_words(slower.loc[slower["cost_share"].idxmax()])
         cost = f": {interval(slower['cost_share'], percent)} of the step, most in {work}"
-    spread = interval(times["baseline_spread"].dropna(), percent)
-    others = ". In the others, the cost is within the variation between processes (standard deviation without"
-    others += f" communication: {spread})"
+    if len(slower) < len(compared):
+        others = ". In the others, the cost is within the variation between processes (standard deviation without"
+        others += f" communication: {spread})"
+    which = " whose work was also timed without communication" if len(compared) < len(times) else ""
     return [
         Claim(
             "Without a profiler, communication costs time in {runs}{also}{cost}{others}.", "difference",
-            runs=of_all(len(slower), len(times), "run"), also=also, cost=cost,
-            others=others if len(slower) < len(times) else "", spread=spread,
+            runs=of_all(len(slower), len(compared), "run"), also=which, cost=cost, others=others, spread=spread,
         )
     ]  # fmt: skip
 
@@ -104,23 +108,22 @@ def _exposed_communication(steps: pd.DataFrame) -> list[Claim]:
         return []
     exposed_share = communicating["exposed_communication_ms"] / communicating["step_ms"]
     medians = exposed_share.groupby(communicating[PARALLEL.key]).median().sort_values()
-    text = "Under the profiler, exposed communication takes {amount} of a step{ways}."
-    (least, _), (most, _) = ends = [*medians.iloc[[0, -1]].items()]
-    ways = [f"{percent(share)} {PARALLEL.words(way)}" for way, share in ends]
-    if len(medians) == len(communicating) > 1:
-        return [Claim(text, amount=f"{percent(medians.iloc[0])} to {percent(medians.iloc[-1])}",
-                      ways=f", least {PARALLEL.words(least)} and most {PARALLEL.words(most)}")]  # fmt: skip
-    amount, ways = interval(exposed_share, percent), f" (medians: from {ways[0]} to {ways[1]})"
-    if least == most:
+    least, most = (percent(medians.iloc[position]) for position in (0, -1))
+    least_way, most_way = (PARALLEL.words(medians.index[position]) for position in (0, -1))
+    amount, ways = interval(exposed_share, percent), f" (medians: from {least} {least_way} to {most} {most_way})"
+    if len(medians) == len(communicating) > 1:  # a value of each way is its median
+        amount, ways = f"{least} to {most}", f", least {least_way} and most {most_way}"
+    elif len(medians) == 1:
         times = interval(communicating["exposed_communication_ms"], significant)
         amount, ways = f"{times} ms", f" ({amount})"
+    text = "Under the profiler, exposed communication takes {amount} of a step{ways}."
     return [Claim(text, amount=amount, ways=ways)]
 
 
 def _bandwidth(measured: Measured) -> list[Claim]:
     """The bus bandwidth of all-reduce alone at the largest size, else of the fastest collective of a step."""
-    table = measured.tables["communication_all_reduce"]
-    largest = table[table["bytes"] == table["bytes"].max()]
+    all_reduces, collectives = (measured.tables[f"communication_{name}"] for name in ("all_reduce", "collectives"))
+    largest = all_reduces[all_reduces["bytes"] == all_reduces["bytes"].max()]
     if len(largest):
         texts = [
             f"{interval(sizes['bus_gb_per_s'], significant)} GB/s {GPUS.words(number)}"
@@ -129,12 +132,11 @@ def _bandwidth(measured: Measured) -> list[Claim]:
         size = megabytes(largest["bytes"].iloc[0])
         text = "All-reduce alone, of {size} MB, has a bus bandwidth of {texts}."
         return [Claim(text, size=size, texts=listed(texts))]
-    table = measured.tables["communication_collectives"]
-    timed = table[table["bus_gb_per_s"].notna()]
-    if timed.empty:
+    sized = collectives[collectives["bus_gb_per_s"].notna()]
+    if sized.empty:
         text = "Bandwidths are not known: the ranges of these collectives have no sizes."
-        return [Claim(text, "missing")] if len(table) else []
-    fastest = timed.loc[timed["bus_gb_per_s"].idxmax()]
+        return [Claim(text, "missing")] if len(collectives) else []
+    fastest = sized.loc[sized["bus_gb_per_s"].idxmax()]
     text = "The fastest {operation}, of {size} MB, has a bus bandwidth of {rate} GB/s ({place})."
     size, rate = megabytes(fastest["bytes"]), significant(fastest["bus_gb_per_s"])
     return [Claim(text, operation=fastest["operation"], size=size, rate=rate, place=config_in_words(fastest))]
@@ -146,7 +148,7 @@ def _loss_differences(table: pd.DataFrame) -> list[Claim]:
     if compared.empty:
         return []
     unexplained = compared[~compared["within_precision"].astype(bool)]
-    different = unexplained[unexplained["agreeing"] < LEAST_AGREEING]
+    different = unexplained[unexplained["agreeing"] < MIN_AGREEING_LOSSES]
     if len(different):
         runs = listed([config_in_words(row) for _, row in different.iterrows()])
         return [Claim("Losses differ from those on one GPU: {runs}.", "counted", runs=runs)]
@@ -182,41 +184,32 @@ def tables(measured: Measured) -> list[Part]:
     gathers, all_reduces = (measured.tables[f"communication_{name}"] for name in ("gathers", "all_reduce"))
     return [
         ("A step without a profiler (the time of the slowest rank), and the same work without reducing gradients",
-         table_of("times", TIMES)),
+         table_of("times", TIME_COLUMNS)),
         ("How the time of a step is spent on each rank, under the profiler (means of the captured steps)",
          _steps_table(measured)),
         (f"{_collectives_shown(measured)}, means over ranks and captured steps", _collectives_table(measured)),
         ("What one rank communicates in a step, by operation",
-         table_of("volume", divided_document.VOLUME, left_aligned=1)),
+         table_of("volume", divided_document.VOLUME_COLUMNS, left_aligned=1)),
         ("Blocks whose parameters were gathered late, in captured steps of all ranks (all blocks: the table"
          " `communication_gathers`)",
-         rows_table(gathers[gathers["late"] > 0], LEADING_KEYS, divided_document.GATHERS, left_aligned=1)),
-        ("Memory of each rank by category", table_of("memory", divided_document.MEMORY, left_aligned=3)),
+         rows_table(gathers[gathers["late"] > 0], LEADING_KEYS, divided_document.GATHER_COLUMNS, left_aligned=1)),
+        ("Memory of each rank by category", table_of("memory", divided_document.MEMORY_COLUMNS, left_aligned=3)),
         ("Only all-reduces, one after another, without a model",
-         rows_table(all_reduces, (GPUS.key,), ALL_REDUCES, hidden_if_constant=keys_without(GPUS.key))),
+         rows_table(all_reduces, (GPUS.key,), ALL_REDUCE_COLUMNS, hidden_if_constant=keys_without(GPUS.key))),
         ("Losses compared with those of the run on one GPU with the same batch, as relative differences",
-         table_of("losses", LOSSES)),
+         table_of("losses", LOSS_COLUMNS)),
         ("Relative errors of the first step with reduced gradients, compared with an eager fp64 run of the"
          " entire batch",
          errors_table(measured.tables["communication_accuracy"], LEADING_KEYS)),
-        ("Speed compared with one GPU", table_of("scaling", SCALING, left_aligned=1)),
+        ("Speed compared with one GPU", table_of("scaling", SCALING_COLUMNS, left_aligned=1)),
     ]  # fmt: skip
-
-
-def _step(row: dict) -> str:
-    return text_or_status(with_spread(row["mean_ms"], row["std_ms"]), row["status"])
 
 
 def _steps_table(measured: Measured) -> MarkdownTable:
     """(n) One line per run, rank and device: the parts of a captured step, and its communication in total."""
-    headings = (
-        "compute, ms", "exposed communication, ms", "exposed memory, ms", "idle, ms", "step, ms", "communication, ms",
-        "transfer, ms", "waiting, ms",
-    )  # fmt: skip
-    names = (*PARTS, "step", "communication", "transfer", "waiting")
     times = [
-        (heading, lambda row, name=name: significant(row[f"{name}_ms"]))
-        for heading, name in zip(headings, names, strict=True)
+        (f"{name.replace('_', ' ')}, ms", lambda row, name=name: significant(row[f"{name}_ms"]))
+        for name in (*PARTS, "step", "communication", "transfer", "waiting")
     ]
     columns = (("rank", lambda row: count(row["rank"])), *times, ("overlap", lambda row: percent(row["overlap"])))
     return rows_table(measured.tables["communication_steps"], LEADING_KEYS, columns)
@@ -235,7 +228,7 @@ def _collectives_table(measured: Measured) -> MarkdownTable:
         ("calls per step", lambda row: count(row["per_step"])),
         ("time, ms", lambda row: significant(row["duration_ms"])),
         ("transfer, ms", lambda row: significant(row["transfer_ms"])),
-        *BANDWIDTHS,
+        *BANDWIDTH_COLUMNS,
     )
     return rows_table(rows, LEADING_KEYS, columns, left_aligned=1)
 
@@ -246,40 +239,40 @@ def _collectives_shown(measured: Measured) -> str:
     return f"The {MAX_COLLECTIVES} collectives with the most time" if is_cut else "Collectives"
 
 
-def _verdict(row: dict) -> str:
+def _losses_cell(row: dict) -> str:
     """Whether the losses equal those of one GPU, in words, or that there is no such run."""
     if not known(row["within_precision"]):
         return NO_BASE
     if row["within_precision"]:
         return "the same"
     agreeing = row["agreeing"]
-    return f"the same for {agreeing}, then apart" if agreeing >= LEAST_AGREEING else "not the same"
+    return f"the same for {agreeing}, then apart" if agreeing >= MIN_AGREEING_LOSSES else "not the same"
 
 
-BANDWIDTHS = (
+BANDWIDTH_COLUMNS = (
     ("algorithm, GB/s", lambda row: significant(row["algorithm_gb_per_s"])),
     ("bus, GB/s", lambda row: significant(row["bus_gb_per_s"])),
 )
-TIMES = (
-    ("step, ms", _step),
+TIME_COLUMNS = (
+    ("step, ms", lambda row: text_or_status(with_spread(row["mean_ms"], row["std_ms"]), row["status"])),
     ("this run without communication, ms", lambda row: with_spread(row["without_mean_ms"], row["without_std_ms"])),
     ("without communication, median of all such runs, ms", lambda row: significant(row["baseline_ms"], 4)),
     ("difference from this median, ms", lambda row: significant(row["cost_ms"])),
     ("share of the step", lambda row: percent(row["cost_share"]) + (" ?" if row["verdict"] == UNCLEAR else "")),
 )
-ALL_REDUCES = (
+ALL_REDUCE_COLUMNS = (
     ("MB", lambda row: megabytes(row["bytes"])),
     ("time, ms", lambda row: with_spread(row["mean_ms"], row["std_ms"])),
-    *BANDWIDTHS,
+    *BANDWIDTH_COLUMNS,
 )
-LOSSES = (
+LOSS_COLUMNS = (
     ("losses", lambda row: count(row["losses"])),
     ("difference of the first loss", lambda row: scientific(row["first_off"])),
     ("largest difference", lambda row: scientific(row["largest_off"])),
     ("allowed for the first loss", lambda row: scientific(row["explained"])),
-    ("verdict", _verdict),
+    ("verdict", _losses_cell),
 )
-SCALING = (
+SCALING_COLUMNS = (
     ("scaling", lambda row: row["kind"]),
     ("step, ms", lambda row: with_spread(row["mean_ms"], row["std_ms"])),
     ("on one GPU, ms", lambda row: with_spread(row["base_mean_ms"], row["base_std_ms"])),

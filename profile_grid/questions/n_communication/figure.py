@@ -9,12 +9,12 @@ from profile_grid.figures.panels import Drawing, Figure, Frame, Tables
 from profile_grid.figures.run_selection import labels, runs_without_results
 from profile_grid.figures.theme import GROUND, SMALL, WIDTH, LogAxis, Series
 from profile_grid.quantities import interval, percent, significant
+from profile_grid.study import stages
 from profile_grid.study.dimensions import GPUS, KEYS, OPTIMIZER, PARALLEL
-from profile_grid.study.stages import ALL_REDUCE as STAGE
-from profile_grid.study.stages import NOT_ASKED, TIMING
 from profile_grid.tables import evidence, pivoting, wording
 
-NAMES_PX, MAX_GROUPS, WAY_PX, GROUP_PX = 300, 12, 9, 10
+MAX_GROUPS = 12  # of runs that do the same work
+NAMES_PX, WAY_PX, GROUP_PX = 300, 9, 10  # the names of groups; height of a line, and of the room between groups
 CLEAR = "clear"
 NO_TIMES = "No run on several GPUs was timed with and without communication."
 
@@ -46,11 +46,11 @@ def draw_costs(tables: Tables) -> Drawing:
     if len(groups) > MAX_GROUPS:
         notes.append(f"The {MAX_GROUPS} most expensive of {len(groups)} groups are drawn; the table has all runs.")
     drawn_rows = rows[rows["bar"].isin(groups[:MAX_GROUPS])]
-    missing = runs_without_results(runs_on_several, TIMING)
-    return Frame(KEYS, NO_TIMES).drawing(drawn_rows, runs, missing, lambda data, _: _costs(data, series), notes)
+    missing = runs_without_results(runs_on_several, stages.TIMING)
+    return Frame(KEYS, NO_TIMES).drawing(drawn_rows, runs, missing, lambda data, _: _cost_panel(data, series), notes)
 
 
-def _costs(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
+def _cost_panel(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
     axis = alt.Axis(title="cost of communication (share of a step)", format="%")
     low, middle = (alt.X(f"{name}:Q", axis=axis) for name in ("low", "cost_share"))
     tooltip = marks.tooltip(
@@ -79,20 +79,22 @@ def result_costs(tables: Tables) -> str:
     return f"Communication costs {share} of a step in {wording.of_all(len(clear), len(rows), 'run')}{elsewhere}"
 
 
-ENDS_PX, BANDWIDTH_PX = 120, 200
+END_LABELS_PX, BANDWIDTH_PX = 120, 200  # room for labels at the ends of lines; height of the panel
 NOT_MEASURED = "No run measured all-reduce without a model (stages: [all_reduce])."
 
 
 def draw_all_reduce(tables: Tables) -> Drawing:
     """Bus bandwidth against size, a line per number of GPUs, followed by the bandwidth of its largest size."""
     runs, rows = tables["runs"], tables["communication_all_reduce"]
-    stage_runs = runs[runs[STAGE.status_column] != NOT_ASKED]
-    return Frame((GPUS.key,), NOT_MEASURED).drawing(rows, runs, runs_without_results(stage_runs, STAGE), _bandwidths)
+    requested_runs = runs[runs[stages.ALL_REDUCE.status_column] != stages.NOT_ASKED]
+    missing = runs_without_results(requested_runs, stages.ALL_REDUCE)
+    return Frame((GPUS.key,), NOT_MEASURED).drawing(rows, runs, missing, _bandwidth_panel)
 
 
-def _bandwidths(rows: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
+def _bandwidth_panel(rows: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
     rows = rows.assign(megabytes=rows["bytes"] / 1e6, ranks=[GPUS.words(count) for count in rows[GPUS.key]])
-    x, y = LogAxis.around(rows["megabytes"], WIDTH - ENDS_PX), LogAxis.around(rows["bus_gb_per_s"], BANDWIDTH_PX)
+    width = WIDTH - END_LABELS_PX
+    x, y = LogAxis.around(rows["megabytes"], width), LogAxis.around(rows["bus_gb_per_s"], BANDWIDTH_PX)
     series = Series("ranks", tuple(GPUS.words(count) for count in sorted(set(rows[GPUS.key]))))
     tooltip = marks.tooltip(
         rows, ("ranks", "GPUs"), ("megabytes", "MB", marks.DIGITS), ("mean_ms", "ms", marks.DIGITS),
@@ -103,24 +105,24 @@ def _bandwidths(rows: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
         "y": alt.Y("bus_gb_per_s:Q", scale=y.scale, axis=y.axis("bus bandwidth (GB/s)")),
     }
     base = alt.Chart(rows).encode(**channels, color=series.color())
-    last = rows.sort_values("megabytes").drop_duplicates("ranks", keep="last").sort_values("bus_gb_per_s")
-    texts = last.assign(text=[f"{significant(rate)} GB/s" for rate in last["bus_gb_per_s"]])
-    ends = alt.Chart(_spread_out(texts, y)).mark_text(align="left", dx=8, fontSize=SMALL)
+    largest = rows.sort_values("megabytes").drop_duplicates("ranks", keep="last").sort_values("bus_gb_per_s")
+    labelled = largest.assign(text=[f"{significant(rate)} GB/s" for rate in largest["bus_gb_per_s"]])
+    end_labels = alt.Chart(_spread_out(labelled, y)).mark_text(align="left", dx=8, fontSize=SMALL)
     return alt.layer(
         base.mark_line().encode(strokeDash=series.dash()),
         base.mark_point(filled=True, size=30).encode(shape=series.shape(), tooltip=tooltip),
-        ends.encode(x=channels["x"], y=alt.Y("place:Q", scale=y.scale), color=series.color(), text="text:N"),
-        width=WIDTH - ENDS_PX, height=BANDWIDTH_PX,
+        end_labels.encode(x=channels["x"], y=alt.Y("place:Q", scale=y.scale), color=series.color(), text="text:N"),
+        width=width, height=BANDWIDTH_PX,
     )  # fmt: skip
 
 
-def _spread_out(texts: pd.DataFrame, y: LogAxis) -> pd.DataFrame:
-    """The texts with a `place` on the axis, each at least one line above the previous."""
-    line = (y.high / y.low) ** (marks.LINE_PX / y.length_px)  # the ratio of values one line apart
+def _spread_out(labels_by_height: pd.DataFrame, y: LogAxis) -> pd.DataFrame:
+    """The labels with a `place` on the axis, each at least one line above the previous."""
+    ratio_of_lines = (y.high / y.low) ** (marks.LINE_PX / y.length_px)  # of values one line apart
     places: list[float] = []
-    for rate in texts["bus_gb_per_s"]:
-        places.append(max(rate, places[-1] * line) if places else rate)
-    return texts.assign(place=places)
+    for rate in labels_by_height["bus_gb_per_s"]:
+        places.append(max(rate, places[-1] * ratio_of_lines) if places else rate)
+    return labels_by_height.assign(place=places)
 
 
 def result_all_reduce(tables: Tables) -> str:
@@ -152,12 +154,11 @@ def draw_timelines(tables: Tables) -> Drawing:
     runs, rows = tables["runs"], collectives_drawn(tables)
     notes = ["One captured step of rank 0 of each run, under the profiler. Pale: the step; computation is not drawn."]
     nothing = runs_without_results(runs.iloc[:0])
-    return Frame(KEYS, NO_PAIR).drawing(rows, runs, nothing, lambda data, _: _timelines(data), notes)
+    return Frame(KEYS, NO_PAIR).drawing(rows, runs, nothing, lambda data, _: _timeline_lanes(data), notes)
 
 
-def _timelines(rows: pd.DataFrame) -> alt.LayerChart:
-    names = list(dict.fromkeys(rows["bar"]))
-    lanes = marks.bar_axis(names)
+def _timeline_lanes(rows: pd.DataFrame) -> alt.LayerChart:
+    lanes = marks.bar_axis(list(dict.fromkeys(rows["bar"])))
     axis = alt.Axis(title="time since the step began (ms)", labelFlush=False)
     steps = alt.Chart(rows.drop_duplicates("run").assign(begin=0.0)).mark_bar(color=PALE, height=LANE_PX - 10)
     tooltip = marks.tooltip(
@@ -174,13 +175,15 @@ def _timelines(rows: pd.DataFrame) -> alt.LayerChart:
 
 def result_timelines(tables: Tables) -> str:
     """How much of the communication of each run was overlapped."""
-    rows = collectives_drawn(tables)
     texts = []
-    for _, data in rows.groupby("run", sort=False):
-        share = max(1 - data["exposed_ms"].sum() / (data["end_ms"] - data["start_ms"]).sum(), 0.0)  # but for rounding
-        words = [key.words(data[key.key].iloc[0]) for key in (PARALLEL, OPTIMIZER)]
-        is_usual = data[OPTIMIZER.key].iloc[0] == OPTIMIZER.default
-        texts.append(f"{percent(share)} {words[0] if is_usual else ' '.join(words)}")
+    for _, collectives in collectives_drawn(tables).groupby("run", sort=False):
+        total_ms = (collectives["end_ms"] - collectives["start_ms"]).sum()
+        share = max(1 - collectives["exposed_ms"].sum() / total_ms, 0.0)  # below 0 only by rounding
+        run = collectives.iloc[0]
+        way = PARALLEL.words(run[PARALLEL.key])
+        if run[OPTIMIZER.key] != OPTIMIZER.default:
+            way += f" {OPTIMIZER.words(run[OPTIMIZER.key])}"
+        texts.append(f"{percent(share)} {way}")
     return f"Computation overlaps this share of communication: {', '.join(texts)}" if texts else ""
 
 

@@ -26,18 +26,17 @@ def _scaled(steps: pd.DataFrame, kind: str) -> pd.DataFrame:
     """The steps on several GPUs that have a counterpart on one, with it. An efficiency of 1 is n times as fast with the
     same batch (strong), or as fast with n times the batch (weak)."""
     is_several = steps[GPUS.key] > 1
-    keys = keys_without(GPUS.key, PARALLEL.key, OPTIMIZER.key, BATCH_SIZE.key)
-    base = steps.loc[~is_several, ["run", *keys, BATCH_SIZE.key, *TIME_COLUMNS]]
-    base = base.rename(columns={name: f"base_{name}" for name in ("run", *TIME_COLUMNS)} | {BATCH_SIZE.key: "_batch"})
-    scaled = steps[is_several].assign(kind=kind)
-    shared = scaled[GPUS.key] if kind == WEAK else 1
-    scaled["_batch"] = scaled[BATCH_SIZE.key] / shared
-    pairs = scaled.merge(base.astype({"_batch": scaled["_batch"].dtype}), on=[*keys, "_batch"], validate="many_to_one")
+    keys = [*keys_without(GPUS.key, PARALLEL.key, OPTIMIZER.key, BATCH_SIZE.key), "_batch_on_one_gpu"]
+    sharing_gpus = steps[GPUS.key] if kind == WEAK else 1
+    steps = steps.assign(_batch_on_one_gpu=steps[BATCH_SIZE.key] / sharing_gpus)
+    base = steps.loc[~is_several, ["run", *keys, *TIME_COLUMNS]]
+    base = base.rename(columns={name: f"base_{name}" for name in ("run", *TIME_COLUMNS)})
+    pairs = steps[is_several].assign(kind=kind).merge(base, on=keys, validate="many_to_one")
     speed_up = pairs["base_mean_ms"] / pairs["mean_ms"] * (pairs[GPUS.key] if kind == WEAK else 1)
-    relative = (pairs["std_ms"] / pairs["mean_ms"]) ** 2 + (pairs["base_std_ms"] / pairs["base_mean_ms"]) ** 2
     efficiency = speed_up / pairs[GPUS.key]
-    return pairs.drop(columns="_batch").assign(
-        speed_up=speed_up, efficiency=efficiency, efficiency_std=efficiency * relative**0.5
+    variance = (pairs["std_ms"] / pairs["mean_ms"]) ** 2 + (pairs["base_std_ms"] / pairs["base_mean_ms"]) ** 2
+    return pairs.drop(columns="_batch_on_one_gpu").assign(
+        speed_up=speed_up, efficiency=efficiency, efficiency_std=efficiency * variance**0.5
     )
 
 
@@ -77,22 +76,21 @@ def communication_losses(merged: per_pass.Merged) -> pd.DataFrame:
     off = (pairs["loss"] - pairs["base_loss"]).abs() / pairs["base_loss"].abs()
     step_error = pd.Series([explained_error(name) for name in pairs[PRECISION.key]], index=pairs.index, dtype="float64")
     explained = step_error * (per_pass.as_floats(pairs["number"]) + 1)
-    compared = pairs.assign(off=off, explained=explained, known=off.notna(), within=off <= explained)
-    rows = [_verdict(run_losses.sort_values("number")) for _, run_losses in compared.groupby("run", sort=False)]
+    pairs = pairs.assign(off=off, explained=explained, agrees=off <= explained)
+    rows = [_run_row(run_losses.sort_values("number")) for _, run_losses in pairs.groupby("run", sort=False)]
     return COMMUNICATION_LOSSES.table(rows)
 
 
-LEAST_AGREEING = 2  # losses that have to agree; the second is the first after a reduced gradient
+MIN_AGREEING_LOSSES = 2  # else they differ from the start; the second is the first after a reduced gradient
 
 
-def _verdict(run_losses: pd.DataFrame) -> dict:
-    """The row of a run, from all its losses."""
-    first, is_known = run_losses.iloc[0], run_losses["known"].any()
+def _run_row(run_losses: pd.DataFrame) -> dict:
+    """The row of a run, from all its losses and their differences (`off`, NaN without a partner), in order."""
+    first, agrees = run_losses.iloc[0], run_losses.loc[run_losses["off"].notna(), "agrees"]
     return first[LEADING].to_dict() | {
-        "base_run": first["base_run"], "losses": int(run_losses["known"].sum()),
-        "agreeing": int(run_losses.loc[run_losses["known"], "within"].cummin().sum()), "first_off": first["off"],
-        "largest_off": run_losses["off"].max(), "explained": first["explained"],
-        "within_precision": bool(run_losses.loc[run_losses["known"], "within"].all()) if is_known else None,
+        "base_run": first["base_run"], "losses": len(agrees), "agreeing": int(agrees.cummin().sum()),
+        "first_off": first["off"], "largest_off": run_losses["off"].max(), "explained": first["explained"],
+        "within_precision": bool(agrees.all()) if len(agrees) else None,
     }  # fmt: skip
 
 

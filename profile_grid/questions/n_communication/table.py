@@ -11,17 +11,16 @@ from profile_grid.tables.per_pass import Merged, as_floats, in_order_of, with_le
 
 KEY_COLUMNS = ["run", "rank", "device"]
 PARTS = ("compute", "exposed_communication", "exposed_memory", "idle")  # their times add up to that of a step
-TIMES = ("step", *PARTS, "communication", "overlapped", "transfer", "waiting")
-TIMES_OF_A_COLLECTIVE = ("duration", "exposed", "transfer", "waiting")
-NOT_KNOWN = -1  # replaces missing numbers, which groupby would leave out
+STEP_TIMES = ("step", *PARTS, "communication", "overlapped", "transfer", "waiting")  # columns without their unit
+COLLECTIVE_TIMES = ("duration", "exposed", "transfer", "waiting")
 
 
 def communication_steps(merged: Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs, rank and device: the mean of its captured steps, by parts."""
     steps = merged["rank_steps"]
-    columns = {f"{name}_ms": as_floats(steps[f"{name}_ns"]) / 1e6 for name in TIMES}
-    columns |= {name: as_floats(steps[name]) for name in ("collectives", "bytes")}
-    groups = steps[KEY_COLUMNS].assign(**columns).groupby(KEY_COLUMNS, sort=False)
+    times_ms = {f"{name}_ms": as_floats(steps[f"{name}_ns"]) / 1e6 for name in STEP_TIMES}
+    counts = {name: as_floats(steps[name]) for name in ("collectives", "bytes")}
+    groups = steps[KEY_COLUMNS].assign(**times_ms, **counts).groupby(KEY_COLUMNS, sort=False)
     table = groups.mean().assign(steps=groups.size()).reset_index()
     table["overlap"] = table["overlapped_ms"] / table["communication_ms"].where(table["communication_ms"] > 0)
     return with_leading_columns(table, steps)
@@ -31,18 +30,18 @@ def communication_collectives(merged: Merged) -> pd.DataFrame:
     """(n) One row per run on several GPUs, operation, size and bucket: means over ranks and captured steps."""
     collectives = merged["collectives"]
     keys = ["run", "operation", "bytes", "bucket"]
-    times = {f"{name}_ms": as_floats(collectives[f"{name}_ns"]) / 1e6 for name in TIMES_OF_A_COLLECTIVE}
-    factor = as_floats(collectives["bus_gb_per_s"]) / as_floats(collectives["algorithm_gb_per_s"])
-    ids = {name: as_floats(collectives[name]).fillna(NOT_KNOWN) for name in ("bytes", "bucket")}
-    groups = collectives[["run", "operation"]].assign(**ids, **times, factor=factor).groupby(keys, sort=False)
-    table = groups.mean().assign(count=groups.size()).reset_index()
-    steps = collectives[[*KEY_COLUMNS, "step"]].drop_duplicates().groupby("run").size()
-    table["per_step"] = table.pop("count") / as_floats(table["run"].map(steps))
-    for name in ("bytes", "bucket"):
-        table[name] = table[name].where(table[name] != NOT_KNOWN)
+    times_ms = {f"{name}_ms": as_floats(collectives[f"{name}_ns"]) / 1e6 for name in COLLECTIVE_TIMES}
+    bus_factor = as_floats(collectives["bus_gb_per_s"]) / as_floats(collectives["algorithm_gb_per_s"])
+    sizes = {name: as_floats(collectives[name]) for name in ("bytes", "bucket")}
+    rows = collectives[["run", "operation"]].assign(**sizes, **times_ms, bus_factor=bus_factor)
+    groups = rows.groupby(keys, sort=False, dropna=False)
+    table = groups.mean().assign(per_step=groups.size()).reset_index()
+    rank_steps = collectives[[*KEY_COLUMNS, "step"]].drop_duplicates().groupby("run").size()
+    table["per_step"] /= as_floats(table["run"].map(rank_steps))
     table["algorithm_gb_per_s"] = table["bytes"] / table["transfer_ms"].where(table["transfer_ms"] > 0) / 1e6
-    table["bus_gb_per_s"] = table["algorithm_gb_per_s"] * table.pop("factor")
-    return in_order_of(with_leading_columns(table, collectives), collectives["run"], "bucket")
+    table["bus_gb_per_s"] = table["algorithm_gb_per_s"] * table["bus_factor"]
+    table = with_leading_columns(table.drop(columns="bus_factor"), collectives)
+    return in_order_of(table, collectives["run"], "bucket")
 
 
 def communication_all_reduce(merged: Merged) -> pd.DataFrame:
@@ -65,32 +64,32 @@ def communication_timelines(merged: Merged) -> pd.DataFrame:
     """(n) One row per collective of the middle captured step of rank 0, of two runs that do the same work: those whose
     overlap differs most, the run that overlaps less first."""
     steps = merged["rank_steps"]
-    steps = steps[(steps["rank"] == 0) & (as_floats(steps["communication_ns"]) > 0)]
-    steps = steps[steps["device"] == steps.groupby("run")["device"].transform("min")]
+    communicating = steps[(steps["rank"] == 0) & (as_floats(steps["communication_ns"]) > 0)]
+    steps = communicating[communicating["device"] == communicating.groupby("run")["device"].transform("min")]
     pair = _runs_with_different_overlap(steps)
     if not pair:
         return COMMUNICATION_TIMELINES.table([])
-    steps = steps[steps["run"].isin(pair)].sort_values("step")
-    position, count = steps.groupby("run").cumcount(), steps.groupby("run")["step"].transform("size")
-    middle = steps.loc[position == count // 2, [*KEY_COLUMNS, "step", "step_ns"]]
-    collectives = in_order_of(merged["collectives"].merge(middle, on=[*KEY_COLUMNS, "step"]), pair, "number")
-    start_ms, length_ms = as_floats(collectives["start_ns"]) / 1e6, as_floats(collectives["duration_ns"]) / 1e6
-    return collectives[[*LEADING, "step", "number", "operation"]].assign(
-        step_ms=as_floats(collectives["step_ns"]) / 1e6, start_ms=start_ms, end_ms=start_ms + length_ms,
-        exposed_ms=as_floats(collectives["exposed_ns"]) / 1e6,
-    )  # fmt: skip
+    by_run = steps[steps["run"].isin(pair)].sort_values("step").groupby("run")
+    middle = pd.concat([run_steps.iloc[[len(run_steps) // 2]] for _, run_steps in by_run])
+    keys = [*KEY_COLUMNS, "step"]
+    rows = in_order_of(merged["collectives"].merge(middle[[*keys, "step_ns"]], on=keys), pair, "number")
+    columns_ns = ("step_ns", "start_ns", "duration_ns", "exposed_ns")
+    step_ms, start_ms, duration_ms, exposed_ms = (as_floats(rows[name]) / 1e6 for name in columns_ns)
+    return rows[[*LEADING, "step", "number", "operation"]].assign(
+        step_ms=step_ms, start_ms=start_ms, end_ms=start_ms + duration_ms, exposed_ms=exposed_ms
+    )
 
 
 def _runs_with_different_overlap(steps: pd.DataFrame) -> list[str]:
     """The run that overlaps least and the one that overlaps most, of the runs with the same work that differ most; []
     if no two differ."""
     same_work = keys_without(PARALLEL.key, OPTIMIZER.key)
-    times = steps.assign(**{name: as_floats(steps[f"{name}_ns"]) for name in ("communication", "overlapped")})
-    sums = times.groupby(["run", *same_work], sort=False, dropna=False)[["communication", "overlapped"]].sum()
-    runs = sums.assign(overlap=sums["overlapped"] / sums["communication"]).reset_index()
+    times = steps.assign(**{name: as_floats(steps[name]) for name in ("communication_ns", "overlapped_ns")})
+    sums = times.groupby(["run", *same_work], sort=False, dropna=False)[["communication_ns", "overlapped_ns"]].sum()
+    runs = sums.assign(overlap=sums["overlapped_ns"] / sums["communication_ns"]).reset_index()
     pair, largest_difference = [], 0.0
-    for _, group in runs.groupby(same_work, sort=False, dropna=False):
-        least, most = group.loc[group["overlap"].idxmin()], group.loc[group["overlap"].idxmax()]
+    for _, candidates in runs.groupby(same_work, sort=False, dropna=False):
+        least, most = (candidates.loc[index] for index in candidates["overlap"].agg(["idxmin", "idxmax"]))
         if most["overlap"] - least["overlap"] > largest_difference:
             pair, largest_difference = [least["run"], most["run"]], most["overlap"] - least["overlap"]
     return pair

@@ -12,13 +12,13 @@ from tests.profile_grid.made_up import CPU, GEMM, Kernel, Made, merged
 from tests.profile_grid.test_answers import PROVENANCE, line_of
 
 NAME = "n_communication"
-TABLES = next(one.tables for one in QUESTIONS if one.name == NAME)
+TABLES = next(question.tables for question in QUESTIONS if question.name == NAME)
 ONE = Made(mode="train_step", batch_size=8, unprofiled_ms=100.0, unprofiled_std_ms=1.0)
 HALF = replace(ONE, batch_size=4, unprofiled_ms=55.0)
 NAIVE = replace(ONE, gpus=2, parallel="naive", unprofiled_ms=80.0)
 DDP = replace(NAIVE, parallel="ddp", unprofiled_ms=62.5)
 FOUR = replace(NAIVE, gpus=4)
-MS = 1_000_000
+MS = 1_000_000  # in ns
 
 
 def with_ranks(tables: dict[str, pd.DataFrame], run: Made, overlapped: int, bytes_named: bool = True) -> None:
@@ -27,35 +27,35 @@ def with_ranks(tables: dict[str, pd.DataFrame], run: Made, overlapped: int, byte
     rows = {name: [] for name in ("rank_times", "rank_steps", "collectives")}
     for rank in (-1, 0, 1):
         for phase, mean in (("step", run.unprofiled_ms), ("step without communication", 60.0)):
-            figures = {"n": 10, "mean_ms": mean, "std_ms": 0.5, "min_ms": mean, "max_ms": mean}
-            figures |= {"processes": 1, "process_spread": float("nan")}
-            rows["rank_times"].append(run.leading | {"rank": rank, "phase": phase} | figures)
-    size = 24 * MS if bytes_named else None
+            times = {"n": 10, "mean_ms": mean, "std_ms": 0.5, "min_ms": mean, "max_ms": mean}
+            times |= {"processes": 1, "process_spread": float("nan")}
+            rows["rank_times"].append(run.leading | {"rank": rank, "phase": phase} | times)
+    size = 24 * 10**6 if bytes_named else None
     for rank, step in ((0, 0), (0, 1), (1, 0), (1, 1)):
         waiting = 8 - 8 * rank
         communication = 12 + waiting
-        place = run.leading | {"rank": rank, "device": 0, "step": step}
+        keys = run.leading | {"rank": rank, "device": 0, "step": step}
         exposed = communication - overlapped
         parts = {"compute": 60, "exposed_communication": exposed, "exposed_memory": 0, "idle": 40 - exposed}
         times = parts | {"step": 100, "communication": communication, "overlapped": overlapped}
         times |= {"transfer": 12, "waiting": waiting}
         rows["rank_steps"].append(
-            place | {f"{name}_ns": ms * MS for name, ms in times.items()} | {"collectives": 1, "bytes": size}
+            keys | {f"{name}_ns": ms * MS for name, ms in times.items()} | {"collectives": 1, "bytes": size}
         )
-        single = {"number": 0, "operation": "all-reduce", "range": "all-reduce", "kernel": "nccl", "bytes": size}
-        single |= {"bucket": 0, "start_ns": 0, "duration_ns": communication * MS, "exposed_ns": exposed * MS}
-        single |= {"transfer_ns": 12 * MS, "waiting_ns": waiting * MS}
-        speed = 2.0 if bytes_named else None
-        rows["collectives"].append(place | single | {"algorithm_gb_per_s": speed, "bus_gb_per_s": speed})
-    for name, own in rows.items():
-        tables[name] = pd.concat([tables[name], pd.DataFrame(own)[tables[name].columns]], ignore_index=True)
+        collective = {"number": 0, "operation": "all-reduce", "range": "all-reduce", "kernel": "nccl", "bytes": size}
+        collective |= {"bucket": 0, "start_ns": 0, "duration_ns": communication * MS, "exposed_ns": exposed * MS}
+        collective |= {"transfer_ns": 12 * MS, "waiting_ns": waiting * MS}
+        gb_per_s = 2.0 if bytes_named else None
+        rows["collectives"].append(keys | collective | {"algorithm_gb_per_s": gb_per_s, "bus_gb_per_s": gb_per_s})
+    for name, new_rows in rows.items():
+        tables[name] = pd.concat([tables[name], pd.DataFrame(new_rows)[tables[name].columns]], ignore_index=True)
 
 
 def with_all_reduce(tables: dict[str, pd.DataFrame], run: Made, ms_of_megabytes: dict[int, float]) -> None:
     """Adds what all-reduce alone took of each size."""
     rows = [
-        run.leading | {"bytes": size * MS, "n": 20, "mean_ms": ms, "std_ms": ms / 10, "min_ms": ms, "max_ms": ms}
-        for size, ms in ms_of_megabytes.items()
+        run.leading | {"bytes": mb * 10**6, "n": 20, "mean_ms": ms, "std_ms": ms / 10, "min_ms": ms, "max_ms": ms}
+        for mb, ms in ms_of_megabytes.items()
     ]
     tables["all_reduce"] = pd.concat([tables["all_reduce"], pd.DataFrame(rows)], ignore_index=True)
 
@@ -199,9 +199,9 @@ def test_all_reduce_alone_has_its_bandwidths_by_size_and_number_of_gpus():
     with_all_reduce(tables, FOUR, {1000: 10.0})
     table = summaries(tables)["communication_all_reduce"]
     assert table[["gpus", "bytes", "mean_ms", "algorithm_gb_per_s", "bus_gb_per_s"]].values.tolist() == [
-        [2, 1 * MS, 0.1, 10.0, 10.0],
-        [2, 1000 * MS, 10.0, 100.0, 100.0],
-        [4, 1000 * MS, 10.0, 100.0, 150.0],
+        [2, 10**6, 0.1, 10.0, 10.0],
+        [2, 10**9, 10.0, 100.0, 100.0],
+        [4, 10**9, 10.0, 100.0, 150.0],
     ]
     text = document(tables)
     assert "of 1000 MB, has a bus bandwidth of 100 GB/s on 2 GPUs and 150 GB/s on 4 GPUs." in text
@@ -217,7 +217,7 @@ def test_all_reduce_alone_of_several_runs_on_as_many_gpus_is_told_of_all():
 
 def with_losses(tables: dict[str, pd.DataFrame], *losses: tuple[Made, list[float]]) -> None:
     """Adds the losses of these runs."""
-    rows = [run.leading | {"number": n, "loss": loss} for run, own in losses for n, loss in enumerate(own)]
+    rows = [run.leading | {"number": n, "loss": loss} for run, of_run in losses for n, loss in enumerate(of_run)]
     tables["losses"] = pd.DataFrame(rows)
 
 
@@ -225,10 +225,10 @@ def test_losses_of_several_gpus_are_held_against_those_of_one_with_the_same_batc
     other = replace(NAIVE, batch_size=16)
     with_losses(tables, (ONE, [4.0, 2.0]), (NAIVE, [4.0, 2.1]), (DDP, [4.0, 2.00002]), (other, [4.0, 2.0]))
     table = summaries(tables)["communication_losses"]
-    found = table[["parallel", "losses", "largest_off", "within_precision"]].to_dict("records")
-    assert found[0] == {"parallel": "naive", "losses": 2, "largest_off": pytest.approx(0.05), "within_precision": False}
-    assert found[1] == {"parallel": "ddp", "losses": 2, "largest_off": pytest.approx(1e-5), "within_precision": True}
-    assert found[2]["losses"] == 0 and pd.isna(found[2]["within_precision"])
+    naive, ddp, alone = table[["parallel", "losses", "largest_off", "within_precision"]].to_dict("records")
+    assert naive == {"parallel": "naive", "losses": 2, "largest_off": pytest.approx(0.05), "within_precision": False}
+    assert ddp == {"parallel": "ddp", "losses": 2, "largest_off": pytest.approx(1e-5), "within_precision": True}
+    assert alone["losses"] == 0 and pd.isna(alone["within_precision"])
     assert 1e-5 > table["explained"][1] > 5e-6  # the second of two steps may be off by twice as much
     assert table["base_run"].tolist()[:2] == [ONE.name, ONE.name]
     text = document(tables)
@@ -256,8 +256,7 @@ def test_losses_that_agree_again_do_not_count(tables):
 
 def test_losses_that_are_the_same_say_how_far_they_are_off(tables):
     with_losses(tables, (ONE, [4.0, 2.0]), (NAIVE, [4.0, 2.0]), (DDP, [4.0, 2.00002]))
-    said = "Losses match those on one GPU within the precision; they differ by at most 0.0010 %."
-    assert said in document(tables)
+    assert "Losses match those on one GPU within the precision; they differ by at most 0.0010 %." in document(tables)
     with_losses(tables, (NAIVE, [4.0, 2.0]))
     assert "no run on one GPU has this batch" in document(tables)
 
@@ -268,11 +267,10 @@ def test_a_first_step_that_rounding_does_not_explain_is_told_in_sentence_and_tab
     wrong = tables["accuracy"]["run"] == NAIVE.name
     tables["accuracy"].loc[wrong, ["gradient_norm_error", "within_precision"]] = [1.0, False]
     text = document(tables)
-    told = (
+    assert (
         "The error of the first step is too large for rounding in small at context 512 with batch 8 on 2"
         " GPUs with naive DDP."
-    )
-    assert told in text
+    ) in text
     assert "| 1.2e-07 | 1.2e-07 | 1.0e+00 | 8.1e-06 | **no** |" in " ".join(text.split())
 
 
@@ -304,9 +302,9 @@ def with_gathers(tables: dict[str, pd.DataFrame], run: Made, late_ns: dict[tuple
     """Adds the lateness of blocks by pass and number in two steps of rank 0."""
     rows = [
         run.leading | {"rank": 0, "device": 0, "step": step, "pass": name, "layer": layer}
-        | {"begin_ns": 0, "end_ns": MS, "gathers": 1, "lateness_ns": late}
-        for (name, layer), of_steps in late_ns.items()
-        for step, late in enumerate(of_steps)
+        | {"begin_ns": 0, "end_ns": MS, "gathers": 1, "lateness_ns": step_ns}
+        for (name, layer), steps_ns in late_ns.items()
+        for step, step_ns in enumerate(steps_ns)
     ]  # fmt: skip
     tables["layer_gathers"] = pd.concat([tables["layer_gathers"], pd.DataFrame(rows)], ignore_index=True)
 
@@ -335,8 +333,8 @@ def test_memory_is_told_by_component_and_the_least_and_the_most_of_a_step_in_a_s
 def test_blocks_that_wait_for_their_parameters_are_counted_and_each_has_its_line():
     made = merged([ONE, FSDP])
     with_ranks(made, FSDP, overlapped=9)
-    late = {("forward", 0): (0, 2 * MS), ("forward", 1): (0, 0), ("backward", 0): (MS, MS)}
-    with_gathers(made, FSDP, late)
+    late_ns = {("forward", 0): (0, 2 * MS), ("forward", 1): (0, 0), ("backward", 0): (MS, MS)}
+    with_gathers(made, FSDP, late_ns)
     table = summaries(made)["communication_gathers"]
     assert table[["pass", "layer", "steps", "late", "mean_ms", "max_ms"]].values.tolist() == [
         ["forward", 0, 2, 1, 1.0, 2.0],
@@ -348,7 +346,7 @@ def test_blocks_that_wait_for_their_parameters_are_counted_and_each_has_its_line
     assert line_of(text, "small", "512", "training step", "8", "2", "fsdp", "forward", "0", "1 of 2")
     assert text.count("| forward ") == 1, "the other block was in time"
     again = {("backward", 1): (0, 0), ("backward", 2): (0, 0)}
-    with_gathers(made, FSDP, late | again)
+    with_gathers(made, FSDP, late_ns | again)
     assert "and of 1 of 3 in the backward pass, where recomputed ones count twice:" in document(made)
 
 

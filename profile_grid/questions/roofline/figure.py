@@ -8,38 +8,39 @@ from cs336_model.arithmetic.memory import ELEMENT_BYTES
 from kernel_tables.attribution.path_text import innermost
 from profile_grid.figures import marks
 from profile_grid.figures.panels import AXIS_PX, GAP_PX, Drawing, Figure, Frame, Spec, Tables, column, side_by_side
+from profile_grid.figures.roofs import RoofAxes
 from profile_grid.figures.run_selection import leanest_runs, models_in_order, runs_without_results, with_dimensions
 from profile_grid.figures.theme import INK, SMALL, WIDTH, LogAxis, Series
 from profile_grid.gpu_peaks import Peaks, peaks_in_words, peaks_of
-from profile_grid.quantities import interval, known
-from profile_grid.quantities import rate as rate_in_words
+from profile_grid.quantities import interval, known, rate
 from profile_grid.results.results import COMPLETE
 from profile_grid.study import stages
 from profile_grid.tables import ideal, names
 from profile_grid.tables.gains import LEADING_KEYS
 
-COLUMNS, HEIGHT_PX, NAMES_PX, LINE_PX = 4, 120, 190, 19
-FACET_PX = (WIDTH - AXIS_PX) // COLUMNS - GAP_PX
+PARTS_PER_LINE, HEIGHT_PX = 4, 120  # of the panels of FLOP/s
+FACET_PX = (WIDTH - AXIS_PX) // PARTS_PER_LINE - GAP_PX
+NAMES_PX, LINE_PX = 190, 19  # of the panel of bytes/s: width of the names of parts, height of each line
 
 
 def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     """One row per part of the forward pass: flops and bytes from the shapes, gpu_s measured, flop_per_s, bytes_per_s,
     flop_per_byte.
 
-    One run per configuration, that with the fewest phases, if its counted FLOPs are those of the shapes: other people's
-    models have other parts. FLOPs are NaN if the shapes give none.
+    One run per configuration, that with the fewest phases, unless it is of somebody else's model, which has other
+    parts. FLOPs are NaN if the shapes give none.
     """
-    gpu_s = _gpu_seconds_by_part(ranges)
+    gpu_s_by_run = _gpu_seconds_by_part(ranges)
     rows = []
     for run in leanest_runs(runs[runs[stages.CAPTURE.status_column] == COMPLETE]).to_dict("records"):
-        shape, part_s = ideal.shape_of_run(run), gpu_s.get(run["run"], {})
-        if shape is None or not part_s:
+        shape, gpu_s = ideal.shape_of_run(run), gpu_s_by_run.get(run["run"], {})
+        if shape is None:
             continue
-        flops, moved = forward_flops(shape), forward_bytes(shape, ELEMENT_BYTES[run["precision"]])
+        flops, part_bytes = forward_flops(shape), forward_bytes(shape, ELEMENT_BYTES[run["precision"]])
         rows += [
-            (run["run"], run["device_name"], part, flops.get(part), moved[part], part_s[part])
-            for part in moved
-            if part_s.get(part, 0) > 0
+            (run["run"], run["device_name"], part, flops.get(part), moved_bytes, gpu_s[part])
+            for part, moved_bytes in part_bytes.items()
+            if gpu_s.get(part, 0) > 0
         ]
     table = pd.DataFrame(rows, columns=["run", "device_name", "part", "flops", "bytes", "gpu_s"])
     table = table.astype(dict.fromkeys(("flops", "bytes", "gpu_s"), "float64"))
@@ -75,16 +76,8 @@ def draw_roofline(tables: Tables) -> Drawing:
 
     def panel(rows: pd.DataFrame, _: pd.DataFrame) -> Spec:
         data = rows.drop(columns="mode")
-        peaks, precision = peaks_of(data["device_name"].iloc[0]), data["precision"].iloc[0]
-        rate = peaks.flop_per_s(precision) if peaks else None
-        counted = data.dropna(subset="flops")
-        x = LogAxis.around(counted["flop_per_byte"], FACET_PX, margin=2)
-        y = LogAxis.around([*counted["flop_per_s"], *([rate] if rate else [])], HEIGHT_PX, margin=1.8)
-        facets = {
-            part: _flops_panel(counted[counted["part"] == part], x, y, peaks, rate, series, n % COLUMNS == 0)
-            for n, part in enumerate(dict.fromkeys(counted["part"]))
-        }
-        flops_panels = side_by_side(facets, HEIGHT_PX, COLUMNS, one_axis=True)
+        peaks = peaks_of(data["device_name"].iloc[0])
+        flops_panels = side_by_side(_flops_panels(data, peaks, series), HEIGHT_PX, PARTS_PER_LINE, one_axis=True)
         return column(flops_panels, _bytes_panel(data, peaks, series), spacing=18)
 
     note = (
@@ -98,56 +91,48 @@ def draw_roofline(tables: Tables) -> Drawing:
     )
 
 
-def _flops_panel(
-    points: pd.DataFrame,
-    x: LogAxis,
-    y: LogAxis,
-    peaks: Peaks | None,
-    rate: float | None,
-    series: Series,
-    has_axis: bool,
-) -> alt.LayerChart:
-    axis = y.axis("FLOP/s reached" if has_axis else None)
-    axis.labels = axis.ticks = has_axis
-    channels = {
-        "x": alt.X("flop_per_byte:Q", scale=x.scale, axis=x.axis("FLOP per byte")),
-        "y": alt.Y("flop_per_s:Q", scale=y.scale, axis=axis),
-    }
+def _flops_panels(points: pd.DataFrame, peaks: Peaks | None, series: Series) -> dict[str, alt.LayerChart]:
+    """A panel by part, with common axes, which the first panel of each line shows."""
+    points = points.dropna(subset="flops")
+    peak = peaks.flop_per_s(points["precision"].iloc[0]) if peaks and len(points) else None
+    x = LogAxis.around(points["flop_per_byte"], FACET_PX, margin=2)
+    y = LogAxis.around([*points["flop_per_s"], *([peak] if peak else [])], HEIGHT_PX, margin=1.8)
+    panels = {}
+    for number, (part, part_points) in enumerate(points.groupby("part", sort=False)):
+        is_first = number % PARTS_PER_LINE == 0
+        y_axis = y.axis("FLOP/s reached" if is_first else None)
+        y_axis.labels = y_axis.ticks = is_first
+        axes = RoofAxes(x, y, "flop_per_byte", "FLOP per byte", y_axis)
+        roof = []
+        if peak:
+            label = axes.roof_label(f"{peak / 1e12:g} TFLOP/s", peak, align="right", baseline="bottom", dy=-3)
+            roof = [axes.roof(peak, peaks.memory_bytes_per_s, color=INK, strokeWidth=1.2), label]
+        panels[part] = alt.layer(*roof, _markers(part_points, axes, series))
+    return panels
+
+
+def _markers(points: pd.DataFrame, axes: RoofAxes, series: Series) -> alt.Chart:
     tooltip = marks.tooltip(
         points, ("part", "part"), ("flop_per_s", "FLOP/s", ".4~s"), ("flop_per_byte", "FLOP per byte", ".4~r"),
         ("gpu_s", "per pass (s)", ".4~s"),
     )  # fmt: skip
     markers = alt.Chart(points).mark_point(filled=True, opacity=0.8, size=30)
-    markers = markers.encode(**channels, color=series.color(), shape=series.shape(), tooltip=tooltip)
-    return alt.layer(*(_peak_line(x, y, peaks, rate, channels) if peaks and rate else []), markers)
-
-
-def _peak_line(x: LogAxis, y: LogAxis, peaks: Peaks, rate: float, channels: dict) -> list[alt.Chart]:
-    """The upper limit of all parts as a line, with the peak FLOP/s."""
-    corners = sorted({x.low, min(max(rate / peaks.memory_bytes_per_s, x.low), x.high), x.high})
-    heights = [min(rate, corner * peaks.memory_bytes_per_s) for corner in corners]
-    line = pd.DataFrame({"flop_per_byte": corners, "flop_per_s": heights})
-    name = pd.DataFrame({"flop_per_byte": [x.high], "flop_per_s": [rate], "text": [f"{rate / 1e12:g} TFLOP/s"]})
-    text = alt.Chart(name).mark_text(align="right", baseline="bottom", dy=-3, fontSize=SMALL)
-    return [
-        alt.Chart(line).mark_line(color=INK, strokeWidth=1.2, clip=True).encode(**channels),
-        text.encode(**channels, text="text:N"),
-    ]
+    return markers.encode(**axes.channels, color=series.color(), shape=series.shape(), tooltip=tooltip)
 
 
 def _bytes_panel(points: pd.DataFrame, peaks: Peaks | None, series: Series) -> alt.LayerChart:
     peak, width = peaks.memory_bytes_per_s / 1e9 if peaks else None, WIDTH - NAMES_PX
-    x = LogAxis.around([*points["gigabytes_per_s"], *([peak] if peak else [])], width)
+    axis = LogAxis.around([*points["gigabytes_per_s"], *([peak] if peak else [])], width)
     parts = list(dict.fromkeys(points["part"]))
-    rate = alt.X("gigabytes_per_s:Q", scale=x.scale, axis=x.axis("least bytes / measured time (GB/s)"))
+    x = alt.X("gigabytes_per_s:Q", scale=axis.scale, axis=axis.axis("least bytes / measured time (GB/s)"))
     y = alt.Y("part:N", scale=alt.Scale(type="point", domain=parts, padding=0.5), axis=marks.name_axis(grid=True))
     tooltip = marks.tooltip(
         points, ("part", "part"), ("gigabytes_per_s", "GB/s at least", marks.DIGITS), ("gpu_s", "per pass (s)", ".4~s")
     )
     markers = alt.Chart(points).mark_point(filled=True, size=26, opacity=0.8)
-    layers = [markers.encode(x=rate, y=y, color=series.color(), shape=series.shape(), tooltip=tooltip)]
+    layers = [markers.encode(x=x, y=y, color=series.color(), shape=series.shape(), tooltip=tooltip)]
     if peak:
-        peak_line = alt.Chart(pd.DataFrame({"gigabytes_per_s": [peak], "text": [f"{peak:g} GB/s"]})).encode(x=rate)
+        peak_line = alt.Chart(pd.DataFrame({"gigabytes_per_s": [peak], "text": [f"{peak:g} GB/s"]})).encode(x=x)
         text = peak_line.mark_text(align="right", baseline="bottom", dy=-3, fontSize=SMALL)
         layers += [peak_line.mark_rule(color=INK, strokeWidth=1.2), text.encode(y=alt.value(0), text="text:N")]
     return alt.layer(*layers, width=width, height=LINE_PX * len(parts))
@@ -162,7 +147,7 @@ def _peak_sentences(points: pd.DataFrame) -> list[str]:
 def result_roofline(tables: Tables) -> str:
     """The FLOP/s that the parts reach, from the lowest to the highest."""
     points = roofline(tables["runs"], tables["ranges"])
-    return f"The parts of the forward pass reach {interval(points['flop_per_s'], rate_in_words)}"
+    return f"The parts of the forward pass reach {interval(points['flop_per_s'], rate)}"
 
 
 FIGURES = (

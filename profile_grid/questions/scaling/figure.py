@@ -15,10 +15,11 @@ from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODEL, 
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.gains import LEADING_KEYS, whole_steps
 
+PARAMETERS, CONTEXT = "parameters", CONTEXT_LENGTH.key  # the columns with sizes
+LINE_DIMENSIONS = {PARAMETERS: MODEL.key, CONTEXT: CONTEXT_LENGTH.key}  # by size: the one in which a line varies
+SIZE_WORDS = {PARAMETERS: "parameters", CONTEXT: "context"}
 WIDTH_PX, HEIGHT_PX = WIDTH // 2 - AXIS_PX, 180
 MEAN_AND_STD = ("mean_ms", "std_ms")
-AGAINST = {"parameters": MODEL.key, "context_length": CONTEXT_LENGTH.key}  # a line varies only in this dimension
-WORDS = {"parameters": "parameters", "context_length": "context"}
 
 
 def step_times(runs: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
@@ -29,14 +30,14 @@ def step_times(runs: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
     return run_selection.with_dimensions(table, runs)
 
 
-def growth(times: pd.DataFrame, against: str) -> list[float]:
-    """By what factor a step takes longer if the size doubles, of each line with two sizes, between its two largest."""
-    factors = []
-    for _, line in times.dropna(subset=against).groupby(keys_without(AGAINST[against]), sort=False, dropna=False):
-        sizes = line.drop_duplicates(against).nlargest(2, against)
-        if len(sizes) == 2:
-            (more, longer), (less, shorter) = sizes[[against, "mean_ms"]].to_numpy()
-            factors.append((longer / shorter) ** (math.log(2) / math.log(more / less)))
+def growth(times: pd.DataFrame, size: str) -> list[float]:
+    """By what factor a step takes longer if this size doubles, of each line with two sizes, between its two largest."""
+    factors, keys = [], keys_without(LINE_DIMENSIONS[size])
+    for _, line_times in times.dropna(subset=size).groupby(keys, sort=False, dropna=False):
+        largest = line_times.drop_duplicates(size).nlargest(2, size)
+        if len(largest) == 2:
+            size_ratio, time_ratio = largest[[size, "mean_ms"]].iloc[0] / largest[[size, "mean_ms"]].iloc[1]
+            factors.append(time_ratio ** (math.log(2) / math.log(size_ratio)))
     return factors
 
 
@@ -46,51 +47,53 @@ def draw_scaling(tables: Tables) -> Drawing:
     runs = tables["runs"]
     times = step_times(runs, tables["timings"])
     missing = run_selection.runs_without_results(runs, TIMING)
-    models = Series("model", tuple(run_selection.models_in_order(runs)))
-    lengths = sorted({*times["context_length"], *missing["context_length"]})
-    lines = Series("line", tuple(f"context {length}" for length in lengths))
-    times = times.assign(line=times["context_length"].map("context {}".format))
-    varied = [against for against in AGAINST if times[against].nunique() > 1] or [*AGAINST]
+    lengths = sorted({*times[CONTEXT], *missing[CONTEXT]})
+    series_by_size = {
+        PARAMETERS: Series("line", tuple(f"context {length}" for length in lengths)),
+        CONTEXT: Series("model", tuple(run_selection.models_in_order(runs))),
+    }
+    times = times.assign(line=times[CONTEXT].map("context {}".format))
+    sizes = [size for size in LINE_DIMENSIONS if times[size].nunique() > 1] or [*LINE_DIMENSIONS]
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> Spec:
-        present = [mode for mode in MODES if mode in set(rows["mode"])]
-        panels = []
-        for mode in present:
-            is_last = mode == present[-1]
-            mode_series = (replace(series, in_legend=is_last, width_px=WIDTH_PX) for series in (lines, models))
-            mode_tables = (table[table["mode"] == mode] for table in (rows, absent))
-            panels.append(_panels(*mode_tables, *mode_series, MODES[mode], varied))
-        return column(*panels, spacing=18)
+        modes, mode_rows = [mode for mode in MODES if mode in set(rows["mode"])], []
+        for mode in modes:
+            mode_series = {
+                size: replace(series, in_legend=mode == modes[-1], width_px=WIDTH_PX)
+                for size, series in series_by_size.items()
+            }
+            panels = _panels(rows[rows["mode"] == mode], absent[absent["mode"] == mode], mode_series, sizes)
+            panels[0] = panels[0].properties(title=alt.TitleParams(MODES[mode], frame="group"))
+            independent = {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")}
+            mode_rows.append(row(*panels, spacing=GAP_PX, resolve=independent))
+        return column(*mode_rows, spacing=18)
 
     note = "Without a profiler, mean ± standard deviation of the steps."
     return Frame(LEADING_KEYS, "No run was timed to its end.").drawing(times, runs, missing, panel, (note,))
 
 
 def _panels(
-    times: pd.DataFrame, missing: pd.DataFrame, lines: Series, models: Series, mode: str, varied: list[str]
-) -> Spec:  # fmt: skip
-    """The times of one mode against parameters, and against context with the runs without results."""
-    sized = times.dropna(subset="parameters")
-    sizes = LogAxis.around(sized["parameters"], WIDTH_PX)
-    contexts = ContextAxis.of([*times["context_length"], *missing["context_length"]])
+    times: pd.DataFrame, missing: pd.DataFrame, series: dict[str, Series], sizes: list[str]
+) -> list[alt.LayerChart]:
+    """The times of one mode against these sizes; against context with the runs without results."""
+    sized = times.dropna(subset=PARAMETERS)
+    parameters = LogAxis.around(sized[PARAMETERS], WIDTH_PX)
+    contexts = ContextAxis.of([*times[CONTEXT], *missing[CONTEXT]])
     y = marks.log_axis(times, *MEAN_AND_STD, HEIGHT_PX).with_room(below_px=marks.missing_marks_px(missing))
     tooltip = marks.tooltip(
         times, ("parameters", "parameters", ".4~s"), ("mean_ms", "step (ms)", marks.DIGITS),
         ("std_ms", "± (ms)", marks.DIGITS),
     )  # fmt: skip
-    axis = alt.Axis(title="parameters", values=sizes.ticks, labelExpr=f"replace({NUMBER}, 'G', 'B')")  # billions
-    x = alt.X("parameters:Q", scale=sizes.scale, axis=axis)
-    axes = ((sized, x, lines), (times, contexts.x(), models))
-    titles = dict.fromkeys(varied[:1], "time of a step (ms)")
-    layers = {
-        against: marks.means_with_spread(rows, channel, y, titles.get(against), series, *MEAN_AND_STD, tooltip)
-        for against, (rows, channel, series) in zip(AGAINST, axes, strict=True)
-    }
-    layers["context_length"] += marks.missing_marks(missing, contexts, y, models)
-    drawn = [alt.layer(*layers[against], width=WIDTH_PX, height=HEIGHT_PX) for against in varied]
-    drawn[0] = drawn[0].properties(title=alt.TitleParams(mode, frame="group"))
-    independent = {"scale": dict.fromkeys(("color", "shape", "strokeDash"), "independent")}
-    return row(*drawn, spacing=GAP_PX, resolve=independent)
+    axis = alt.Axis(title="parameters", values=parameters.ticks, labelExpr=f"replace({NUMBER}, 'G', 'B')")  # billions
+    x_channels = {PARAMETERS: alt.X("parameters:Q", scale=parameters.scale, axis=axis), CONTEXT: contexts.x()}
+    panels = []
+    for size in sizes:
+        rows, title = sized if size == PARAMETERS else times, None if panels else "time of a step (ms)"
+        layers = marks.means_with_spread(rows, x_channels[size], y, title, series[size], *MEAN_AND_STD, tooltip)
+        if size == CONTEXT:
+            layers += marks.missing_marks(missing, contexts, y, series[CONTEXT])
+        panels.append(alt.layer(*layers, width=WIDTH_PX, height=HEIGHT_PX))
+    return panels
 
 
 def result_scaling(tables: Tables) -> str:
@@ -99,9 +102,9 @@ def result_scaling(tables: Tables) -> str:
     mode = next((mode for mode in FULLEST_FIRST if mode in set(times["mode"])), None)
     mode_times = times[times["mode"] == mode]
     parts = [
-        f"twice the {WORDS[against]} takes {interval(factors, partial(significant, digits=2))} times as long"
-        for against in AGAINST
-        if (factors := growth(mode_times, against))
+        f"twice the {words} takes {interval(factors, partial(significant, digits=2))} times as long"
+        for size, words in SIZE_WORDS.items()
+        if (factors := growth(mode_times, size))
     ]
     return f"At the largest sizes, a {MODES[mode]} with {', with '.join(parts)}" if parts else ""
 

@@ -17,7 +17,7 @@ from profile_grid.tables.largest_gains import with_shown_gains
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import PASSES, Claim, leaders, listed, median_note, of_all, run_in_words, runs_in_words
 
-MAX_NAMED, MAX_IN_LEAD = 3, 2
+MAX_NAMED, MAX_IN_LEAD = 3, 2  # rules or activities in a sentence; findings in the first sentence
 NO_ANSWER = Claim("Not answered: no capture of these runs was diagnosed.", "missing")
 FINDING_NAMES = {  # of a rule: what it finds, as the subject of a sentence
     "launch_bound": "late launches",
@@ -41,8 +41,7 @@ FINDING_NAMES = {  # of a rule: what it finds, as the subject of a sentence
     "unsteady_steps": "unsteady steps",
     "waiting_for_data": "waiting for data",
 }
-MAX_FINDINGS = 4  # findings of a run
-MAX_FUNCTIONS = 10
+MAX_FINDINGS, MAX_FUNCTIONS = 4, 10  # of a run, in a table
 
 
 def sentences(measured: Measured) -> list[Claim]:
@@ -52,76 +51,79 @@ def sentences(measured: Measured) -> list[Claim]:
     traced = _host_time(measured)
     if findings.empty:
         return traced or [NO_ANSWER]
-    largest = _largest_findings(findings[~findings["abstained"].astype(bool)], findings["run"].nunique())
-    return [*traced, *largest, *_remedies_within_bounds(measured.tables["predictions"]), *_not_checked(findings)]
+    largest = _largest_findings(findings[~findings["abstained"].astype(bool)], run_count=findings["run"].nunique())
+    return [*traced, *largest, *_remedies_within_bounds(measured.tables["predictions"]), *_unapplied_claim(findings)]
 
 
-def _largest_findings(findings: pd.DataFrame, runs: int) -> list[Claim]:
+def _largest_findings(findings: pd.DataFrame, *, run_count: int) -> list[Claim]:
     """The largest finding of each run, and at most how much of a step it takes; the number of runs without findings."""
     if findings.empty:
-        return [Claim("The diagnosis finds nothing in {runs}.", "counted", runs=of_all(runs, runs, "run"))]
+        return [Claim("The diagnosis finds nothing in {runs}.", "counted", runs=of_all(run_count, run_count, "run"))]
     largest = with_shown_gains(findings.drop_duplicates("run"))
-    names, shares = [_finding_name(name) for name in largest["code"]], largest["percent"] / 100
+    names, shares = [_finding_name(rule) for rule in largest["code"]], largest["percent"] / 100
     has_room = len(set(names)) <= MAX_IN_LEAD  # the first sentence of an answer is short
     text = "The largest finding is {findings}: {most}{shares} of a step{median}."
     lead = Claim(
-        text, "predicted", findings=leaders(names, max_names=MAX_IN_LEAD, run_count=runs),
+        text, "predicted", findings=leaders(names, max_names=MAX_IN_LEAD, run_count=run_count),
         shares=interval(shares, percent),
         most="at most " if len(largest) == 1 else "",
         median=median_note(shares, percent) if has_room else "",
     )  # fmt: skip
-    quiet = [Claim("Nothing is found in {runs}.", "counted", runs=of_all(runs - len(largest), runs, "run"))]
-    return [lead, *(quiet if len(largest) < runs else [])]
+    runs_without = of_all(run_count - len(largest), run_count, "run")
+    without = [Claim("Nothing is found in {runs}.", "counted", runs=runs_without)] if len(largest) < run_count else []
+    return [lead, *without]
 
 
-def _not_checked(findings: pd.DataFrame) -> list[Claim]:
+def _unapplied_claim(findings: pd.DataFrame) -> list[Claim]:
     """The rules that could not be applied, which differs from finding nothing; their reasons are below the table."""
-    texts = [rules for rules, _ in _unchecked(findings)]
+    texts = [rules for rules, _ in _unapplied_rules(findings)]
     return [Claim("Not checked, for the reasons below: {texts}.", "missing", texts="; ".join(texts))] if texts else []
 
 
-def _unchecked(findings: pd.DataFrame) -> Iterator[tuple[str, str]]:
+def _unapplied_rules(findings: pd.DataFrame) -> Iterator[tuple[str, str]]:
     """(rules that could not be applied, in words; the reason). Runs without an optimizer have none to fuse."""
     has_no_optimizer = (findings["code"] == "unfused_optimizer") & (findings["mode"] != TRAIN_STEP)
-    unchecked, every = findings[findings["abstained"].astype(bool) & ~has_no_optimizer], findings["run"].nunique()
-    for message, rows in unchecked.groupby("message", sort=False, observed=True):
-        runs = rows["run"].nunique()
-        where = f" in {of_all(runs, every, 'run')}" if runs < every else ""
+    unapplied, run_count = findings[findings["abstained"].astype(bool) & ~has_no_optimizer], findings["run"].nunique()
+    for reason, rows in unapplied.groupby("message", sort=False, observed=True):
+        count_without = rows["run"].nunique()
+        where = f" in {of_all(count_without, run_count, 'run')}" if count_without < run_count else ""
         names = [_finding_name(rule) for rule in dict.fromkeys(rows["code"])]
         rules = listed(names) if len(names) <= MAX_NAMED else f"{len(names)} rules"
-        yield f"{rules}{where}", str(message)
+        yield f"{rules}{where}", str(reason)
 
 
 def _remedies_within_bounds(predictions: pd.DataFrame) -> list[Claim]:
-    """How many measured gains of remedies were within their bounds, and which exceeded them by more than processes
-    differ."""
+    """How many measured gains of remedies were within their bounds, and which exceeded them clearly: by more than
+    processes differ."""
     if predictions.empty:
         return []
-    broken = predictions[~predictions["holds"].astype(bool)]
-    also = f"; clearly more was saved in {runs_in_words(broken)}" if len(broken) else ""
-    held, every = count_within_bound(predictions), len(predictions)
-    if held == every == 1:
+    clearly_above = predictions[~predictions["holds"].astype(bool)]
+    also = f"; clearly more was saved in {runs_in_words(clearly_above)}" if len(clearly_above) else ""
+    within, every = count_within_bound(predictions), len(predictions)
+    if within == every == 1:
         saved, bound = (predictions[f"{name}_percent"].iloc[0] / 100 for name in ("measured", "predicted"))
         text = "The measured remedy saves {saved} of the time; its bound is {bound}."
         if saved < 0:
             text = "The measured remedy takes {saved} more time; the bound of its saving is {bound}."
         numbers = {"saved": percent(abs(saved)), "bound": percent(bound)}
-        return [Claim(text, "counted", **numbers, held=held, all=every)]
+        return [Claim(text, "counted", **numbers, held=within, all=every)]
     slower = int((predictions["measured_percent"] < 0).sum())
     longer = f"; {slower} of them took more time" if slower else ""
-    text = f"{held_of_all(held, every)} measured remedies saved no more than their bounds{{also}}{{longer}}."
-    return [Claim(text, "counted", held=held, all=every, also=also, longer=longer)]
+    text = f"{template_of_count(within, every)} measured remedies saved no more than their bounds{{also}}{{longer}}."
+    return [Claim(text, "counted", held=within, all=every, also=also, longer=longer)]
 
 
-def held_of_all(held: int, every: int) -> str:
-    """A template for how many of all hold: "All {all}", "The only", or "{held} of {all}"."""
-    if held != every:
+def template_of_count(count_within: int, every: int) -> str:
+    """The template of a claim's subject, with its numbers `held` and `all`: "All {all}", "The only", or "{held} of
+    {all}"."""
+    if count_within != every:
         return "{held} of {all}"
     return "All {all}" if every > 1 else "The only"
 
 
 def count_within_bound(predictions: pd.DataFrame) -> int:
-    """The number of remedies whose measured gain is at most the predicted bound."""
+    """The number of remedies whose measured gain is at most the predicted bound. The column `holds` also allows for the
+    variation between processes."""
     return int((predictions["measured_percent"] <= predictions["predicted_percent"]).sum())
 
 
@@ -132,24 +134,27 @@ def _host_time(measured: Measured) -> list[Claim]:
     if rows.empty:
         return []
     launches = rows.drop_duplicates(["run", "phase"]).groupby("run")["launches"].sum()
-    us = (rows.groupby(["run", "doing"])["own_ms"].sum() * 1e3 / launches).unstack(fill_value=0.0)
-    order = us.median().sort_values(ascending=False).index[:MAX_NAMED]
-    total = us.sum(axis=1)
-    main_activity = order[0]
-    text = "While its calls are traced, the host needs {us} µs per launch of a step{median}, {share} of it {most}."
-    share, median = interval(us[main_activity] / total, percent), median_note(total, significant)
-    claims = [Claim(text, us=interval(total, significant), median=median, share=share, most=_activity(main_activity))]
+    us_per_launch = (rows.groupby(["run", "doing"])["own_ms"].sum() * 1e3 / launches).unstack(fill_value=0.0)
+    activities = us_per_launch.median().sort_values(ascending=False).index[:MAX_NAMED]
+    total_us, longest_us = us_per_launch.sum(axis=1), us_per_launch[activities[0]]
+    claims = [
+        Claim(
+            "While its calls are traced, the host needs {us} µs per launch of a step{median}, {share} of it {most}.",
+            us=interval(total_us, significant), median=median_note(total_us, significant),
+            share=interval(longest_us / total_us, percent), most=_activity(activities[0]),
+        )
+    ]  # fmt: skip
     slowdown = (rows.groupby("run")["own_ms"].sum() / rows.groupby("run")["unprofiled_step_ms"].first()).dropna()
     if len(slowdown):
         text = "Tracing makes a step (its phases together) {factor} times as long as without a profiler."
         claims.append(Claim(text, factor=interval(slowdown, significant)))
-    activities = [f"{_activity(activity)} {significant(us[activity].median())}" for activity in order]
-    text, medians = (
-        "Host time by kind of work, in µs per launch{medians}: {parts}.",
-        " (medians)" if len(us) > 1 else "",
-    )
-    claims.append(Claim(text, medians=medians, parts=listed(activities)))
-    return [*claims, *(_functions(measured.tables["host_stacks"], us[NO_CALL]) if NO_CALL in us else [])]
+    texts = [f"{_activity(activity)} {significant(us_per_launch[activity].median())}" for activity in activities]
+    medians = " (medians)" if len(us_per_launch) > 1 else ""
+    text = "Host time by kind of work, in µs per launch{medians}: {parts}."
+    claims.append(Claim(text, medians=medians, parts=listed(texts)))
+    if NO_CALL in us_per_launch:
+        claims += _functions(measured.tables["host_stacks"], us_per_launch[NO_CALL])
+    return claims
 
 
 def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
@@ -171,12 +176,12 @@ def tables(measured: Measured) -> list[Part]:
     findings, stacks = measured.tables["time_lost"], measured.tables["host_stacks"]
     parts: list[Part] = []
     if len(findings):
-        unchecked = [f"- {rules}: {with_code(reason)}" for rules, reason in _unchecked(findings)]
+        unapplied = [f"- {rules}: {with_code(reason)}" for rules, reason in _unapplied_rules(findings)]
         parts = [
             ("Findings of the diagnosis of each capture, with the largest possible saving in a step without a"
              " profiler",
              _findings_table(measured)),
-            *(["\n".join(["Not checked:\n", *unchecked])] if unchecked else []),
+            *(["\n".join(["Not checked:\n", *unapplied])] if unapplied else []),
             ("Bounds of what remedies save, and what they saved without a profiler",
              rows_table(measured.tables["predictions"], LEADING_KEYS, REMEDY_COLUMNS, left_aligned=2)),
         ]  # fmt: skip
@@ -255,10 +260,10 @@ def _functions_table(run_rows: pd.DataFrame) -> MarkdownTable:
     return MarkdownTable(headings, lines, first_right=1)
 
 
-def finding_definitions(machines: Iterable[Measured]) -> list[str]:
+def finding_definitions(results: Iterable[Measured]) -> list[str]:
     """What each loss that was found is, with the code of its rule: "late launches (`launch_bound`): ..."."""
-    tables = [machine.tables["time_lost"] for machine in machines]
-    codes = dict.fromkeys(name for table in tables for name in table.loc[~table["abstained"].astype(bool), "code"])
+    findings = pd.concat([measured.tables["time_lost"] for measured in results])
+    codes = findings.loc[~findings["abstained"].astype(bool), "code"].unique()
     looks_for = {rule.code: rule.looks_for for rule in RULES}
     return [f"{_finding_name(name)} ({code(name)}): {looks_for[name]}." for name in codes if name in looks_for]
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
 from cs336_model.arithmetic.memory import FUSED_ATTENTIONS
@@ -11,22 +10,19 @@ from profile_grid.study.dimensions import ATTENTION, BATCH_SIZE, COMPILE, GPUS, 
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables import largest_gains, names, ratios
 from profile_grid.tables.findings import GAIN_COLUMNS, WORDING_COLUMNS
-from profile_grid.tables.per_pass import Merged, in_order_of
+from profile_grid.tables.per_pass import Merged, as_floats, in_order_of
 
 LAUNCH_RULES = ("launch_bound", "small_kernels")
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """Values of a dimension (None: all) that fix the findings of some rules. `halves_the_rest`: numbers of half the
-    size at best halve the traffic of the remaining work. `on_one_gpu`: with several GPUs a larger batch also divides
-    their communication by more sequences, which is scaling (question n) and fixes no finding."""
+    """Values of a dimension (None: all) that fix the findings of the rules with these codes."""
 
     dimension: Dimension
     values: tuple | None
     codes: tuple[str, ...]
-    halves_the_rest: bool = False
-    on_one_gpu: bool = False
+    halves_the_rest: bool = False  # numbers of half the size at best halve the traffic of the remaining work
 
 
 REMEDIES = (
@@ -35,7 +31,7 @@ REMEDIES = (
     Remedy(COMPILE, ("on",), (*LAUNCH_RULES, "unfused_elementwise", "unfused_attention", "casts")),
     Remedy(COMPILE, ("attention",), (*LAUNCH_RULES, "unfused_attention")),
     Remedy(ATTENTION, FUSED_ATTENTIONS, (*LAUNCH_RULES, "unfused_attention")),
-    Remedy(BATCH_SIZE, None, (*LAUNCH_RULES, "unfused_optimizer", "idle_host", "idle_sync"), on_one_gpu=True),
+    Remedy(BATCH_SIZE, None, (*LAUNCH_RULES, "unfused_optimizer", "idle_host", "idle_sync")),
 )
 
 
@@ -44,34 +40,25 @@ def predictions(merged: Merged) -> pd.DataFrame:
     gain, in percent of a step, for a larger batch of the time per sequence. Without a finding the bound is zero, for
     bf16 half of the step."""
     findings = largest_gains.with_unprofiled_gains(merged["findings"], merged)
-    diagnosed = set(findings["run"])
-    by_run = findings[~findings["abstained"].astype(bool)].set_index("run")
-    tables = [_remedy_rows(remedy, merged, by_run, diagnosed) for remedy in REMEDIES]
-    filled = [table for table in tables if len(table)]
-    return pd.concat(filled or tables[:1], ignore_index=True)
+    tables = [_remedy_rows(remedy, merged, findings) for remedy in REMEDIES]
+    return pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)  # at least the columns
 
 
-def _remedy_rows(remedy: Remedy, merged: Merged, findings: pd.DataFrame, diagnosed: set) -> pd.DataFrame:
-    """The rows of `predictions` for one remedy. The index of the findings is their run; `diagnosed` are the runs with a
-    diagnosis."""
-    key = remedy.dimension.key
-    times = ratios.times_with_base(merged, remedy.dimension)
-    times = times[(times["phase"] == names.WHOLE_STEP) & times["base_run"].isin(diagnosed)]
-    if remedy.values is not None:
-        times = times[times[key].isin(remedy.values)]
-    if remedy.on_one_gpu:
-        times = times[times[GPUS.key].astype("int64") == 1]
-    if remedy.dimension is BATCH_SIZE:  # a smaller batch is no remedy
-        times = times[times[key].astype("float64") > BATCH_SIZE.default]
-    times = times.reset_index(drop=True)
-    batch_ratio = times[key].astype("float64") / BATCH_SIZE.default if remedy.dimension is BATCH_SIZE else 1.0
-    bounds = [_bound(remedy, findings[findings.index == run]) for run in times["base_run"]]
-    measured = 100 * (1 - 1 / times["speed_up"] / batch_ratio)
-    bound = np.array([percent for percent, _ in bounds], "float64")
-    least_measured = 100 * (1 - 1 / times["speed_up_low"] / batch_ratio)  # of the interval between processes
+def _remedy_rows(remedy: Remedy, merged: Merged, findings: pd.DataFrame) -> pd.DataFrame:
+    """The rows of `predictions` for one remedy, from the bounded findings of all runs."""
+    times = _times_of_remedy(remedy, merged)
+    times = times[times["base_run"].isin(findings["run"])]
+    measured = 100 * (1 - 1 / times["speed_up"] / times["batch_ratio"])
+    least_measured = 100 * (1 - 1 / times["speed_up_low"] / times["batch_ratio"])  # of the interval between processes
+    matching = findings[findings["code"].isin(remedy.codes) & ~findings["abstained"].astype(bool)].groupby("run")
+    codes_by_run = {run: ", ".join(codes) for run, codes in matching["code"]}
+    found_percent = matching["unprofiled_percent"].sum().clip(upper=100)
+    bound = as_floats(times["base_run"].map(found_percent)).fillna(0.0)
+    if remedy.halves_the_rest:
+        bound += (100 - bound) / 2
     table = times[[*LEADING, "base_run"]].assign(
-        remedy=key,
-        codes=[codes for _, codes in bounds],
+        remedy=remedy.dimension.key,
+        codes=[codes_by_run.get(run, "") for run in times["base_run"]],
         predicted_percent=bound,
         predicted_ms=times["base_mean_ms"] * bound / 100,
         measured_percent=measured,
@@ -81,13 +68,20 @@ def _remedy_rows(remedy: Remedy, merged: Merged, findings: pd.DataFrame, diagnos
     return table.astype({"codes": "str", "remedy": "str"})
 
 
-def _bound(remedy: Remedy, findings: pd.DataFrame) -> tuple[float, str]:
-    """(largest gain in percent of the step, codes of the rules), from the findings of the run without the remedy."""
-    matching = findings[findings["code"].isin(remedy.codes)]
-    percent = min(float(matching["unprofiled_percent"].sum()), 100.0)
-    if remedy.halves_the_rest:
-        percent += (100 - percent) / 2
-    return percent, ", ".join(matching["code"])
+def _times_of_remedy(remedy: Remedy, merged: Merged) -> pd.DataFrame:
+    """The steps of the runs with the remedy, as from `times_with_base`, and `batch_ratio`: their batch ÷ the default's.
+
+    A smaller batch is no remedy. With several GPUs, a larger one also divides their communication by more sequences,
+    which is scaling (question n).
+    """
+    times = ratios.times_with_base(merged, remedy.dimension)
+    times = times[times["phase"] == names.WHOLE_STEP].assign(batch_ratio=1.0)
+    if remedy.values is not None:
+        times = times[times[remedy.dimension.key].isin(remedy.values)]
+    if remedy.dimension is BATCH_SIZE:
+        times = times.assign(batch_ratio=times[BATCH_SIZE.key].astype("float64") / BATCH_SIZE.default)
+        times = times[(times["batch_ratio"] > 1) & (times[GPUS.key].astype("int64") == 1)]
+    return times
 
 
 def host_per_launch(merged: Merged) -> pd.DataFrame:
@@ -109,17 +103,17 @@ def host_stacks(merged: Merged) -> pd.DataFrame:
     columns = ["samples", "samples_in_calls", "estimated_ms"]
     table = stacks.groupby([*LEADING, "function"], sort=False, as_index=False)[columns].sum()
     table["estimated_us_per_launch"] = table["estimated_ms"] * 1e3 / table["run"].map(launches).astype("float64")
-    table = table.assign(_less=-table["estimated_ms"])
-    return in_order_of(table, launches.index, "_less", "function").drop(columns="_less")
+    table = table.sort_values(["estimated_ms", "function"], ascending=[False, True], kind="stable")
+    return in_order_of(table, launches.index)
 
 
 def _launching_thread_rows(merged: Merged) -> pd.DataFrame:
     """The rows of each phase's launching thread; the phases of a run in the order of a step."""
     rows = merged["host_time"]
     rows = rows[rows["launches_most"].astype(bool) & (rows["launches"] > 0)]
-    places = {phase: number for number, phase in enumerate(names.MAIN_PHASES)}
-    rows = rows.assign(_place=rows["phase"].map(places).fillna(len(places)))
-    return in_order_of(rows, rows["run"], "_place").drop(columns="_place")
+    positions = {phase: number for number, phase in enumerate(names.MAIN_PHASES)}
+    position = rows["phase"].map(positions).fillna(len(positions))
+    return in_order_of(rows.loc[position.sort_values(kind="stable").index], rows["run"])
 
 
 TIME_LOST_COLUMNS = [

@@ -51,12 +51,12 @@ def test_a_gain_beyond_what_was_said_is_told():
 
 def test_idle_time_is_at_most_what_a_step_without_a_profiler_takes_beyond_the_gpus_own_time():
     made = replace(PLAIN, findings=(speaks("launch_bound", 70.0), speaks("no_tensor_cores", 60.0)))
-    found = summaries(made)["time_lost"].set_index("code")
+    findings = summaries(made)["time_lost"].set_index("code")
     busy_ms = sum(kernel.time_us for kernel in PLAIN.kernels) / 1000
-    assert list(found.index) == ["no_tensor_cores", "launch_bound"]
-    assert found["unprofiled_ms"].tolist() == pytest.approx([6.0 * SAVED, 10.0 - busy_ms], rel=1e-4)
-    assert found.loc["launch_bound", "unprofiled_percent"] == pytest.approx(100 - 10 * busy_ms)
-    assert found["gain_ms"].tolist() == [6.0, 7.0]
+    assert list(findings.index) == ["no_tensor_cores", "launch_bound"]
+    assert findings["unprofiled_ms"].tolist() == pytest.approx([6.0 * SAVED, 10.0 - busy_ms], rel=1e-4)
+    assert findings.loc["launch_bound", "unprofiled_percent"] == pytest.approx(100 - 10 * busy_ms)
+    assert findings["gain_ms"].tolist() == [6.0, 7.0]
     assert (
         "fp32 matrix multiplies without tensor cores: 5.59 ms (55.9 %); late launches: 0.198 ms (2.0 %)"
         in rendered([made])["time_lost"]

@@ -14,9 +14,9 @@ from kernel_tables.counters.joining import (
     launch_facts,
     verdicts_of,
 )
-from kernel_tables.counters.metrics import KINDS
+from kernel_tables.counters.metrics import FLOP_KINDS
 from kernel_tables.counters.reading import CONFIGURATION, read_kept_counters
-from kernel_tables.counters.work import WORK, Roofs, rates_of, work_of
+from kernel_tables.counters.work import WORK_COLUMNS, Roofs, rates_of, work_of
 from kernel_tables.diagnosis.diagnose import diagnose
 from kernel_tables.diagnosis.rules import COUNTER_RULES
 from kernel_tables.trace import Trace
@@ -76,7 +76,7 @@ def _status_without_tables(result: StageResult, folder: Path) -> dict | None:
 def tables_of_launches(launches: pd.DataFrame, counters: pd.DataFrame, result: StageResult) -> RunTables:
     """`run_tables` for launches and counters that are already read, without findings."""
     rates = result.facts["roofs"]
-    reached = Roofs(rates["memory"], {kind: rates[kind] for kind in KINDS})
+    reached = Roofs(rates["memory"], {kind: rates[kind] for kind in FLOP_KINDS})
     launches = joined_launches(launches, counters)
     table = counters_table(launches, counters, reached)
     if lost_share(table) > MAX_LOST_SHARE:
@@ -131,7 +131,7 @@ def ranges_table(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame
     rows = launches.assign(counted_ns=launches["duration_ns"].where(has_counters, 0), **work)
     grouped = rows.groupby(KEY_COLUMNS, sort=True, observed=True)
     sums = grouped[["duration_ns", "counted_ns"]].sum().rename(columns={"duration_ns": "total_ns"})
-    sums = sums.join(known_sums(rows, KEY_COLUMNS, WORK))
+    sums = sums.join(known_sums(rows, KEY_COLUMNS, WORK_COLUMNS))
     table = sums.assign(launches=grouped.size()).reset_index()[COUNTER_RANGES.names]
     conservation.require_same("nanoseconds", table["total_ns"].sum(), launches["duration_ns"].sum())
     conservation.require_same("launches", table["launches"].sum(), len(launches))
