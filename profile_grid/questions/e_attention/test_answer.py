@@ -122,6 +122,6 @@ def test_the_document_has_a_table_of_the_backward_pass_where_the_captures_tell_i
         return answered("e_attention", trained(*backward)).splitlines()
 
     told = lines(*BACKWARD_OF_ATTENTION)
-    (head,) = [place for place, line in enumerate(told) if line.startswith("In one layer of the backward pass")]
+    (head,) = [number for number, line in enumerate(told) if line.startswith("In one layer of the backward pass")]
     assert told[head - 1] == told[head + 1] == ""  # else Markdown takes the text for a row of the table before
     assert not [line for line in lines() if line.startswith("In one layer of the backward pass")]

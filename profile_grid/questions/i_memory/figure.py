@@ -28,9 +28,11 @@ def draw_categories(tables: Tables) -> Drawing:
     parts = peaks.assign(size=peaks["bytes"].map(memory), live=peaks["bytes"] / unit, bar=labels(peaks), text=texts)
     rows = marks.stacked(parts[parts["bytes"] > 0], "live", "category")
     title = f"in use at the peak of a step ({unit_name})"
-    seen = (("category", "category"), ("size", "in use"), ("share", "share", marks.SHARE))
-    missing, names = runs_without_results(runs, MEMORY), list(dict.fromkeys(parts["bar"]))
-    return bars_of_runs(rows, names, "category", title, seen, runs, missing, NOT_RECORDED)
+    return bars_of_runs(
+        rows, list(dict.fromkeys(parts["bar"])), color_column="category", axis_title=title,
+        tooltip=(("category", "category"), ("size", "in use"), ("share", "share", marks.SHARE)),
+        runs=runs, missing=runs_without_results(runs, MEMORY), reason=NOT_RECORDED,
+    )  # fmt: skip
 
 
 def result_categories(tables: Tables) -> str:

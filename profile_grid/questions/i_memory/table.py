@@ -70,7 +70,7 @@ def memory_operations(merged: per_pass.Merged) -> pd.DataFrame:
     total = rows.groupby("run")["bytes"].transform("sum")
     table = rows.assign(share=rows["bytes"] / total)
     conservation.check_shares(table, ["run"])
-    table = per_pass.in_order_of(table.assign(_less=-table["bytes"]), chosen["run"], "_less")
+    table = per_pass.in_order_of(table, chosen["run"], "bytes", largest_first="bytes")
     return table[[*LEADING, "block", *OPERATION_COLUMNS, "allocations", "bytes", "share"]]
 
 

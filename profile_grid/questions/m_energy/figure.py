@@ -28,9 +28,10 @@ def draw(tables: panels.Tables) -> panels.Drawing:
     energies = energies.assign(bar=run_selection.labels(energies), text=power)
     tooltip = (("part", "part"), ("mj", "mJ", marks.DIGITS), ("power_w", "mean W", marks.DIGITS))
     return panels.bars_of_runs(
-        energy_parts(energies), list(energies["bar"]), "part", "energy of a token (mJ)", tooltip, runs,
-        run_selection.runs_without_results(runs, ENERGY), "No run has a measurement of energy.",
-        ["After each bar: the energy of a token, and the mean power during steps."],
+        energy_parts(energies), list(energies["bar"]), color_column="part", axis_title="energy of a token (mJ)",
+        tooltip=tooltip, runs=runs, missing=run_selection.runs_without_results(runs, ENERGY),
+        reason="No run has a measurement of energy.",
+        notes=["After each bar: the energy of a token, and the mean power during steps."],
     )  # fmt: skip
 
 

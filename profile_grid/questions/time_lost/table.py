@@ -109,8 +109,7 @@ def host_stacks(merged: Merged) -> pd.DataFrame:
     columns = ["samples", "samples_in_calls", "estimated_ms"]
     table = stacks.groupby([*LEADING, "function"], sort=False, as_index=False)[columns].sum()
     table["estimated_us_per_launch"] = table["estimated_ms"] * 1e3 / table["run"].map(launches).astype("float64")
-    table = table.assign(_less=-table["estimated_ms"])
-    return in_order_of(table, launches.index, "_less", "function").drop(columns="_less")
+    return in_order_of(table, launches.index, "estimated_ms", "function", largest_first="estimated_ms")
 
 
 def _launching_thread_rows(merged: Merged) -> pd.DataFrame:
