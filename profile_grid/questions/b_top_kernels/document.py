@@ -81,9 +81,8 @@ def _training(mode: str, tops: pd.DataFrame, measured: Measured) -> list[Claim]:
     if other_tops.empty:
         return [Claim("In {mode}, the same {kernel} leads.", mode=TRAINING[mode], kernel=kernel)]
     which = f": {measured.label(other_tops['kernel'].iloc[0])}" if other_tops["kernel"].nunique() == 1 else ""
-    return [Claim("In {mode}, another {kernel} leads in {runs}{which}.", "counted",
-                  runs=of_all(len(other_tops), len(tops), "run"), mode=TRAINING[mode], kernel=kernel, which=which)
-            ]  # fmt: skip
+    text, runs = "In {mode}, another {kernel} leads in {runs}{which}.", of_all(len(other_tops), len(tops), "run")
+    return [Claim(text, "counted", runs=runs, mode=TRAINING[mode], kernel=kernel, which=which)]
 
 
 def _training_after_lead(mode: str, tops: pd.DataFrame, measured: Measured) -> list[Claim]:
@@ -93,8 +92,7 @@ def _training_after_lead(mode: str, tops: pd.DataFrame, measured: Measured) -> l
         return []
     if len(other_tops) < len(tops):
         return _training(mode, tops, measured)
-    which = measured.label(other_tops["kernel"].iloc[0])
-    text = "The top {kernel} of {mode} is {which}."
+    text, which = "The top {kernel} of {mode} is {which}.", measured.label(other_tops["kernel"].iloc[0])
     return [Claim(text, "counted", kernel=measured.words.kernel, mode=TRAINING[mode], which=which)]
 
 

@@ -89,12 +89,8 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
         text, "predicted", runs=of_all(len(rows), len(rows), "run"), most=significant(errors_ms.max()),
         mean=significant(errors_ms.mean()), without=significant(errors_of_means_ms.mean()),
     )  # fmt: skip
-    text, predictions = (
-        "By the fit, each second of communication that overlaps computation lengthens computation by",
-        "",
-    )
-    text += " {slowdown} s."
-    within_spread = rows["within_spread"].dropna()
+    text = "By the fit, each second of communication that overlaps computation lengthens computation by {slowdown} s."
+    within_spread, predictions = rows["within_spread"].dropna(), ""
     if len(within_spread):
         predictions = capital(of_all(int(within_spread.sum()), len(within_spread), "prediction"))
         text += " {within} are within {spreads} standard deviations of the measured cost."

@@ -54,10 +54,10 @@ def layer_limits(merged: Merged) -> pd.DataFrame:
             "rate_from": rate.source, "flop_per_s": rate.flop_per_s, "bus_gb_per_s": links.bytes_per_s / 1e9,
         }  # fmt: skip
         for row in _predicted_rows(layer_of(shape, run), run[GPUS.key], Rates(rate.flop_per_s, links)):
-            is_data, is_backward = row["layout"] == DATA, row["pass"] == ranges.BACKWARD
-            compute_ms = compute_ms_by_pass.get((run["run"], row["pass"])) if is_data else None
-            transfer_ms = transfer_ms_by_run.get(run["run"]) if is_data and is_backward else None
-            measured = {"measured_compute_ms": compute_ms, "measured_transfer_ms": transfer_ms}
+            measured = {"measured_compute_ms": None, "measured_transfer_ms": None}
+            if row["layout"] == DATA:  # of which only the backward pass communicates
+                measured["measured_compute_ms"] = compute_ms_by_pass.get((run["run"], row["pass"]))
+                measured["measured_transfer_ms"] = transfer_ms_by_run.get(run["run"])
             rows.append(columns_of_run | row | measured)
     return LAYER_LIMITS.table(rows)
 

@@ -5,15 +5,7 @@ import pytest
 
 from profile_grid.documents.documents import documents, section
 from profile_grid.tables.measured import by_machine
-from tests.profile_grid.made_up import (
-    GEMM,
-    SDPA,
-    SOFTMAX,
-    Kernel,
-    Made,
-    forward_kernels,
-    merged,
-)
+from tests.profile_grid.made_up import GEMM, SDPA, SOFTMAX, Kernel, Made, forward_kernels, merged
 from tests.profile_grid.made_up_answers import Said, answered, forward, own_tables, summaries
 from tests.profile_grid.test_answers import PROVENANCE
 

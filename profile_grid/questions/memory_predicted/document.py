@@ -34,16 +34,16 @@ def _fitting(runs: pd.DataFrame) -> list[Claim]:
         fits = "fits" if predicted_count else "does not fit"
         text = "The only run {fits} into {total}, as predicted from the shapes."
         return [Claim(text, "predicted", fits=fits, total=total)]
-    measured = f"; measured, {_runs_that_fit(fitted_count, len(fitted))}" if len(fitted) else ""
+    measured = f"; measured, {of_all(fitted_count, len(fitted), 'run')} {_verb(fitted_count)}" if len(fitted) else ""
     text = "Predicted from the shapes, with {room} added to the tensors, {fitting} {verb} into {total}{measured}."
-    runs_text, verb = _runs_that_fit(predicted_count, len(gpu_runs)).rsplit(" ", 1)
+    fitting, verb = of_all(predicted_count, len(gpu_runs), "run"), _verb(predicted_count)
     room = memory(NON_TENSOR_BYTES)
-    return [Claim(text, "predicted", room=room, fitting=runs_text, verb=verb, total=total, measured=measured)]
+    return [Claim(text, "predicted", room=room, fitting=fitting, verb=verb, total=total, measured=measured)]
 
 
-def _runs_that_fit(number: int, total: int) -> str:
-    """A number of runs with its verb: "1 of 8 runs fits", "none of 8 runs fit"."""
-    return f"{of_all(number, total, 'run')} {'fits' if number == 1 else 'fit'}"
+def _verb(run_count: int) -> str:
+    """The verb after a number of runs: "1 of 8 runs fits", "none of 8 runs fit"."""
+    return "fits" if run_count == 1 else "fit"
 
 
 def _agreement(runs: pd.DataFrame) -> list[Claim]:
