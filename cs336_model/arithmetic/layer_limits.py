@@ -19,7 +19,8 @@ from cs336_model.arithmetic.rings import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER,
 DATA, SHARDED, TENSOR, TWO_D = LAYOUTS = ("data parallel", "fully sharded", "tensor parallel", "2-D")
 PASSES = (ranges.FORWARD, ranges.BACKWARD)
 MATRICES = 3
-FLOPS_PER_WEIGHT = {ranges.FORWARD: 2, ranges.BACKWARD: 4}  # per token
+BACKWARD_IN_FORWARDS = 2  # each matrix product of the forward pass has two in the backward pass, each as large
+FLOPS_PER_WEIGHT = {ranges.FORWARD: 2, ranges.BACKWARD: 2 * BACKWARD_IN_FORWARDS}  # per token
 MAX_DEVICES = 2**20
 MANY_TOKENS = 2**40  # to compute slopes
 

@@ -106,23 +106,28 @@ class Frame:
 
 
 def bars_of_runs(
-    rows: pd.DataFrame, names: list[str], by: str, title: str, tooltip: Sequence[tuple], runs: pd.DataFrame,
-    missing: pd.DataFrame, reason: str, notes: Iterable[str] = (),
+    rows: pd.DataFrame, bars: list[str], *, color_column: str, axis_title: str, tooltip: Sequence[tuple],
+    runs: pd.DataFrame, missing: pd.DataFrame, reason: str, notes: Iterable[str] = (),
 ) -> Drawing:  # fmt: skip
-    """A stacked bar for each of the first runs, of rows as from `marks.stacked`, coloured by the column `by`. `names`
-    are the values of the column `bar` in order, `tooltip` the columns of the tooltip; for the others, see Frame."""
-    drawn_names = names[:MAX_BARS]
-    parts, axis = rows[rows["bar"].isin(drawn_names)], alt.Axis(title=title)
-    fills = marks.part_fills(parts, by)
+    """A stacked bar for each of the first runs, of rows as from `marks.stacked`. `bars` are the values of the column
+    `bar` in order, `tooltip` the columns of the tooltip; for the others, see Frame."""
+    drawn_bars = bars[:MAX_BARS]
+    parts, axis = rows[rows["bar"].isin(drawn_bars)], alt.Axis(title=axis_title)
+    fills = marks.part_fills(parts, color_column)
 
     def panel(data: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
-        channels = {"x": alt.X("start:Q", axis=axis), "y": marks.bar_axis(drawn_names)}
-        bars = marks.bars(data, channels, fills, marks.tooltip(data, *tooltip))
-        return bars.properties(width=theme.WIDTH - BAR_NAMES_PX, height=alt.Step(marks.BAR_PX))
+        channels = {"x": alt.X("start:Q", axis=axis), "y": marks.bar_axis(drawn_bars)}
+        layers = marks.bars(data, channels, fills, marks.tooltip(data, *tooltip))
+        return layers.properties(width=theme.WIDTH - BAR_NAMES_PX, height=alt.Step(marks.BAR_PX))
 
-    more = f"The first {MAX_BARS} of {len(names)} runs are drawn; the table has all."
-    notes = [*notes, *([more] if len(names) > MAX_BARS else [])]
+    notes = [*notes, *notes_on_cut(len(bars), MAX_BARS, "The first {most} of {number} runs")]
     return Frame(KEYS, reason).drawing(parts, runs, missing, panel, notes)
+
+
+def notes_on_cut(number: int, most: int, drawn: str, in_table: str = "all") -> list[str]:
+    """A note on what is drawn and that the table has the rest, if there is more than the `most` that has room."""
+    drawn = drawn.format(most=most, number=number)
+    return [f"{drawn} are drawn; the table has {in_table}."] if number > most else []
 
 
 def in_grid(panels: Mapping[str, Panel], columns: int) -> Spec:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from kernel_tables.page.colors import GREY
 from profile_grid.figures import marks, run_selection
-from profile_grid.figures.panels import GAP_PX, Drawing, Figure, Frame, Spec, Tables, row
+from profile_grid.figures.panels import GAP_PX, Drawing, Figure, Frame, Spec, Tables, notes_on_cut, row
 from profile_grid.figures.theme import INK, WIDTH, LogAxis, Series
 from profile_grid.quantities import interval, ratio
 from profile_grid.study.dimensions import FULLEST_FIRST, KEYS, MODES, Dimension
@@ -44,10 +44,9 @@ class SpeedUps:
         drawn_bars = bars[:MAX_BARS]
         notes = [
             f"Times without a profiler: {self.base} ÷ the other, with the interval between processes"
-            " (measured if several timed a run, else assumed); pale where it includes no difference."
+            " (measured if several timed a run, else assumed); pale where it includes no difference.",
+            *notes_on_cut(len(bars), MAX_BARS, "The first {most} of {number} configurations"),
         ]
-        if len(bars) > MAX_BARS:
-            notes.append(f"The first {MAX_BARS} of {len(bars)} configurations are drawn; the table has all.")
 
         def panel(data: pd.DataFrame, _: pd.DataFrame) -> Spec:
             return _panels(data[data[BAR].isin(drawn_bars)], drawn_bars, series, f"times as fast as {self.base}")

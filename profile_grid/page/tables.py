@@ -122,8 +122,8 @@ def kernels_per_step(kernels: pd.DataFrame) -> pd.DataFrame:
     table = table.astype(dict.fromkeys(keys, "str"))
     step_count = table["run"].map(steps).astype("float64")  # without kernels it would have no type
     table = table.assign(launches=table["launches"] / step_count, gpu_time_ms=table["total_ns"] / 1e6 / step_count)
-    ordered = per_pass.in_order_of(table.assign(_less=-table["total_ns"]), kernels["run"].unique(), "_less")
-    return ordered.drop(columns=["_less", "total_ns"])
+    ordered = per_pass.in_order_of(table, kernels["run"].unique(), "total_ns", largest_first="total_ns")
+    return ordered.drop(columns="total_ns")
 
 
 RUNS = PageTable("runs", "What ran", RUN_COLUMNS)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import forward_flops, shape_of
+from cs336_model.arithmetic.layer_limits import BACKWARD_IN_FORWARDS
 from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
 from kernel_recorder.nsys_profile import gpu_is_visible
 from profile_grid.gpu_peaks import Peaks, peaks_of
@@ -19,7 +20,6 @@ from profile_grid.study.stage import Stage
 from profile_grid.study.stages import STAGE_BY_NAME, STAGES
 from profile_grid.study.workloads import MODEL_STEPS, Workload
 
-BACKWARD_IN_FORWARDS = 2  # a backward pass computes twice a forward
 USUAL_SHARE_OF_PEAK = 0.6  # H200, fp32: 2.7B at context 1024 reaches 39.6 of 67 TFLOP/s
 USUAL_GPU = "NVIDIA H200"
 USUAL_START_S, USUAL_END_S = 3.0, 5.0  # start of a process; of a capture also the end of nsys and its export

@@ -16,7 +16,7 @@ from profile_grid.tables.wording import run_in_words
 
 STATUS_WORDS = {OUT_OF_MEMORY: "OOM"}  # other statuses are written as they are
 NOT_IN_GRID = "not run"
-LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key)
+MODEL_AND_CONTEXT = (MODEL.key, CONTEXT_LENGTH.key)
 Part = str | tuple[str, MarkdownTable | None]  # of a document: a paragraph, or (introduction, table)
 Column = tuple[str, Callable[[dict], str]]  # heading, text of a row
 
@@ -32,7 +32,7 @@ def run_table(
         return cells_by_run.get(row["run"], status[: len(headings)])
 
     runs = measured.runs[measured.runs["mode"] == (mode or measured.inference_mode)]
-    return lines_table(runs, LEADING_KEYS, headings, run_cells, left_aligned, hidden=(MODE.key,))
+    return lines_table(runs, MODEL_AND_CONTEXT, headings, run_cells, left_aligned, hidden=(MODE.key,))
 
 
 def rows_table(

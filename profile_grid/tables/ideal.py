@@ -14,12 +14,12 @@ from cs336_model.arithmetic.flops import (
     parameter_count,
     sequences_per_gpu,
 )
+from cs336_model.arithmetic.layer_limits import BACKWARD_IN_FORWARDS
 from cs336_model.arithmetic.memory import ELEMENT_BYTES
 from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.tables import names
 
 SHAPE_FIELDS = ("context_length", "vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
-BACKWARD_IN_FORWARDS = 2  # each matrix product of the forward pass has two in the backward pass, each as large
 # The matrix products of attention, each as large: scores and values in the forward pass; in the backward pass the
 # scores once more, and the gradients of values, probabilities, queries and keys (Dao 2023, arXiv:2307.08691).
 FORWARD_PRODUCTS, BACKWARD_PRODUCTS = 2, 5

@@ -22,8 +22,8 @@ def largest_first(merged: Merged) -> pd.DataFrame:
     """One row per run and finding, or rule that abstains, with its largest gains; in a run, the largest first, then
     rules that abstain."""
     findings = with_shown_gains(with_unprofiled_gains(all_findings(merged), merged))
-    findings = findings.assign(_less=-findings["ms"].fillna(0.0))
-    return in_order_of(findings, merged["runs"]["run"], "abstained", "_less").drop(columns="_less")
+    findings = findings.assign(_ms=findings["ms"].fillna(0.0))
+    return in_order_of(findings, merged["runs"]["run"], "abstained", "_ms", largest_first="_ms").drop(columns="_ms")
 
 
 def all_findings(merged: Merged) -> pd.DataFrame:

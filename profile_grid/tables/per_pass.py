@@ -128,15 +128,16 @@ def largest_by_run(rows: pd.DataFrame, column: str) -> pd.DataFrame:
 def in_run_order(table: pd.DataFrame, kernels: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """The rows in the order of the runs in `kernels`, then by phase and `by`, by default the longest time first."""
     phases = ["phase"] if "phase" in table.columns else []
-    keys = table.assign(_less=-table["gpu_time_ms"])
-    return in_order_of(keys, kernels["run"].unique(), *phases, *(by or ["_less"])).drop(columns="_less")
+    return in_order_of(table, kernels["run"].unique(), *phases, *(by or ["gpu_time_ms"]), largest_first="gpu_time_ms")
 
 
-def in_order_of(table: pd.DataFrame, runs: Iterable[str], *by: str) -> pd.DataFrame:
-    """The rows in the order of these runs, then by these columns; a stable sort."""
+def in_order_of(table: pd.DataFrame, runs: Iterable[str], *by: str, largest_first: str | None = None) -> pd.DataFrame:
+    """The rows in the order of these runs, then by these columns, of which `largest_first` descends; a stable sort."""
     position = {run: number for number, run in enumerate(dict.fromkeys(runs))}
     keys = table[[*by]].assign(_run=table["run"].astype("str").map(position))
-    return table.loc[keys.sort_values(["_run", *by], kind="stable").index].reset_index(drop=True)
+    ascending = [True, *(name != largest_first for name in by)]
+    ordered = keys.sort_values(["_run", *by], ascending=ascending, kind="stable")
+    return table.loc[ordered.index].reset_index(drop=True)
 
 
 def with_leading_columns(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:

@@ -8,6 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from cs336_model.arithmetic.flops import ModelShape, matmul_flops
+from cs336_model.arithmetic.layer_limits import BACKWARD_IN_FORWARDS
 from cs336_model.program.operator import row as row_module
 from cs336_model.program.operator.bench import call_seconds
 from cs336_model.program.operator.row import largest_memory, row_result
@@ -17,7 +18,7 @@ from cs336_model.program.variants.attention import forced_backend, fused_attenti
 from profile_grid.results.results import ProgramResult
 from profile_grid.stages.operator.estimates import FUSED_FORWARDS
 from profile_grid.stages.operator.tables import OperatorFacts
-from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, causal_attention_flops
+from profile_grid.tables.ideal import causal_attention_flops
 from profile_grid.typed_json import parse_as
 
 CPU = torch.device("cpu")

@@ -17,9 +17,9 @@ from profile_grid.figures.paper import on_paper, vl_convert
 from profile_grid.figures.run_selection import labels, of_one_machine, sorted_by_size
 from profile_grid.figures.theme import SERIES_COLORS, series_styles
 from profile_grid.gpu_peaks import PEAKS, peaks_in_words, peaks_of
-from profile_grid.questions.a_forward_time.figure import busy_and_wall
-from profile_grid.questions.b_top_kernels.figure import top_kernels
-from profile_grid.questions.d_training_vs_inference.figure import family_shares
+from profile_grid.questions.a_forward_time.figure import mean_steps
+from profile_grid.questions.b_top_kernels.figure import drawn_kernels
+from profile_grid.questions.d_training_vs_inference.figure import drawn_shares
 from profile_grid.questions.e_attention.figure import attention_parts
 from profile_grid.questions.roofline.figure import roofline
 from profile_grid.study.catalogue import FIGURES as DECLARED
@@ -192,11 +192,11 @@ def test_runs_without_kernels_are_in_no_row_that_needs_kernels():
         models=("small",), contexts=(128, 512), modes=("forward",), changes={"small_ctx512_forward": INCOMPLETE}
     )
     for rows in (
-        busy_and_wall(tables["runs"], tables["phases"]),
-        family_shares(tables["runs"], tables["class_shares"]),
+        mean_steps(tables["runs"], tables["phases"]),
+        drawn_shares(tables["runs"], tables["class_shares"]),
         attention_parts(tables["runs"], tables["attention"]),
         roofline(tables["runs"], tables["ranges"]),
-        top_kernels(tables["runs"], tables["kernels"]),
+        drawn_kernels(tables["runs"], tables["kernels"]),
     ):
         assert set(rows["run"]) == {"small_ctx128_forward"}
 

@@ -15,22 +15,24 @@ from profile_grid.tables.names import FORWARD
 from profile_grid.tables.wording import PASSES, Claim, capital, median_note, of_all, some_runs
 
 MIN_STANDARD_ERRORS = 2  # by which the GPU has to be busy longer than the range that launches its work
+NUMBER_WORDS = {2: "two", 3: "three"}
 PROFILED_TIMES = ("step_wall", "forward_wall", "forward_gpu_span", "forward_gpu_busy")
-TOLERANCE = f"{100 * MATCH_TOLERANCE:.0f} %"
+TOLERANCE_TEXT = f"{100 * MATCH_TOLERANCE:.0f} %"
 
 
 def sentences(measured: Measured) -> list[Claim]:
     """(a) How long a forward pass takes, alone and under the profiler; then launch-bound runs, and launching ahead."""
-    rows = measured.inference("forward_time")
-    timed, profiled = rows.dropna(subset="unprofiled_step_ms"), rows.dropna(subset="step_wall_ms")
-    if timed.empty:
-        return [Claim("Not answered: no run was timed without a profiler.", "missing"), *_stand_in(measured)]
-    both = timed[timed["run"].isin(profiled["run"])]
-    claims = [_step_times(timed, both, measured), *_stand_in(measured), *_profiler_effect(both)]
-    return [*claims, *_launch_bound(profiled, measured), *_launches_ahead(profiled, measured)]
+    runs = measured.inference("forward_time")
+    timed_runs, captured_runs = runs.dropna(subset="unprofiled_step_ms"), runs.dropna(subset="step_wall_ms")
+    if timed_runs.empty:
+        return [Claim("Not answered: no run was timed without a profiler.", "missing"), *_mode_note(measured)]
+    compared_runs = timed_runs.dropna(subset="step_wall_ms")
+    claims = [_step_times(timed_runs, compared_runs, measured), *_mode_note(measured)]
+    claims += _profiler_effect(compared_runs)
+    return [*claims, *_launch_bound(captured_runs, measured), *_launches_ahead(captured_runs, measured)]
 
 
-def _stand_in(measured: Measured) -> list[Claim]:
+def _mode_note(measured: Measured) -> list[Claim]:
     """Which numbers are of the whole step, if no run measured the forward pass alone."""
     if measured.inference_mode == FORWARD:
         return []
@@ -41,115 +43,124 @@ def _stand_in(measured: Measured) -> list[Claim]:
     return [Claim(text, "missing", step=PASSES[measured.inference_mode])]
 
 
-def _step_times(timed: pd.DataFrame, both: pd.DataFrame, measured: Measured) -> Claim:
+def _step_times(timed_runs: pd.DataFrame, compared_runs: pd.DataFrame, measured: Measured) -> Claim:
     """The times of a step without a profiler, and in how many runs they are the same under it, within the tolerance."""
-    times, agreeing = timed["unprofiled_step_ms"], int(both["matches_python"].astype(bool).sum())
-    step = PASSES[measured.inference_mode].replace("the ", "a ")
-    median = median_note(times, lambda ms: f"{significant(ms)} ms")
-    profiler = "no run has both a timing and a capture"
-    if len(both) == 1:
-        profiler = f"under the profiler, it takes {significant(both['overhead_ratio'].iloc[0])} times as long"
-    elif len(both):
-        limit = "at most" if agreeing else "more than"
-        runs = of_all(agreeing or len(both), len(both), "run")
-        profiler = f"under the profiler, the time differs by {limit} {TOLERANCE} in {runs}"
+    times_ms, number = timed_runs["unprofiled_step_ms"], len(compared_runs)
+    matching = int(compared_runs["matches_python"].astype(bool).sum())
+    comparison = "no run has both a timing and a capture"
+    if number == 1:
+        factor = significant(compared_runs["overhead_ratio"].iloc[0])
+        comparison = f"under the profiler, it takes {factor} times as long"
+    elif number:
+        limit = f"at most {TOLERANCE_TEXT}" if matching else f"more than {TOLERANCE_TEXT}"
+        runs = of_all(matching or number, number, "run")  # if none matches, the time differs by more in all of them
+        comparison = f"under the profiler, the time differs by {limit} in {runs}"
     return Claim(
         "{step} takes {times} ms{median}; {profiler}.", "counted",
-        step=capital(step), times=interval(times, significant), median=median, profiler=profiler,
+        step=capital(PASSES[measured.inference_mode].replace("the ", "a ")), times=interval(times_ms, significant),
+        median=median_note(times_ms, lambda ms: f"{significant(ms)} ms"), profiler=comparison,
     )  # fmt: skip
 
 
-def _profiler_effect(both: pd.DataFrame) -> list[Claim]:
+def _profiler_effect(compared_runs: pd.DataFrame) -> list[Claim]:
     """The runs whose profiled step differs by more than the tolerance: those in which this is clear, and those in which
     two processes may differ by as much."""
-    rows = _beyond_tolerance(both)
-    if len(both) == 1 and not rows["is_unclear"].any():
+    runs = _runs_beyond_tolerance(compared_runs)
+    is_unclear, is_slower = runs["is_unclear"], runs["overhead_ratio"] > 1
+    if len(compared_runs) == 1 and not is_unclear.any():
         return []  # the lead says it
-    is_slower, longer = rows["overhead_ratio"] > 1, "a step takes {ratios} times as long"
-    of_texts = (
-        (f"The profiler slows {{runs}}: {longer}.", "difference", ~rows["is_unclear"] & is_slower),
-        (f"Under the profiler, {longer} in {{runs}}.", "difference", ~rows["is_unclear"] & ~is_slower),
-        (f"In {{runs}}, {longer} under the profiler; variation between processes may explain it.", "unclear",
-         rows["is_unclear"]),
-    )  # fmt: skip
+
+    def claims(is_meant: pd.Series, rule: str, text: str) -> list[Claim]:
+        ratios = interval(runs["overhead_ratio"][is_meant], significant)
+        names = some_runs(runs[is_meant], compared_runs)
+        return [Claim(text, rule, runs=names, ratios=ratios)] if is_meant.any() else []
+
+    longer = "a step takes {ratios} times as long"
+    unclear = "In {runs}, " + longer + " under the profiler; variation between processes may explain it."
     return [
-        Claim(text, rule, runs=some_runs(rows[mask], both), ratios=interval(rows["overhead_ratio"][mask], significant))
-        for text, rule, mask in of_texts
-        if mask.any()
+        *claims(~is_unclear & is_slower, "difference", "The profiler slows {runs}: " + longer + "."),
+        *claims(~is_unclear & ~is_slower, "difference", "Under the profiler, " + longer + " in {runs}."),
+        *claims(is_unclear, "unclear", unclear),
     ]
 
 
-def _beyond_tolerance(runs: pd.DataFrame) -> pd.DataFrame:
+def _runs_beyond_tolerance(compared_runs: pd.DataFrame) -> pd.DataFrame:
     """The runs whose profiled step differs by more than MATCH_TOLERANCE; `is_unclear` if two processes may differ by as
     much."""
-    rows = runs[~runs["matches_python"].astype(bool)]
-    error = rows["process_spread"] * (1 + 1 / rows["processes"]) ** 0.5  # one process is profiled
-    freedom = (rows["processes"] - 1).where(rows["processes"] > 1, math.inf)
-    verdict = evidence.ratio_verdicts(rows["overhead_ratio"], error, freedom)["verdict"]
-    return rows.assign(is_unclear=verdict == evidence.UNCLEAR)
+    runs = compared_runs[~compared_runs["matches_python"].astype(bool)]
+    spread, processes = runs["process_spread"], runs["processes"]
+    error = (spread**2 / processes + spread**2) ** 0.5  # the mean of the timed processes, and the one that is profiled
+    freedom = (processes - 1).where(processes > 1, math.inf)
+    verdict = evidence.ratio_verdicts(runs["overhead_ratio"], error, freedom)["verdict"]
+    return runs.assign(is_unclear=verdict == evidence.UNCLEAR)
 
 
-def _launch_bound(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
+def _launch_bound(captured_runs: pd.DataFrame, measured: Measured) -> list[Claim]:
     """How many runs are launch-bound, or that none is; nothing on a CPU, where there are no launches."""
-    launch_us = _launch_us(profiled)
-    bound = profiled[evidence.is_launch_bound(profiled["idle_share"], launch_us, profiled["mean_kernel_us"])]
-    if measured.machine.on_cpu or profiled["idle_share"].isna().all():
+    idle_share = captured_runs["idle_share"]
+    if measured.machine.on_cpu or idle_share.isna().all():
         return []
-    if bound.empty:
+    bound_runs = captured_runs[_is_launch_bound(captured_runs)]
+    if bound_runs.empty:
         return [Claim("No run is launch-bound under the profiler: the GPU idles {share} of the step.", "counted",
-                      share=interval(profiled["idle_share"], percent))]  # fmt: skip
+                      share=interval(idle_share, percent))]  # fmt: skip
     return [
         Claim(
             "{runs} {are} launch-bound under the profiler: the GPU idles {idle} of the step, because launching a"
             " kernel takes {launch} µs, longer than running it ({kernel} µs).",
-            "counted", runs=capital(of_all(len(bound), len(profiled), "run")), are="is" if len(bound) == 1 else "are",
-            idle=interval(bound["idle_share"], percent), launch=interval(launch_us[bound.index], significant),
-            kernel=interval(bound["mean_kernel_us"], significant),
+            "counted", runs=capital(of_all(len(bound_runs), len(captured_runs), "run")),
+            are="is" if len(bound_runs) == 1 else "are", idle=interval(bound_runs["idle_share"], percent),
+            launch=interval(_launch_us(bound_runs), significant),
+            kernel=interval(bound_runs["mean_kernel_us"], significant),
         )
     ]  # fmt: skip
 
 
-def _launch_us(profiled: pd.DataFrame) -> pd.Series:
+def _is_launch_bound(runs: pd.DataFrame) -> pd.Series:
+    return evidence.is_launch_bound(runs["idle_share"], _launch_us(runs), runs["mean_kernel_us"])
+
+
+def _launch_us(runs: pd.DataFrame) -> pd.Series:
     """The time of a launch in µs by run: that of the range `forward` divided by its kernels."""
-    return profiled["forward_wall_ms"] * 1e3 / profiled["forward_kernels"]
+    return runs["forward_wall_ms"] * 1e3 / runs["forward_kernels"]
 
 
-def _launches_ahead(profiled: pd.DataFrame, measured: Measured) -> list[Claim]:
+def _launches_ahead(captured_runs: pd.DataFrame, measured: Measured) -> list[Claim]:
     """In how many runs the range `forward` is clearly shorter than the work that it launches."""
-    captured = profiled.dropna(subset="forward_gpu_busy_ms")
-    if captured.empty or measured.machine.on_cpu:
+    runs = captured_runs.dropna(subset="forward_gpu_busy_ms")
+    if measured.machine.on_cpu:
         return []
-    squares = captured["forward_wall_std_ms"].fillna(0.0) ** 2 + captured["forward_gpu_busy_std_ms"].fillna(0.0) ** 2
-    error = (squares / captured["steps_captured"].clip(lower=1)) ** 0.5
-    is_ahead = captured["forward_gpu_busy_ms"] - captured["forward_wall_ms"] > MIN_STANDARD_ERRORS * error
+    variance = runs["forward_wall_std_ms"].fillna(0.0) ** 2 + runs["forward_gpu_busy_std_ms"].fillna(0.0) ** 2
+    standard_error_ms = (variance / runs["steps_captured"].clip(lower=1)) ** 0.5
+    is_ahead = runs["forward_gpu_busy_ms"] - runs["forward_wall_ms"] > MIN_STANDARD_ERRORS * standard_error_ms
     return [
         Claim(
-            "In {runs}, the NVTX range `forward` is shorter than the GPU's busy time (by two standard errors or more):"
-            " the host launches kernels ahead, and unlike Python's timer, the range does not wait for them.",
-            "counted", runs=of_all(int(is_ahead.sum()), len(captured), "run"),
+            "In {runs}, the NVTX range `forward` is shorter than the GPU's busy time (by"
+            f" {NUMBER_WORDS[MIN_STANDARD_ERRORS]} standard errors or more): the host launches kernels ahead, and"
+            " unlike Python's timer, the range does not wait for them.",
+            "counted", runs=of_all(int(is_ahead.sum()), len(runs), "run"),
         )
     ] if is_ahead.any() else []  # fmt: skip
 
 
 def tables(measured: Measured) -> list[Part]:
     """(a) Python's timing, models by contexts; the forward pass as Python's timer, NVTX and the GPU see it."""
-    timed, captured = measured.steps
+    timed_steps, captured_steps = measured.steps
     step = capital(PASSES[measured.inference_mode])
     pivots = titled(f"{step} by Python's timer, without a profiler, ms", _timing_pivots(measured))
-    scope = "" if measured.inference_mode == FORWARD else "; NVTX, first to last and busy are of its forward phase"
-    introduction = f"{step} by Python's timer ({timed} steps) and under the profiler ({captured} steps){scope}"
+    introduction = f"{step} by Python's timer ({timed_steps} steps) and under the profiler ({captured_steps} steps)"
+    if measured.inference_mode != FORWARD:
+        introduction += "; NVTX, first to last and busy are of its forward phase"
     return [*pivots, (introduction, _forward_time_table(measured))]
 
 
 def _forward_time_table(measured: Measured) -> MarkdownTable:
     device, rows = measured.words.device, measured.inference("forward_time")
-    differing = _beyond_tolerance(rows.dropna(subset=["unprofiled_step_ms", "step_wall_ms"]))
-    unclear = set(differing.loc[differing["is_unclear"], "run"])
-    launch_us = _launch_us(rows)
-    is_bound = evidence.is_launch_bound(rows["idle_share"], launch_us, rows["mean_kernel_us"])
-    bound = set() if measured.machine.on_cpu else set(rows.loc[is_bound, "run"])
+    rows = rows.assign(is_bound=_is_launch_bound(rows) & (not measured.machine.on_cpu))
+    differing_runs = _runs_beyond_tolerance(rows.dropna(subset=["unprofiled_step_ms", "step_wall_ms"]))
+    rows = rows.assign(is_unclear=rows["run"].isin(differing_runs.loc[differing_runs["is_unclear"], "run"]))
     headings = (
-        "Python, ms", "captured step, ms", "ratio", f"within {TOLERANCE}", "NVTX `forward`, ms",
+        "Python, ms", "captured step, ms", "ratio", f"within {TOLERANCE_TEXT}", "NVTX `forward`, ms",
         f"{device} first to last, ms", f"{device} busy, ms", f"{device} idle in step",
     )  # fmt: skip
 
@@ -159,9 +170,9 @@ def _forward_time_table(measured: Measured) -> MarkdownTable:
             _unprofiled_step(row),
             times["step_wall"] if known(row["step_wall_ms"]) else status_word(row["capture_status"]),
             ratio(row["overhead_ratio"], row["overhead_ratio_std"]),
-            yes_or_no(row["matches_python"]) + (" ?" if row["run"] in unclear else ""),
+            yes_or_no(row["matches_python"]) + (" ?" if row["is_unclear"] else ""),
             times["forward_wall"], times["forward_gpu_span"], times["forward_gpu_busy"],
-            percent(row["idle_share"]) + (", launch-bound" if row["run"] in bound else ""),
+            percent(row["idle_share"]) + (", launch-bound" if row["is_bound"] else ""),
         )  # fmt: skip
 
     return run_table(measured, headings, {row["run"]: cells(row) for row in rows.to_dict("records")})
@@ -180,7 +191,7 @@ def _timing_pivots(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     dimensions = (MODEL.key, CONTEXT_LENGTH.key)
     if any(rows[key].nunique() < 2 for key in dimensions):
         return []
-    return [(title, _timing_pivot(part)) for title, part in pivoting.split(rows, (*dimensions, "mode"))]
+    return [(title, _timing_pivot(table_rows)) for title, table_rows in pivoting.split(rows, (*dimensions, "mode"))]
 
 
 def _timing_pivot(rows: pd.DataFrame) -> MarkdownTable:

@@ -9,29 +9,29 @@ from profile_grid.tables.names import FORWARD, WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, as_floats
 from profile_grid.tables.ratios import ratio_and_std
 
-MATCH_TOLERANCE = 0.05
+MATCH_TOLERANCE = 0.05  # largest difference of overhead_ratio from one with which two times match
 
 
 def forward_time(merged: Merged) -> pd.DataFrame:
     """(a) One row per run: the forward pass as NVTX, the GPU and Python's timer see it, and what profiling costs."""
     forward, step = _phase_statistics(merged["phases"], FORWARD), _phase_statistics(merged["phases"], WHOLE_STEP)
     timings = merged["timings"]
-    unprofiled = timings[timings["phase"] == WHOLE_STEP].set_index("run")
+    unprofiled_step = timings[timings["phase"] == WHOLE_STEP].set_index("run")
     table = merged["runs"][[*LEADING, "timing_status", "capture_status", "backend"]].copy()
 
-    def column(source: pd.DataFrame, name: str) -> pd.Series:
-        return as_floats(table["run"].map(source[name]))
+    def of_runs(statistic: pd.Series) -> pd.Series:
+        return as_floats(table["run"].map(statistic))
 
-    for name in ("wall", "gpu_span", "gpu_busy"):
-        table[f"forward_{name}_ms"] = column(forward, f"{name}_ms")
-        table[f"forward_{name}_std_ms"] = column(forward, f"{name}_std_ms")
-    table["step_wall_ms"], table["step_wall_std_ms"] = column(step, "wall_ms"), column(step, "wall_std_ms")
-    table["unprofiled_step_ms"] = column(unprofiled, "mean_ms")
-    table["unprofiled_step_std_ms"] = column(unprofiled, "std_ms")
-    table["steps_timed"], table["steps_captured"] = column(unprofiled, "n"), column(step, "steps")
-    table["forward_kernels"] = column(forward, "kernels")
-    table["mean_kernel_us"] = column(forward, "kernel_ms") * 1e3 / table["forward_kernels"]
-    table["idle_share"] = 1 - column(step, "gpu_busy_ms") / table["step_wall_ms"]
+    for time in ("wall", "gpu_span", "gpu_busy"):
+        table[f"forward_{time}_ms"] = of_runs(forward[f"{time}_ms"])
+        table[f"forward_{time}_std_ms"] = of_runs(forward[f"{time}_std_ms"])
+    table["step_wall_ms"], table["step_wall_std_ms"] = of_runs(step["wall_ms"]), of_runs(step["wall_std_ms"])
+    table["unprofiled_step_ms"] = of_runs(unprofiled_step["mean_ms"])
+    table["unprofiled_step_std_ms"] = of_runs(unprofiled_step["std_ms"])
+    table["steps_timed"], table["steps_captured"] = of_runs(unprofiled_step["n"]), of_runs(step["steps"])
+    table["forward_kernels"] = of_runs(forward["kernels"])
+    table["mean_kernel_us"] = of_runs(forward["kernel_ms"]) * 1e3 / table["forward_kernels"]
+    table["idle_share"] = 1 - of_runs(step["gpu_busy_ms"]) / table["step_wall_ms"]
     spreads = merged.spreads_of(table["run"], WHOLE_STEP)
     return _with_overhead(table.assign(process_spread=spreads["spread"], processes=spreads["processes"]))
 
@@ -39,23 +39,23 @@ def forward_time(merged: Merged) -> pd.DataFrame:
 def _phase_statistics(phases: pd.DataFrame, phase: str) -> pd.DataFrame:
     """By run: mean and standard deviation of each time of a phase in ms, mean `kernels`, number of `steps`. Times on
     the GPU and `kernels` are NaN for a run without any kernel."""
-    rows = phases[phases["phase"] == phase]
-    kernels = phases.groupby("run", observed=True)["kernels"].sum()
-    has_no_kernels = rows["run"].isin(kernels.index[kernels == 0])
-    statistics = {}
-    for name in ("wall", "gpu_span", "gpu_busy", "kernel"):
-        values = as_floats(rows[f"{name}_ns"]) / 1e6
-        grouped = (values if name == "wall" else values.mask(has_no_kernels)).groupby(rows["run"], observed=True)
-        statistics |= {f"{name}_ms": grouped.mean(), f"{name}_std_ms": grouped.std()}
-    kernels = as_floats(rows["kernels"]).mask(has_no_kernels).groupby(rows["run"], observed=True).mean()
-    steps = rows.groupby("run", observed=True)["step"].nunique()
-    return pd.DataFrame({**statistics, "kernels": kernels, "steps": steps})
+    rows_of_phase = phases[phases["phase"] == phase]
+    runs = rows_of_phase["run"]
+    runs_with_kernels = phases.loc[phases["kernels"] > 0, "run"]
+    times = ("gpu_span", "gpu_busy", "kernel", "wall")
+    values = pd.DataFrame({f"{time}_ms": as_floats(rows_of_phase[f"{time}_ns"]) / 1e6 for time in times})
+    values["kernels"] = as_floats(rows_of_phase["kernels"])
+    values.loc[~runs.isin(runs_with_kernels), values.columns != "wall_ms"] = float("nan")
+    by_run = values.groupby(runs, observed=True)
+    deviations = by_run.std().drop(columns="kernels").rename(columns=lambda name: name.replace("_ms", "_std_ms"))
+    steps = rows_of_phase.groupby("run", observed=True)["step"].nunique()
+    return by_run.mean().join(deviations).assign(steps=steps)
 
 
 def _with_overhead(table: pd.DataFrame) -> pd.DataFrame:
     """The table with the ratio of the profiled to the unprofiled step, its spread, and whether the two times match."""
-    columns = ("step_wall_ms", "step_wall_std_ms", "unprofiled_step_ms", "unprofiled_step_std_ms")
-    ratio, std = ratio_and_std(*(table[name] for name in columns))
+    names = ("step_wall_ms", "step_wall_std_ms", "unprofiled_step_ms", "unprofiled_step_std_ms")
+    ratio, std = ratio_and_std(*(table[name] for name in names))
     matches = ((ratio - 1).abs() <= MATCH_TOLERANCE).astype("boolean").mask(ratio.isna())
     return table.assign(overhead_ratio=ratio, overhead_ratio_std=std, matches_python=matches)
 

@@ -7,9 +7,9 @@ import pytest
 
 from profile_grid.questions.a_forward_time.figure import (
     DRAWN_PHASES,
-    LEAST_IDLE_PERCENT,
-    busy_and_wall,
+    MIN_DRAWN_PERCENT,
     draw_launch_bound,
+    mean_steps,
     phase_times,
 )
 from tests.profile_grid.made_up_grid import FOUR_WAYS, TWO_MODELS, made_up_tables, rows_of
@@ -29,10 +29,10 @@ def test_phase_times_are_those_of_the_training_steps_with_mean_and_spread(grid):
         (run, phase) for run in expected for phase in DRAWN_PHASES
     )
     for row in rows_of(times):
-        place = row["run"], row["phase"]
-        assert (row["mean_ms"], row["std_ms"]) == timed[place]
-        assert row["profiled_ms"] == pytest.approx(statistics.mean(spans[place]))
-        assert row["profiled_std_ms"] == pytest.approx(statistics.stdev(spans[place]))
+        run_and_phase = row["run"], row["phase"]
+        assert (row["mean_ms"], row["std_ms"]) == timed[run_and_phase]
+        assert row["profiled_ms"] == pytest.approx(statistics.mean(spans[run_and_phase]))
+        assert row["profiled_std_ms"] == pytest.approx(statistics.stdev(spans[run_and_phase]))
 
 
 def test_where_a_phase_has_no_kernels_its_profiled_time_is_the_wall_time_of_its_range():
@@ -44,20 +44,19 @@ def test_where_a_phase_has_no_kernels_its_profiled_time_is_the_wall_time_of_its_
 
 def test_the_busy_share_is_busy_time_over_wall_time_of_each_run():
     tables = made_up_tables(**FOUR_WAYS)
-    busy = {row["run"]: row for row in rows_of(busy_and_wall(tables["runs"], tables["phases"]))}
+    busy = {row["run"]: row for row in rows_of(mean_steps(tables["runs"], tables["phases"]))}
     assert set(busy) == set(tables["runs"]["run"])
     for run, row in busy.items():
-        own = [r for r in rows_of(tables["phases"]) if r["run"] == run and r["phase"] == "step"]
-        assert row["wall_ms"] == pytest.approx(sum(r["wall_ns"] for r in own) / len(own) / 1e6)
-        assert row["busy_share"] == pytest.approx(sum(r["gpu_busy_ns"] for r in own) / sum(r["wall_ns"] for r in own))
-        assert row["kernel_us"] == pytest.approx(
-            sum(r["kernel_ns"] for r in own) / sum(r["kernels"] for r in own) / 1e3
-        )
+        steps = [phase for phase in rows_of(tables["phases"]) if phase["run"] == run and phase["phase"] == "step"]
+        sums = {name: sum(step[name] for step in steps) for name in ("wall_ns", "gpu_busy_ns", "kernel_ns", "kernels")}
+        assert row["wall_ms"] == pytest.approx(sums["wall_ns"] / len(steps) / 1e6)
+        assert row["busy_share"] == pytest.approx(sums["gpu_busy_ns"] / sums["wall_ns"])
+        assert row["kernel_us"] == pytest.approx(sums["kernel_ns"] / sums["kernels"] / 1e3)
 
 
 def test_a_run_that_is_hardly_idle_is_drawn_at_the_least_and_a_note_says_so():
     tables = made_up_tables(**FOUR_WAYS)
-    said = f"Less than {LEAST_IDLE_PERCENT} % is drawn as {LEAST_IDLE_PERCENT} %."
+    said = f"Less than {MIN_DRAWN_PERCENT} % is drawn as {MIN_DRAWN_PERCENT} %."
     assert said not in draw_launch_bound(tables).notes
     phases = tables["phases"]
     busy = phases.assign(gpu_busy_ns=phases["gpu_busy_ns"].where(phases["run"] != phases["run"][0], phases["wall_ns"]))

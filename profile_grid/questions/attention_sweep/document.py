@@ -26,7 +26,7 @@ def _used_memory(cell: dict) -> str:
     return memory(size) if known(size) else ABSENT
 
 
-COLUMNS = {  # by the column that must have values: the title of its tables, and the text of a cell
+QUANTITIES = {  # by column: the title of its tables, and a function that makes the text of a cell from its row
     "bench_forward_ms": ("Forward pass, single calls, ms", _time_of("bench_forward")),
     "bench_backward_ms": ("Backward pass, single calls, ms", _time_of("bench_backward")),
     "bench_both_ms": ("Forward and backward pass, single calls, ms", _time_of("bench_both")),
@@ -38,10 +38,10 @@ COLUMNS = {  # by the column that must have values: the title of its tables, and
     "backward_ms": ("Backward pass with the wait for the device, ms", _time_of("backward")),
     "memory_before_backward_bytes": ("Memory in use before the backward pass", _used_memory),
 }
-ALWAYS_SHOWN = ("forward_ms", "backward_ms")
-MAX_NAMED = 3
-WAITS_ARE_UNKNOWN = True  # nothing tells where the GPU waits for the host, so the larger spread is assumed
-LARGER_SPREAD = HOST_BOUND_SPREAD
+ALWAYS_SHOWN = ("forward_ms", "backward_ms")  # even without values
+MAX_VARIANTS = 3  # by precision, in the sentence on peaks
+WAITS_ARE_UNKNOWN = True  # for documents/templates/macros.md.j2: nothing tells where the GPU waits for the host
+ASSUMED_SPREAD = HOST_BOUND_SPREAD  # so the larger one
 REASONS = (("Not supported here", (UNSUPPORTED,)), ("Wrong, or failed", (WRONG, FAILED)))
 
 
@@ -51,19 +51,21 @@ def sentences(measured: Measured) -> list[Claim]:
     complete = table[table["status"] == COMPLETE]
     if complete.empty:
         return [Claim("Not answered: no cell was measured.", "missing")]
-    timed = complete.assign(ms=complete["bench_both_ms"].fillna(complete["forward_ms"] + complete["backward_ms"]))
-    pairs = pairs_with_eager(timed, "ms")
+    both_ms = complete["bench_both_ms"].fillna(complete["forward_ms"] + complete["backward_ms"])
+    timed = complete.assign(both_ms=both_ms)
+    pairs = pairs_with_eager(timed, "both_ms")
     if pairs.empty:
         return [Claim("One variant was measured, so there is nothing to compare it with; its times are below.")]
-    claims = [_largest_speed_up(pairs), _number_faster(pairs), *_peaks(complete), *_wrong_or_inexact(table)]
-    return [*claims, *_fastest(timed), *_memory(table), *_unsupported(table), *_compiling(table)]
+    claims = [_largest_speed_up(pairs), _number_faster(pairs), *_shares_of_peak(complete)]
+    claims += [*_wrong_or_inexact(table), *_fastest(timed), *_out_of_memory(table), *_memory(table)]
+    return [*claims, *_unsupported(table), *_compiling(table)]
 
 
 def _largest_speed_up(pairs: pd.DataFrame) -> Claim:
     """The largest speed-up over eager attention at the longest context, clear or not."""
     longest = pairs[pairs["context_length"] == pairs["context_length"].max()]
-    row = longest.loc[longest["gain"].idxmax()]
-    is_clear = _is_faster(pairs)[row.name]  # judged with all cells, as in the next sentence
+    index = longest["gain"].idxmax()
+    row, is_clear = longest.loc[index], _is_faster(pairs)[index]  # judged with all cells, as in the next sentence
     text = (
         "In {precision} at context {context}, head size {d}, {variant} is {gain} times as fast as eager attention"
         " ({ms} instead of {base} ms for both passes)"
@@ -71,13 +73,13 @@ def _largest_speed_up(pairs: pd.DataFrame) -> Claim:
     return Claim(
         f"{text}." if is_clear else f"{text}, which is not clear.", "difference" if is_clear else "unclear",
         precision=row["precision"], context=row["context_length"], d=row["head_dim"], variant=escaped(row["variant"]),
-        gain=significant(row["gain"]), ms=significant(row["ms"]), base=significant(row["base_ms"]),
+        gain=significant(row["gain"]), ms=significant(row["both_ms"]), base=significant(row["base_both_ms"]),
     )  # fmt: skip
 
 
 def _is_faster(pairs: pd.DataFrame) -> pd.Series:
     """Whether each of these cells is clearly faster than eager attention."""
-    error = pd.Series(LARGER_SPREAD * 2**0.5, index=pairs.index)
+    error = pd.Series(ASSUMED_SPREAD * 2**0.5, index=pairs.index)  # of a ratio of two processes
     return ratio_verdicts(pairs["gain"], error)["verdict"] == FASTER
 
 
@@ -88,14 +90,14 @@ def _number_faster(pairs: pd.DataFrame) -> Claim:
     return Claim(text, "difference", faster=of_all(faster, len(pairs), "combination"))
 
 
-def _peaks(complete: pd.DataFrame) -> Iterator[Claim]:
+def _shares_of_peak(complete: pd.DataFrame) -> Iterator[Claim]:
     """By precision the largest shares of the GPU's peak that variants reach; the tables have all."""
     precision_texts = []
     for precision, cells in complete.dropna(subset="bench_both_of_peak").groupby("precision", sort=False):
         best = cells.loc[cells.groupby("variant", sort=False)["bench_both_of_peak"].idxmax()]
         texts = [
             f"{escaped(row['variant'])} {percent(row['bench_both_of_peak'])}"
-            for row in best.nlargest(MAX_NAMED, "bench_both_of_peak").to_dict("records")
+            for row in best.nlargest(MAX_VARIANTS, "bench_both_of_peak").to_dict("records")
         ]
         precision_texts.append(f"in {precision} {listed(texts)}")
     if precision_texts:
@@ -105,27 +107,32 @@ def _peaks(complete: pd.DataFrame) -> Iterator[Claim]:
 
 def _fastest(timed: pd.DataFrame) -> list[Claim]:
     """By precision the clearly fastest variants at the shortest and at the longest context, with their head sizes."""
+    compared = timed[timed.groupby(KEY_COLUMNS)["variant"].transform("nunique") > 1]
     texts = []
-    for precision, cells in timed.groupby("precision", sort=False):
-        cells, at_lengths = cells[cells.groupby(KEY_COLUMNS)["variant"].transform("nunique") > 1], []
-        for length in sorted({*cells["context_length"].agg(["min", "max"])}) if len(cells) else ():
-            at_length = cells[cells["context_length"] == length]
-            names = [_fastest_of(cell) for _, cell in at_length.groupby(KEY_COLUMNS)]
-            at_lengths.append(f"at context {length} {winners(names, 'head size')}")
-        texts += [f"Clearly fastest for both passes in {precision}: {'; '.join(at_lengths)}."] if at_lengths else []
+    for precision, cells in compared.groupby("precision", sort=False):
+        lengths = cells["context_length"]
+        winners_at = []
+        for length in sorted({lengths.min(), lengths.max()}):
+            names = [_fastest_variant(rivals) for _, rivals in cells[lengths == length].groupby(KEY_COLUMNS)]
+            winners_at.append(f"at context {length} {winners(names, 'head size')}")
+        texts.append(f"Clearly fastest for both passes in {precision}: {'; '.join(winners_at)}.")
     return [Claim("{texts}", "difference", texts=" ".join(texts))] if texts else []
 
 
-def _fastest_of(cell: pd.DataFrame) -> str:
-    """The variant that is clearly faster than all others of one head size and context, else NO_WINNER."""
-    best = fastest(cell["ms"], pd.DataFrame({"spread": LARGER_SPREAD, "processes": 1.0}, cell.index))
-    return NO_WINNER if best is None else escaped(cell.loc[best, "variant"])
+def _fastest_variant(rivals: pd.DataFrame) -> str:
+    """Of cells that differ in their variant only, the variant that is clearly faster than all others, else
+    NO_WINNER."""
+    best = fastest(rivals["both_ms"], pd.DataFrame({"spread": ASSUMED_SPREAD, "processes": 1.0}, rivals.index))
+    return NO_WINNER if best is None else escaped(rivals.loc[best, "variant"])
+
+
+def _out_of_memory(table: pd.DataFrame) -> list[Claim]:
+    texts = _shortest_contexts(table, OUT_OF_MEMORY)
+    return [Claim("Out of memory: {texts}.", "counted", texts=listed(texts))] if texts else []
 
 
 def _memory(table: pd.DataFrame) -> Iterator[Claim]:
-    """What runs out of memory, and what is in use before the backward pass at the longest context."""
-    if texts := _shortest_contexts(table, OUT_OF_MEMORY):
-        yield Claim("Out of memory: {texts}.", "counted", texts=listed(texts))
+    """What is in use before the backward pass at the longest context."""
     recorded = table.dropna(subset="memory_before_backward_bytes")
     longest = recorded[recorded["context_length"] == recorded["context_length"].max()]
     precision_texts = []
@@ -178,15 +185,15 @@ def tables(measured: Measured) -> list[Part]:
     times, each reason once."""
     table = measured.tables["attention_sweep"]
     parts: list[Part] = [
-        (f"{title}, in {precision}", _table(cells, text))
+        (f"{title}, in {precision}", _variants_table(cells, cell_text))
         for precision, cells in table.groupby("precision", sort=False)
-        for name, (title, text) in COLUMNS.items()
-        if cells[name].notna().any() or name in ALWAYS_SHOWN
+        for column, (title, cell_text) in QUANTITIES.items()
+        if cells[column].notna().any() or column in ALWAYS_SHOWN
     ]
     for heading, statuses in REASONS:
         reasons = table.loc[table["status"].isin(statuses), "reason"].dropna()
-        texts = dict.fromkeys(f"- {escaped(pytorch_reason(reason))}" for reason in reasons)
-        parts += ["\n".join([f"{heading}:\n", *texts])] if texts else []
+        bullets = dict.fromkeys(f"- {escaped(pytorch_reason(reason))}" for reason in reasons)
+        parts += ["\n".join([f"{heading}:\n", *bullets])] if bullets else []
     return parts
 
 
@@ -207,10 +214,10 @@ def methods(machines: Iterable[Measured]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _table(cells: pd.DataFrame, text: Callable[[dict], str]) -> MarkdownTable:
+def _variants_table(cells: pd.DataFrame, cell_text: Callable[[dict], str]) -> MarkdownTable:
     """One line per head size, context length and batch size, a column per variant with the text of its cell, or its
     status."""
-    wide = pivoted_texts(cells, KEY_COLUMNS, "variant", lambda cell: text_or_status(text(cell), cell["status"]))
+    wide = pivoted_texts(cells, KEY_COLUMNS, "variant", lambda row: text_or_status(cell_text(row), row["status"]))
     leading = {"head_dim": "head size", "context_length": "context"}
     leading |= {"batch_size": "batch"} if cells["batch_size"].nunique() > 1 else {}
     lines = []

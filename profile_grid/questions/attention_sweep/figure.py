@@ -11,10 +11,10 @@ from profile_grid.study.dimensions import ATTENTION, COMPILE, CONTEXT_LENGTH, HE
 from profile_grid.tables.wording import listed
 
 SHOWN_IN_PANEL = (CONTEXT_LENGTH.key, COMPILE.key, ATTENTION.key)
-COLUMNS = 2
-SIZE = (theme.WIDTH // COLUMNS - AXIS_PX, 230)
+PANELS_PER_LINE = 2
+PANEL_PX = (theme.WIDTH // PANELS_PER_LINE - AXIS_PX, 230)  # width and height
 USUAL_HEAD_SIZE = 64
-TIME, OF_PEAK = ("both_ms", "both_std_ms"), ("of_peak", "of_peak_std")
+TIME, OF_PEAK = ("both_ms", "both_std_ms"), ("of_peak", "of_peak_std")  # columns: a mean and its standard deviation
 
 
 def cells_of_one_head_size(tables: Tables) -> pd.DataFrame:
@@ -40,18 +40,19 @@ def draw(tables: Tables) -> Drawing:
     series = theme.Series("variant", tuple(sorted(set(cells["variant"]), key=theme.STYLE_INDEX.get)))
     contexts = theme.ContextAxis.of(cells["context_length"])
 
-    def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> Panel:
-        absent = absent[absent["variant"].isin(rows["variant"])]  # others have no line here
+    def panel(rows: pd.DataFrame, panel_missing: pd.DataFrame) -> Panel:
+        crosses = panel_missing[panel_missing["variant"].isin(rows["variant"])]  # others have no line here
         tooltip = marks.tooltip(
             rows, ("variant", "variant"), ("head_dim", "head size", "d"), ("forward_ms", "forward (ms)", marks.DIGITS),
             ("backward_ms", "backward (ms)", marks.DIGITS),
         )  # fmt: skip
-        times = marks.against_context(rows, absent, contexts, "forward + backward (ms)", series, TIME, tooltip, SIZE)
+        title = "forward + backward (ms)"
+        times = marks.against_context(rows, crosses, contexts, title, series, TIME, tooltip, PANEL_PX)
         if rows["of_peak"].isna().all():
             return times
-        title, nothing = "share of the peak FLOP/s (%)", absent.iloc[:0]
-        in_percent = rows.assign(**{name: 100 * rows[name] for name in OF_PEAK})
-        shares = marks.against_context(in_percent, nothing, contexts, title, series, OF_PEAK, tooltip, SIZE)
+        percents, title = rows.assign(**{name: 100 * rows[name] for name in OF_PEAK}), "share of the peak FLOP/s (%)"
+        no_crosses = crosses.iloc[:0]
+        shares = marks.against_context(percents, no_crosses, contexts, title, series, OF_PEAK, tooltip, PANEL_PX)
         return column(times, shares, spacing=8)
 
     has_single_calls = cells["bench_both_ms"].notna().any()
@@ -62,20 +63,20 @@ def draw(tables: Tables) -> Drawing:
         " the standard deviation between passes. eager: separate operations; compiled: the same by torch.compile."
     )
     measured, missing = cells[cells["both_ms"].notna()], cells[cells["status"] != COMPLETE]
-    return Frame(SHOWN_IN_PANEL, "No cell was measured to its end.", COLUMNS).drawing(
-        measured, tables["runs"], _with_names(missing, cells), panel, (note,)
-    )
+    frame = Frame(SHOWN_IN_PANEL, "No cell was measured to its end.", PANELS_PER_LINE)
+    return frame.drawing(measured, tables["runs"], _with_names(missing, cells), panel, (note,))
 
 
 def _with_names(missing: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
     """The cells without results, each with one `name` for all of its variant and precision: "flash in fp32", or "flash
     in fp32 at 16384" if other cells have results."""
     keys = ["variant", "precision"]
-    every = cells.groupby(keys).size()
-    names = {
-        key: f"{key[0]} in {key[1]}" + ("" if len(lengths) == every[key] else f" at {', '.join(map(str, lengths))}")
-        for key, lengths in missing.groupby(keys)["context_length"]
-    }
+    cell_counts = cells.groupby(keys).size()
+    names = {}
+    for (variant, precision), lengths in missing.groupby(keys)["context_length"]:
+        has_results = len(lengths) < cell_counts[variant, precision]
+        at_lengths = f" at {', '.join(map(str, lengths))}" if has_results else ""
+        names[variant, precision] = f"{variant} in {precision}{at_lengths}"
     return missing.assign(name=[names[key] for key in missing[keys].itertuples(index=False, name=None)])
 
 
@@ -84,8 +85,8 @@ def result(tables: Tables) -> str:
     eager attention at the longest context where both were timed."""
     cells = cells_of_one_head_size(tables)
     if cells["of_peak"].notna().any():
-        best = cells.loc[cells.groupby("precision", sort=False)["of_peak"].idxmax()]
-        texts = [f"{row.variant} {percent(row.of_peak)} in {row.precision}" for row in best.itertuples()]
+        nearest = cells.loc[cells.groupby("precision", sort=False)["of_peak"].idxmax()]
+        texts = [f"{row.variant} {percent(row.of_peak)} in {row.precision}" for row in nearest.itertuples()]
         head_size = cells[HEAD_DIM.key].iloc[0]
         return f"Largest share of the peak FLOP/s with head size {head_size}: {listed(texts)}"
     pairs = pairs_with_eager(cells, "both_ms").dropna(subset="gain")

@@ -1,6 +1,5 @@
 """The table of attention alone: a row per cell, with its speed-up over eager attention."""
 
-import numpy as np
 import pandas as pd
 
 from cs336_model.program.variants.values import EAGER, NOT_COMPILED
@@ -13,7 +12,7 @@ from profile_grid.tables.per_pass import Merged, as_floats
 from profile_grid.tables.ratios import with_speed_up
 
 PASSES = ("forward", "backward")
-KEY_COLUMNS = [key for key in KEYS if key not in ("compile", "attention")]
+KEY_COLUMNS = [key for key in KEYS if key not in ("compile", "attention")]  # all but what makes a variant
 COMPILED = "compiled"  # the variant that is eager's code, compiled; the others are named as attention is
 
 
@@ -21,7 +20,7 @@ def attention_sweep(merged: Merged) -> pd.DataFrame:
     """One row per cell, with speed-ups over eager attention and the ideal of the forward pass."""
     cells = merged["operator_times"].copy()
     variant = cells["attention"].where(cells["compile"] == NOT_COMPILED, COMPILED)
-    cells.insert(len(LEADING_COLUMNS), "variant", variant)
+    cells.insert(len(LEADING_COLUMNS), "variant", variant)  # the first column that is not a key
     devices = merged["runs"].set_index("run")["device_name"]
     return _with_ideal(_with_speed_ups(cells), devices)
 
@@ -38,33 +37,33 @@ def _with_speed_ups(table: pd.DataFrame) -> pd.DataFrame:
     """The table with forward_speed_up, backward_speed_up and their spreads; NaN for eager attention, and if it or the
     cell has no time."""
     is_eager = table["variant"] == EAGER
+    eager = table[is_eager & (table["status"] == COMPLETE)]
     for pass_name in PASSES:
         mean, std = f"{pass_name}_ms", f"{pass_name}_std_ms"
-        base = table.loc[is_eager & (table["status"] == COMPLETE), [*KEY_COLUMNS, mean, std]]
-        base = base.rename(columns={mean: f"base_{mean}", std: f"base_{std}"})
-        both = with_speed_up(table.merge(base, on=KEY_COLUMNS, how="left", validate="many_to_one"), mean, std)
-        names = ("speed_up", "speed_up_std")
-        table = table.assign(**{f"{pass_name}_{name}": both[name].mask(is_eager.to_numpy()) for name in names})
+        base = eager[[*KEY_COLUMNS, mean, std]].rename(columns={mean: f"base_{mean}", std: f"base_{std}"})
+        with_base = table.merge(base, on=KEY_COLUMNS, how="left", validate="many_to_one").set_axis(table.index)
+        gains = with_speed_up(with_base, mean, std)[["speed_up", "speed_up_std"]].mask(is_eager)
+        table = table.join(gains.add_prefix(f"{pass_name}_"))
     return table
 
 
 def _with_ideal(table: pd.DataFrame, devices: pd.Series) -> pd.DataFrame:
-    """The table with the least time of the forward pass by the data sheet, its FLOP/s, and the share of the peak that
-    single calls reach."""
-    least_ms, flops, peaks = [], [], []
+    """The table with the least time of the forward pass by the data sheet, the FLOP/s that it reached, and the share of
+    the peak that single calls reached."""
+    limits = []  # per row, FLOPs by pass, and what the data sheet allows; None if unknown
     for row in table.to_dict("records"):
         shape = (row["batch_size"], row["context_length"], row["head_dim"])
-        peaks_of_gpu = peaks_of(devices[row["run"]])
-        bounds = least_ms_of_attention(peaks_of_gpu, row["precision"], *shape)
-        least_ms.append(max(bounds) if None not in bounds else np.nan)
-        flops.append(attention_flops(*shape))
-        peaks.append(peaks_of_gpu and peaks_of_gpu.flop_per_s(row["precision"]))
-    flops, peak = pd.DataFrame(flops, index=table.index, dtype="float64"), np.asarray(peaks, dtype="float64")
-    rates = {name: 1e3 * flops[name] / as_floats(table[f"bench_{name}_ms"]) for name in BENCH_PASSES}
+        peaks = peaks_of(devices[row["run"]])
+        bounds_ms = least_ms_of_attention(peaks, row["precision"], *shape)
+        least_ms = max(bounds_ms) if None not in bounds_ms else None
+        flop_per_s = peaks.flop_per_s(row["precision"]) if peaks else None
+        limits.append(attention_flops(*shape) | {"least_ms": least_ms, "flop_per_s": flop_per_s})
+    limits = pd.DataFrame(limits, table.index, [*BENCH_PASSES, "least_ms", "flop_per_s"], dtype="float64")
+    rates = {name: 1e3 * limits[name] / as_floats(table[f"bench_{name}_ms"]) for name in BENCH_PASSES}
     return table.assign(
-        ideal_forward_ms=np.asarray(least_ms, dtype="float64"),
-        forward_flop_per_s=1e3 * flops["forward"] / as_floats(table["forward_ms"]),
-        **{f"bench_{name}_of_peak": rates[name] / peak for name in BENCH_PASSES},
+        ideal_forward_ms=limits["least_ms"],
+        forward_flop_per_s=1e3 * limits["forward"] / as_floats(table["forward_ms"]),
+        **{f"bench_{name}_of_peak": rates[name] / limits["flop_per_s"] for name in BENCH_PASSES},
     )
 
 

@@ -6,16 +6,7 @@ import pandas as pd
 import pytest
 
 from profile_grid.documents.summaries import summary_tables
-from tests.profile_grid.made_up import (
-    GEMM,
-    MUL,
-    Kernel,
-    Made,
-    forward_kernels,
-    grid,
-    merged,
-    training_kernels,
-)
+from tests.profile_grid.made_up import GEMM, MUL, Kernel, Made, forward_kernels, grid, merged, training_kernels
 from tests.profile_grid.made_up_answers import Said, after_forward, forward, rows, summaries
 
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import pytest
 
-from profile_grid.questions.b_top_kernels.figure import FIGURES, largest_runs, top_kernels
+from profile_grid.questions.b_top_kernels.figure import FIGURES, drawn_kernels, largest_runs
 from tests.profile_grid.made_up_grid import OOM, TWO_MODELS, made_up_tables, rows_of
 
 
@@ -19,8 +19,8 @@ def test_the_top_kernels_are_those_with_the_most_time_per_step():
     for row in rows_of(tables["kernels"]):
         if row["run"] == "small_ctx512_train_step":
             sums[row["kernel"]] += row["total_ns"]
-    top = top_kernels(tables["runs"], tables["kernels"])
-    whole = top[top["scope"] == "all phases"]
+    drawn = drawn_kernels(tables["runs"], tables["kernels"])
+    whole = drawn[drawn["scope"] == "all phases"]
     longest = sorted(sums, key=sums.get, reverse=True)[:10]
     assert whole["kernel"].tolist() == longest
     assert whole["time_ms"].tolist() == pytest.approx([sums[kernel] / 3 / 1e6 for kernel in longest])

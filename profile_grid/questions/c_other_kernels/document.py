@@ -1,64 +1,63 @@
 """What the document of (c) says: sentences and tables."""
 
-from collections import Counter
-
 import pandas as pd
 
 from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import interval, percent
 from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODEL
 from profile_grid.tables import model_parts, names, pivoting, wording
-from profile_grid.tables.cells import Part, families_by_share, parts_table, run_table, small_families_merged
+from profile_grid.tables.cells import (
+    Part,
+    families_by_share,
+    parts_table,
+    run_table,
+    small_families_merged,
+    titled,
+)
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares, heading
 from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.per_pass import largest_by_run
 
-MAX_NAMED = 3
+MAX_NAMED = 3  # classes in a sentence; parts, and kernels, in a line of a table
 
 
 def sentences(measured: Measured) -> list[wording.Claim]:
     """(c) What the forward pass spends outside matrix multiplies: classes, parts of the model, kernels."""
     if not measured.has_kernels:
         return [wording.no_kernels_sentence(measured)]
-    others = _shares_of_others(measured)
-    if others.empty:
-        return [wording.NO_FORWARD_PASS]
-    parts, classes = _longest_parts(measured), measured.inference("forward_classes")
-    families = family_shares(classes)
-    top = wording.first_ranked(measured.inference("top_kernels"), names.FORWARD_OTHERS)
-    kernels = wording.leaders([measured.label(kernel) for kernel in top["kernel"]])
-    claims = [_lead(others, parts), *wording.mode_note(measured), *_families(families[families["family"] != MATMUL])]
-    claims += _parts(parts, measured)
-    if kernels:
-        text = "The {kernel} with the most time besides matrix multiplies is {kernels}."
-        claims.append(wording.Claim(text, "counted", kernel=measured.words.kernel, kernels=kernels))
-    return [*claims, *wording.fused_sentence(measured, classes)]
-
-
-def _shares_of_others(measured: Measured) -> pd.DataFrame:
-    """The share of the forward pass's GPU time outside matrix multiplies, per run of the inference mode."""
     classes = measured.inference("forward_classes")
+    if classes.empty:
+        return [wording.NO_FORWARD_PASS]
+    longest_parts, families = _longest_parts(measured), family_shares(classes)
+    claims = [_lead(_other_shares(classes), longest_parts), *wording.mode_note(measured)]
+    claims += [*_families(families[families["family"] != MATMUL]), *_longest_part(longest_parts, measured)]
+    return [*claims, *_top_kernel(measured), *wording.fused_sentence(measured, classes)]
+
+
+def _other_shares(classes: pd.DataFrame) -> pd.Series:
+    """The share of the forward pass's GPU time outside matrix multiplies, by run."""
     is_other = classes["class"].map(family) != MATMUL
-    shares = classes.assign(share=classes["share"].where(is_other, 0.0)).groupby(LEADING, sort=False)["share"].sum()
-    return shares.reset_index()
+    return classes["share"].where(is_other, 0.0).groupby(classes["run"], sort=False).sum()
 
 
-def _lead(others: pd.DataFrame, parts: pd.DataFrame) -> wording.Claim:
-    longest_part = f"; its longest part {_commonest(parts['part'])}" if len(parts) else ""
-    median = wording.median_note(others["share"], percent)
+def _lead(other_shares: pd.Series, longest_parts: pd.DataFrame) -> wording.Claim:
+    longest_part = f"; its longest part {_is_part(longest_parts['part'])}" if len(longest_parts) else ""
+    median = wording.median_note(other_shares, percent)
     return wording.Claim(
         "Everything but matrix multiplies takes {share} of the forward pass{median}{most}.",
-        "counted", share=interval(others["share"], percent), median=median, most=longest_part,
+        "counted", share=interval(other_shares, percent), median=median, most=longest_part,
     )  # fmt: skip
 
 
-def _commonest(parts: pd.Series) -> str:
-    """The commonest part: "is `computing softmax` in 14 of 20 runs"; "differs from run to run" if two are as common."""
-    (part, runs), *others = Counter(parts).most_common(2)
-    if others and others[0][1] == runs:
+def _is_part(parts: pd.Series) -> str:
+    """A predicate with the commonest part: "is `computing softmax` in 14 of 20 runs"; "differs from run to run" if two
+    are as common."""
+    numbers = parts.value_counts()
+    if len(numbers) > 1 and numbers.iloc[0] == numbers.iloc[1]:
         return "differs from run to run"
-    return f"is {code(part)}" + (f" in {wording.of_all(runs, len(parts), 'run')}" if len(parts) > 1 else "")
+    runs = f" in {wording.of_all(int(numbers.iloc[0]), len(parts), 'run')}" if len(parts) > 1 else ""
+    return f"is {code(numbers.index[0])}{runs}"
 
 
 def _families(families: pd.DataFrame) -> list[wording.Claim]:
@@ -80,9 +79,9 @@ def _longest_parts(measured: Measured) -> pd.DataFrame:
     return largest_by_run(parts[(parts["part"] != names.NO_RANGE) & (parts["other_time_ms"] > 0)], "other_time_ms")
 
 
-def _parts(longest: pd.DataFrame, measured: Measured) -> list[wording.Claim]:
+def _longest_part(longest_parts: pd.DataFrame, measured: Measured) -> list[wording.Claim]:
     """The share of the longest part in what is not matrix multiplies, or that parts are not known."""
-    if longest.empty:
+    if longest_parts.empty:
         return [
             wording.Claim(
                 "Which part of the model these {kernels} serve is not known: the captures have no range inside"
@@ -90,9 +89,17 @@ def _parts(longest: pd.DataFrame, measured: Measured) -> list[wording.Claim]:
                 "missing", kernels=measured.words.kernels,
             )
         ]  # fmt: skip
-    text = "The longest part takes {share} of the time besides matrix multiplies{parts}."
-    parts = f": {wording.leaders([code(part) for part in longest['part']])}" if longest["part"].nunique() > 1 else ""
-    return [wording.Claim(text, "counted", parts=parts, share=interval(longest["share_of_others"], percent))]
+    names_differ = longest_parts["part"].nunique() > 1
+    parts = f": {wording.leaders([code(part) for part in longest_parts['part']])}" if names_differ else ""
+    text, share = "The longest part takes {share} of the time besides matrix multiplies{parts}.", "share_of_others"
+    return [wording.Claim(text, "counted", parts=parts, share=interval(longest_parts[share], percent))]
+
+
+def _top_kernel(measured: Measured) -> list[wording.Claim]:
+    tops = wording.first_ranked(measured.inference("top_kernels"), names.FORWARD_OTHERS)
+    kernels = wording.leaders([measured.label(kernel) for kernel in tops["kernel"]])
+    text = "The {kernel} with the most time besides matrix multiplies is {kernels}."
+    return [wording.Claim(text, "counted", kernel=measured.words.kernel, kernels=kernels)] if kernels else []
 
 
 def tables(measured: Measured) -> list[Part]:
@@ -100,14 +107,15 @@ def tables(measured: Measured) -> list[Part]:
     if not measured.has_kernels:
         return []
     contexts = measured.inference("forward_parts")[CONTEXT_LENGTH.key].nunique()
-    other = " (other contexts: the table `forward_parts`)" if contexts > 1 else ""
-    parts = [
-        (f"Share by part of the model at {title}, in brackets the share without its matrix multiplies{other}", table)
-        for title, table in _parts_tables(measured)
-    ]
-    classes = f"Share of the forward pass's {measured.words.time} by class (gemm: matrix multiplies)"
-    others = "What takes the most time besides matrix multiplies (shares of the entire forward pass)"
-    return [(classes, _class_table(measured)), (others, _others_table(measured)), *parts]
+    note = " (other contexts: the table `forward_parts`)" if contexts > 1 else ""
+    return [
+        (f"Share of the forward pass's {measured.words.time} by class (gemm: matrix multiplies)",
+         _class_table(measured)),
+        ("What takes the most time besides matrix multiplies (shares of the entire forward pass)",
+         _others_table(measured)),
+        *((f"Share by part of the model at {title}, in brackets the share without its matrix multiplies{note}", table)
+          for title, table in _parts_tables(measured)),
+    ]  # fmt: skip
 
 
 def _class_table(measured: Measured) -> MarkdownTable:
@@ -122,17 +130,18 @@ def _class_table(measured: Measured) -> MarkdownTable:
 
 def _others_table(measured: Measured) -> MarkdownTable:
     """(c) The parts of the model and the kernels with the most time outside matrix multiplies, the longest first."""
-    parts, top = model_parts.rows_in_parts(measured.inference("forward_parts")), measured.inference("top_kernels")
-    top = top[top["scope"] == names.FORWARD_OTHERS]
+    parts, kernels = model_parts.rows_in_parts(measured.inference("forward_parts")), measured.inference("top_kernels")
+    other_parts = parts[parts["other_time_ms"] > 0]
     cells = {}
-    for run in measured.runs["run"]:
-        largest = parts[(parts["run"] == run) & (parts["other_time_ms"] > 0)].nlargest(MAX_NAMED, "other_time_ms")
-        top_rows = top[top["run"] == run].head(MAX_NAMED)
-        if not top_rows.empty:
-            texts = [f"{escaped(row.part)} {percent(row.other_share)}" for row in largest.itertuples()]
-            kernels = [f"{measured.label(row.kernel)} {percent(row.share)}" for row in top_rows.itertuples()]
-            cells[run] = (*([] if parts.empty else [", ".join(texts)]), ", ".join(kernels))
-    headings = (*([] if parts.empty else ["parts of the model"]), measured.words.kernels)
+    for run, run_kernels in kernels[kernels["scope"] == names.FORWARD_OTHERS].groupby("run", sort=False):
+        longest_parts = other_parts[other_parts["run"] == run].nlargest(MAX_NAMED, "other_time_ms")
+        part_texts = [f"{escaped(row.part)} {percent(row.other_share)}" for row in longest_parts.itertuples()]
+        longest_kernels = run_kernels.head(MAX_NAMED).itertuples()
+        kernel_texts = [f"{measured.label(row.kernel)} {percent(row.share)}" for row in longest_kernels]
+        cells[run] = (", ".join(part_texts), ", ".join(kernel_texts))
+    headings = ("parts of the model", measured.words.kernels)
+    if parts.empty:  # captures without ranges of parts
+        headings, cells = headings[1:], {run: texts[1:] for run, texts in cells.items()}
     return run_table(measured, headings, cells, left_aligned=len(headings))
 
 
@@ -144,11 +153,11 @@ def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
         return []
     models_at = parts.groupby(CONTEXT_LENGTH.key)[MODEL.key].nunique()
     context = max(models_at[models_at == models_at.max()].index)
-    rows = parts[parts[CONTEXT_LENGTH.key] == context]
-    return [
-        (", ".join(filter(None, (CONTEXT_LENGTH.title(context), title))), parts_table(some, "share", _share_and_others))
-        for title, some in pivoting.split(rows, LEADING_KEYS)
-    ]
+    tables = (
+        (title, parts_table(rows, "share", _share_and_others))
+        for title, rows in pivoting.split(parts[parts[CONTEXT_LENGTH.key] == context], LEADING_KEYS)
+    )
+    return titled(CONTEXT_LENGTH.title(context), tables)
 
 
 def _share_and_others(row: dict) -> str:

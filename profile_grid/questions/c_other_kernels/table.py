@@ -4,7 +4,7 @@ import pandas as pd
 
 from kernel_tables.attribution.path_text import innermost
 from profile_grid.study.table_spec import PER_PASS, PageTable, TableSpec, columns
-from profile_grid.tables import class_tables, classes, names
+from profile_grid.tables import class_tables, classes, names, texts
 from profile_grid.tables.per_pass import Merged, as_floats, in_run_order, per_pass, total_by_run, with_share
 
 
@@ -13,17 +13,14 @@ def forward_parts(merged: Merged) -> pd.DataFrame:
     separately."""
     kernels, steps = merged.kernels, merged.captured_steps
     forward = kernels[kernels["phase"] == names.FORWARD]
-    forward = forward.assign(
-        part=forward["range"].map(lambda path: innermost(path) or names.NO_RANGE),
-        other_ns=forward["total_ns"].where(~classes.is_matmul(forward["class"]), 0),
-    )
+    forward = forward.assign(part=forward["range"].map(lambda path: innermost(path) or names.NO_RANGE))
+    others = forward[~classes.is_matmul(forward["class"]).astype("bool")]
     table = with_share(per_pass(forward, ["part"], steps), ["run"], "share")
-    ns_of_others = forward.groupby(["run", "part"], observed=True)["other_ns"].sum()
-    other_ns = pd.MultiIndex.from_frame(table[["run", "part"]]).map(ns_of_others).to_numpy(dtype="float64")
+    other_ns = texts.as_texts(others).groupby(["run", "part"], as_index=False)["total_ns"].sum()
+    other_ns = as_floats(table[["run", "part"]].merge(other_ns, on=["run", "part"], how="left")["total_ns"]).fillna(0.0)
     table["other_time_ms"] = other_ns / as_floats(table["run"].map(steps)) / 1e6
     table["other_share"] = other_ns / as_floats(table["run"].map(total_by_run(forward)))
-    all_others = as_floats(table["run"].map(forward.groupby("run", observed=True)["other_ns"].sum()))
-    table["share_of_others"] = other_ns / all_others.where(all_others > 0)
+    table["share_of_others"] = other_ns / as_floats(table["run"].map(total_by_run(others)))
     return in_run_order(table, kernels, []).drop(columns=["total_ns", "same_in_every_step"])
 
 

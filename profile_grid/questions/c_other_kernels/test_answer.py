@@ -4,14 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.profile_grid.made_up import (
-    GEMM,
-    MUL,
-    Kernel,
-    Made,
-    forward_kernels,
-    grid,
-)
+from tests.profile_grid.made_up import GEMM, MUL, Kernel, Made, forward_kernels, grid
 from tests.profile_grid.made_up_answers import Said, answered, forward, rows, summaries
 
 

@@ -8,7 +8,7 @@ from cs336_model.arithmetic.layer_limits import DATA
 from cs336_model.ranges import BACKWARD
 from profile_grid.quantities import ABSENT, count, interval, known, percent, rate, significant, with_spread
 from profile_grid.questions.communication_limits.limits import LAYER, ROOF
-from profile_grid.questions.communication_limits.table import SPREADS
+from profile_grid.questions.communication_limits.table import MAX_DEVIATIONS
 from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, GPUS, MODEL, PARALLEL
 from profile_grid.tables.cells import Part, rows_table
 from profile_grid.tables.measured import Measured
@@ -39,17 +39,8 @@ def _data_parallel(layers: pd.DataFrame) -> pd.DataFrame:
     return layers[(layers["layout"] == DATA) & (layers["pass"] == BACKWARD)]
 
 
-def _ratio(rows: pd.DataFrame) -> Claim:
-    text = (
-        "At the measured rates, reducing the gradients of a feed-forward layer would take {share} of the time of its"
-        " backward pass{runs}. With the measured batches, it takes no longer than computation on up to {gpus} GPUs."
-    )
-    runs = f" ({of_all(len(rows), len(rows))})" if len(rows) > 1 else ""
-    gpus = interval(rows["most_devices"], count)
-    return Claim(text, "predicted", share=interval(rows["ratio"], percent), runs=runs, gpus=gpus)
-
-
 def _limits(rows: pd.DataFrame) -> Claim:
+    """The smallest batches with which communication takes no longer than computation."""
     text = (
         "With data parallelism on {devices} GPUs, communication takes no longer than computation in batches of at least"
         " {tokens} tokens{runs}."
@@ -58,6 +49,17 @@ def _limits(rows: pd.DataFrame) -> Claim:
     runs = ", depending on the configuration" if len(rows) > 1 else ""
     devices = interval(rows[GPUS.key], count)
     return Claim(text, "predicted", tokens=tokens, devices=devices, runs=runs)
+
+
+def _ratio(rows: pd.DataFrame) -> Claim:
+    """Communication as a share of computation, and on how many GPUs it takes no longer."""
+    text = (
+        "At the measured rates, reducing the gradients of a feed-forward layer would take {share} of the time of its"
+        " backward pass{runs}. With the measured batches, it takes no longer than computation on up to {gpus} GPUs."
+    )
+    runs = f" ({of_all(len(rows), len(rows))})" if len(rows) > 1 else ""
+    gpus = interval(rows["most_devices"], count)
+    return Claim(text, "predicted", share=interval(rows["ratio"], percent), runs=runs, gpus=gpus)
 
 
 def _measured_times(data_parallel: pd.DataFrame) -> list[Claim]:
@@ -78,21 +80,22 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
     rows = table.dropna(subset=["error_ms", "other_sizes_ms"])
     if rows.empty:
         return []
-    errors, without = rows["error_ms"].abs(), (rows["other_sizes_ms"] - rows["measured_ms"]).abs()
+    errors_ms, errors_of_means_ms = rows["error_ms"].abs(), (rows["other_sizes_ms"] - rows["measured_ms"]).abs()
     text = (
         "A model of DDP's buckets predicts the cost of communication in {runs} with a mean error of {mean} ms (at most"
         " {most} ms); guessing the mean cost of the other sizes of buckets is off by {without} ms."
     )
-    runs = of_all(len(rows), len(rows), "run")
-    means = {"mean": significant(errors.mean()), "without": significant(without.mean())}
-    claims = [Claim(text, "predicted", runs=runs, most=significant(errors.max()), **means)]
+    errors_claim = Claim(
+        text, "predicted", runs=of_all(len(rows), len(rows), "run"), most=significant(errors_ms.max()),
+        mean=significant(errors_ms.mean()), without=significant(errors_of_means_ms.mean()),
+    )  # fmt: skip
     text = "By the fit, each second of communication that overlaps computation lengthens computation by {slowdown} s."
-    known_spread, within = rows[rows["within_spread"].notna()], ""
-    if len(known_spread):
-        within = capital(of_all(int(known_spread["within_spread"].sum()), len(known_spread), "prediction"))
+    within_spread, predictions = rows["within_spread"].dropna(), ""
+    if len(within_spread):
+        predictions = capital(of_all(int(within_spread.sum()), len(within_spread), "prediction"))
         text += " {within} are within {spreads} standard deviations of the measured cost."
     slowdown = interval(rows["slowdown"], significant)
-    return [*claims, Claim(text, "predicted", within=within, slowdown=slowdown, spreads=SPREADS)]
+    return [errors_claim, Claim(text, "predicted", within=predictions, slowdown=slowdown, spreads=MAX_DEVIATIONS)]
 
 
 def rate_sources(machines: Iterable[Measured]) -> list[str]:
@@ -105,14 +108,14 @@ def tables(measured: Measured) -> list[Part]:
     """Per configuration, layout and pass: times by measured rates, and limits; data parallelism and buckets, as
     predicted and as measured."""
     layers, buckets = measured.tables["layer_limits"], measured.tables["bucket_costs"]
-    way = (PARALLEL.key,)  # how a run reduced gradients does not affect the layouts
+    hidden = (PARALLEL.key,)  # if constant, since how a run reduced gradients does not affect the layouts
     return [
         ("One feed-forward layer at the measured rates, for each way to lay out the GPUs",
-         rows_table(layers, KEYS_OF_LINES, LIMITS, left_aligned=2, hidden_if_constant=way)),
+         rows_table(layers, KEYS_OF_LINES, LIMIT_COLUMNS, left_aligned=2, hidden_if_constant=hidden)),
         ("Data parallelism, backward pass of one layer, as predicted and as measured under the profiler",
-         rows_table(_data_parallel(layers), KEYS_OF_LINES, LAYERS, hidden_if_constant=way)),
+         rows_table(_data_parallel(layers), KEYS_OF_LINES, LAYER_COLUMNS, hidden_if_constant=hidden)),
         ("Cost of DistributedDataParallel's buckets, as predicted and as measured (communication: under the profiler)",
-         rows_table(buckets, (*KEYS_OF_LINES, PARALLEL.key), BUCKETS)),
+         rows_table(buckets, (*KEYS_OF_LINES, PARALLEL.key), BUCKET_COLUMNS)),
     ]  # fmt: skip
 
 
@@ -123,7 +126,7 @@ def _error_cell(row: dict) -> str:
     return text if row["within_spread"] is not False else f"{text} !"
 
 
-LIMITS = (
+LIMIT_COLUMNS = (
     ("layout", lambda row: row["layout"]),
     ("pass", lambda row: row["pass"]),
     ("computation rate", lambda row: rate(row["flop_per_s"])),
@@ -134,14 +137,14 @@ LIMITS = (
     ("fewest tokens", lambda row: count(row["fewest_tokens"]) if known(row["fewest_tokens"]) else "none"),
     ("most GPUs", lambda row: count(row["most_devices"])),
 )
-LAYERS = (
+LAYER_COLUMNS = (
     ("tokens", lambda row: count(row["tokens"])),
     ("computation predicted, ms", lambda row: significant(row["compute_ms"])),
     ("computation measured, ms", lambda row: significant(row["measured_compute_ms"])),
     ("communication predicted, ms", lambda row: significant(row["communication_ms"])),
     ("communication measured, ms", lambda row: significant(row["measured_transfer_ms"])),
 )
-BUCKETS = (
+BUCKET_COLUMNS = (
     ("buckets", lambda row: count(row["buckets"])),
     ("communication predicted, ms", lambda row: significant(row["communication_ms"])),
     ("communication measured, ms", lambda row: significant(row["transfer_ms"])),

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -26,32 +27,42 @@ from profile_grid.tables.ideal import shape_of_run
 from profile_grid.tables.model_parts import KEY_COLUMNS, ranges_with_parts
 from profile_grid.tables.per_pass import Merged, as_floats
 
-ROOF, LAYER = "roof", "layer"
-ROOF_OF = {"bf16-weights": "bf16"}  # of a precision whose roof has another name
-SAME_LAYER = keys_without(PARALLEL.key, OPTIMIZER.key)
-MEASURED_TIMES = ("measured_compute_ms", "measured_transfer_ms")
+ROOF, LAYER = "roof", "layer"  # where the rate of computation is from: see the column rate_from
+ROOF_BY_PRECISION = {"bf16-weights": "bf16"}  # of a precision whose roof has another name
+LAYER_KEYS = keys_without(PARALLEL.key, OPTIMIZER.key)  # runs that agree in these have the same layer
+
+
+class ComputationRate(NamedTuple):
+    """A measured rate of one GPU; the source is ROOF or LAYER."""
+
+    flop_per_s: float
+    source: str
 
 
 def layer_limits(merged: Merged) -> pd.DataFrame:
     """One row per configuration on several GPUs, layout and pass that communicates, for one feed-forward layer of this
     project's model; none without a computation rate, or without all-reduce alone on as many GPUs."""
-    links_by_gpus, rates = links_of_largest(merged), _flop_rates(merged)
-    measured = _measured_ms(merged)
+    links_by_gpus, compute_ms_by_pass = links_of_largest(merged), _layer_matmuls_ms(merged)
+    rates = _computation_rates(merged, compute_ms_by_pass)
+    transfer_ms_by_run = _layer_transfers_ms(merged)
     rows = []
     for run in _run_per_configuration(merged):
-        shape, links = shape_of_run(run), links_by_gpus.get(run[GPUS.key])
-        flop_per_s, source = rates.get(run["run"], (None, None))
-        if shape is None or links is None or flop_per_s is None:
+        shape, links, rate = shape_of_run(run), links_by_gpus.get(run[GPUS.key]), rates.get(run["run"])
+        if shape is None or links is None or rate is None:
             continue
-        settings = {name: run[name] for name in LEADING}
-        settings |= {"rate_from": source, "flop_per_s": flop_per_s, "bus_gb_per_s": links.bytes_per_s / 1e9}
-        for row in _predicted(layer_of(shape, run), run[GPUS.key], Rates(flop_per_s, links)):
-            times = measured.get((run["run"], row["pass"]), {}) if row["layout"] == DATA else {}
-            rows.append(settings | row | dict.fromkeys(MEASURED_TIMES) | times)
+        columns_of_run = {name: run[name] for name in LEADING} | {
+            "rate_from": rate.source, "flop_per_s": rate.flop_per_s, "bus_gb_per_s": links.bytes_per_s / 1e9,
+        }  # fmt: skip
+        for row in _predicted_rows(layer_of(shape, run), run[GPUS.key], Rates(rate.flop_per_s, links)):
+            measured = {"measured_compute_ms": None, "measured_transfer_ms": None}
+            if row["layout"] == DATA:  # of which only the backward pass communicates
+                measured["measured_compute_ms"] = compute_ms_by_pass.get((run["run"], row["pass"]))
+                measured["measured_transfer_ms"] = transfer_ms_by_run.get(run["run"])
+            rows.append(columns_of_run | row | measured)
     return LAYER_LIMITS.table(rows)
 
 
-def _predicted(layer: Layer, devices: int, rates: Rates) -> Iterator[dict]:
+def _predicted_rows(layer: Layer, devices: int, rates: Rates) -> Iterator[dict]:
     """Sizes, times and limits of every layout and pass that communicates."""
     for layout in LAYOUTS:
         for pass_name in PASSES:
@@ -82,8 +93,8 @@ def _run_per_configuration(merged: Merged) -> list[dict]:
     runs = merged["runs"]
     runs = runs[as_floats(runs[GPUS.key]) > 1]
     # `naive`, which reduces one by one, is the first of PARALLEL.values on several GPUs
-    first = runs.sort_values(PARALLEL.key, key=lambda names: names.map(PARALLEL.values.index), kind="stable")
-    return first.drop_duplicates(SAME_LAYER).sort_index().to_dict("records")
+    naive_first = runs.sort_values(PARALLEL.key, key=lambda names: names.map(PARALLEL.values.index), kind="stable")
+    return naive_first.drop_duplicates(LAYER_KEYS).sort_index().to_dict("records")
 
 
 def links_of_largest(merged: Merged) -> dict[int, Links]:
@@ -93,24 +104,25 @@ def links_of_largest(merged: Merged) -> dict[int, Links]:
     for count, rows in table.groupby(GPUS.key):
         largest = rows[rows["bytes"] == rows["bytes"].max()]
         seconds = as_floats(largest["mean_ms"]).mean() / 1e3
-        links[int(count)] = Links(2 * (count - 1) / count * float(largest["bytes"].iloc[0]) / seconds)
+        bus_bytes = 2 * (count - 1) / count * float(largest["bytes"].iloc[0])  # that each GPU sends in a ring
+        links[int(count)] = Links(bus_bytes / seconds)
     return links
 
 
-def _flop_rates(merged: Merged) -> dict[str, tuple[float, str]]:
-    """(FLOP/s of a matrix multiply, where it is from) by run: the highest roof of its precision that any run measured,
-    else that of its own feed-forward layers in the forward pass; runs with neither are left out."""
-    runs, roofs = merged["runs"], merged["roofs"]
-    reached = as_floats(roofs["reached_per_s"]).groupby(roofs["roof"]).max().dropna()
-    layers_ms = _layer_matmuls_ms(merged)
+def _computation_rates(merged: Merged, layer_ms: dict[tuple[str, str], float]) -> dict[str, ComputationRate]:
+    """By run the rate of matrix multiplies: the highest roof of its precision that any run measured, else that of its
+    own feed-forward layers in the forward pass, from `layer_ms`; runs with neither are left out."""
+    roofs = merged["roofs"]
+    roof_rates = as_floats(roofs["reached_per_s"]).groupby(roofs["roof"]).max().dropna().to_dict()
     rates = {}
-    for run in runs.to_dict("records"):
-        shape, roof = shape_of_run(run), ROOF_OF.get(run["precision"], run["precision"])
-        if roof in reached:
-            rates[run["run"]] = (float(reached[roof]), ROOF)
-        elif shape is not None and (ms := layers_ms.get((run["run"], ranges.FORWARD))):
+    for run in merged["runs"].to_dict("records"):
+        shape, roof = shape_of_run(run), ROOF_BY_PRECISION.get(run["precision"], run["precision"])
+        forward_ms = layer_ms.get((run["run"], ranges.FORWARD))
+        if roof in roof_rates:
+            rates[run["run"]] = ComputationRate(float(roof_rates[roof]), ROOF)
+        elif shape is not None and forward_ms:
             flops = layer_of(shape, run).flops(ranges.FORWARD) / run[GPUS.key]
-            rates[run["run"]] = (flops / (ms / 1e3), LAYER)
+            rates[run["run"]] = ComputationRate(flops / (forward_ms / 1e3), LAYER)
     return rates
 
 
@@ -118,34 +130,31 @@ def _layer_matmuls_ms(merged: Merged) -> dict[tuple[str, str], float]:
     """Mean GPU time, in ms, of the matrix multiplies of one feed-forward layer, by run and pass."""
     kernels = merged.kernels
     kernels = texts.as_texts(kernels[classes.is_matmul(kernels["class"])])
-    places = ranges_with_parts(kernels)
-    rows = kernels.merge(places[places["part"] == ranges.FEED_FORWARD], on=KEY_COLUMNS, validate="many_to_one")
-    sums = as_floats(rows["total_ns"]).groupby([rows["run"], rows["pass"]]).sum() / 1e6
-    layers = merged["runs"].set_index("run")["num_layers"]
+    parts = ranges_with_parts(kernels)
+    in_layers = kernels.merge(parts[parts["part"] == ranges.FEED_FORWARD], on=KEY_COLUMNS, validate="many_to_one")
+    sums_ms = as_floats(in_layers["total_ns"]).groupby([in_layers["run"], in_layers["pass"]]).sum() / 1e6
+    layers = merged["runs"].set_index("run")["num_layers"].dropna().to_dict()
     return {
         (run, pass_name): ms / float(merged.captured_steps[run]) / float(layers[run])
-        for (run, pass_name), ms in sums.items()
-        if layers.notna()[run]
+        for (run, pass_name), ms in sums_ms.items()
+        if run in layers
     }
 
 
-def _measured_ms(merged: Merged) -> dict[tuple[str, str], dict[str, float]]:
-    """Measured times of one layer by run and pass: of its matrix multiplies and, if each matrix has an all-reduce, of
-    the transfers of its all-reduces."""
-    times = {key: {"measured_compute_ms": ms} for key, ms in _layer_matmuls_ms(merged).items()}
+def _layer_transfers_ms(merged: Merged) -> dict[str, float]:
+    """Mean time, in ms, of the transfers of the all-reduces of one layer, by run in which each matrix has its own."""
     runs, collectives = merged["runs"], merged["collectives"]
     unbucketed = collectives[collectives["bucket"].isna()]
+    times_ms = {}
     for run in runs[as_floats(runs[GPUS.key]) > 1].to_dict("records"):
         shape = shape_of_run(run)
-        if shape is not None:
-            size = shape.d_model * shape.d_ff * NUMBER_BYTES[run["precision"]].number
-            matrix_collectives = unbucketed[
-                (unbucketed["run"] == run["run"]) & (as_floats(unbucketed["bytes"]) == size)
-            ]
-            if len(matrix_collectives):
-                transfer_ms = MATRICES * as_floats(matrix_collectives["transfer_ns"]).mean() / 1e6
-                times.setdefault((run["run"], ranges.BACKWARD), {})["measured_transfer_ms"] = transfer_ms
-    return times
+        if shape is None:
+            continue
+        matrix_bytes = shape.d_model * shape.d_ff * NUMBER_BYTES[run["precision"]].number
+        is_of_matrix = (unbucketed["run"] == run["run"]) & (as_floats(unbucketed["bytes"]) == matrix_bytes)
+        if is_of_matrix.any():
+            times_ms[run["run"]] = MATRICES * as_floats(unbucketed["transfer_ns"][is_of_matrix]).mean() / 1e6
+    return times_ms
 
 
 LAYER_LIMITS = TableSpec(

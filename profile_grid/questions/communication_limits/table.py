@@ -16,67 +16,68 @@ from profile_grid.tables import communication_cost, ideal
 from profile_grid.tables.names import WHOLE_STEP, WITHOUT_COMMUNICATION
 from profile_grid.tables.per_pass import Merged, as_floats
 
-SAME_SLOWDOWN = keys_without(MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, PARALLEL.key)
-SAME_WORK = keys_without(PARALLEL.key)
-SPREADS = 2  # standard deviations between processes: the largest expected error
+SLOWDOWN_KEYS = keys_without(MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, PARALLEL.key)  # of runs with one slowdown
+WORK_KEYS = keys_without(PARALLEL.key)  # of runs that do the same work
+MAX_DEVIATIONS = 2  # of an expected error, in standard deviations between processes
 
 
 def bucket_costs(merged: Merged) -> pd.DataFrame:
     """One row per run with buckets: what communication costs its step by the model, and measured; no row without two
     sizes of all-reduce alone on as many GPUs, or a time without communication."""
-    rows = _runs_with_buckets(merged)
-    predicted = [_predicted(row, rows) for _, row in rows.iterrows()]
+    runs = _runs_with_buckets(merged)
+    predictions = [_prediction(run, runs) for _, run in runs.iterrows()]
     names = ["slowdown", "predicted_ms", "other_sizes_ms"]
-    table = rows.join(pd.DataFrame(predicted, index=rows.index, columns=names).astype("float64"))
+    table = runs.join(pd.DataFrame(predictions, runs.index, names, dtype="float64"))
     table["error_ms"] = table["predicted_ms"] - table["measured_ms"]
-    within = table["error_ms"].abs() <= SPREADS * table["spread_ms"]
+    within = table["error_ms"].abs() <= MAX_DEVIATIONS * table["spread_ms"]
     table["within_spread"] = within.astype("boolean").where(table["error_ms"].notna() & table["spread_ms"].notna())
     return BUCKET_COSTS.typed(table[BUCKET_COSTS.all_names].reset_index(drop=True))
 
 
 def _runs_with_buckets(merged: Merged) -> pd.DataFrame:
-    """The rows of bucket_costs with KNOWN_COLUMNS: without the slowdown and what follows from it."""
-    times, links = communication_cost.communication_times(merged), links_by_gpus(merged)
+    """The rows of bucket_costs with LEADING and COLUMNS_OF_RUN, which no other run affects."""
+    times, links_by_gpus = communication_cost.communication_times(merged), fitted_links_by_gpus(merged)
     shapes = {run["run"]: ideal.shape_of_run(run) for run in merged["runs"].to_dict("records")}
     other_phases_ms, transfers_ms = _other_phases_ms(merged), _transfers_ms(merged)
     rows = []
     for row in times.to_dict("records"):
-        fitted, shape = links.get(row[GPUS.key]), shapes[row["run"]]
+        links, shape = links_by_gpus.get(row[GPUS.key]), shapes[row["run"]]
         backward_ms = row["baseline_ms"] - other_phases_ms.get(row["run"], float("nan"))
-        if row[PARALLEL.key] not in BUCKET_MB or fitted is None or shape is None or not backward_ms > 0:
+        if row[PARALLEL.key] not in BUCKET_MB or links is None or shape is None or not backward_ms > 0:
             continue
         megabytes = BUCKET_MB[row[PARALLEL.key]]
         buckets = buckets_of(shape, megabytes, NUMBER_BYTES[row["precision"]].number)
-        seconds = all_reduce_seconds(buckets, row[GPUS.key], fitted)
+        seconds_by_bucket = all_reduce_seconds(buckets, row[GPUS.key], links)
+        exposed_ms = 1e3 * exposed_s(buckets, seconds_by_bucket, backward_ms / 1e3)
         rows.append(
             {name: row[name] for name in LEADING}
             | {
-                "bucket_mb": megabytes, "buckets": len(buckets), "latency_us": 1e6 * fitted.latency_s,
-                "bandwidth_gb_per_s": fitted.bytes_per_s / 1e9, "backward_ms": backward_ms,
-                "communication_ms": 1e3 * sum(seconds), "transfer_ms": transfers_ms.get(row["run"]),
-                "exposed_ms": 1e3 * exposed_s(buckets, seconds, backward_ms / 1e3), "measured_ms": row["cost_ms"],
+                "bucket_mb": megabytes, "buckets": len(buckets), "latency_us": 1e6 * links.latency_s,
+                "bandwidth_gb_per_s": links.bytes_per_s / 1e9, "backward_ms": backward_ms,
+                "communication_ms": 1e3 * sum(seconds_by_bucket), "transfer_ms": transfers_ms.get(row["run"]),
+                "exposed_ms": exposed_ms, "measured_ms": row["cost_ms"],
                 # of the time of one process minus the mean of those without communication
                 "spread_ms": row["baseline_ms"] * row["baseline_spread"] * (1 + 1 / row["baseline_processes"]) ** 0.5,
             }
         )  # fmt: skip
-    return pd.DataFrame(rows, columns=[*LEADING, *KNOWN_NAMES])
+    return pd.DataFrame(rows, columns=[*LEADING, *(column.name for column in columns(COLUMNS_OF_RUN))])
 
 
-def _predicted(row: pd.Series, rows: pd.DataFrame) -> tuple[float | None, float | None, float | None]:
-    """(slowdown, predicted cost, mean cost of the same work) from the runs with other sizes of buckets. All are None if
-    those hide no communication, the last also if none does the same work."""
-    unseen = rows[(rows["bucket_mb"] != row["bucket_mb"]) & rows["measured_ms"].notna()]
-    alike = unseen[(unseen[SAME_SLOWDOWN] == row[SAME_SLOWDOWN]).all(axis=1)]
-    hidden_ms = alike["communication_ms"] - alike["exposed_ms"]
-    factor = slowdown(zip(alike["measured_ms"], alike["exposed_ms"], hidden_ms, strict=True))
-    same_work = alike[(alike[SAME_WORK] == row[SAME_WORK]).all(axis=1)]["measured_ms"]
+def _prediction(run: pd.Series, runs: pd.DataFrame) -> dict[str, float]:
+    """The slowdown, the predicted cost, and the mean cost of the same work (NaN if no other run does it), from the runs
+    with other sizes of buckets; empty if those hide no communication."""
+    others = runs[(runs["bucket_mb"] != run["bucket_mb"]) & runs["measured_ms"].notna()]
+    others = others[(others[SLOWDOWN_KEYS] == run[SLOWDOWN_KEYS]).all(axis=1)]
+    hidden_ms = others["communication_ms"] - others["exposed_ms"]
+    factor = slowdown(zip(others["measured_ms"], others["exposed_ms"], hidden_ms, strict=True))
     if factor is None:
-        return None, None, None
-    predicted = row["exposed_ms"] + factor * (row["communication_ms"] - row["exposed_ms"])
-    return factor, predicted, same_work.mean() if len(same_work) else None
+        return {}
+    same_work = others[(others[WORK_KEYS] == run[WORK_KEYS]).all(axis=1)]
+    predicted_ms = run["exposed_ms"] + factor * (run["communication_ms"] - run["exposed_ms"])
+    return {"slowdown": factor, "predicted_ms": predicted_ms, "other_sizes_ms": same_work["measured_ms"].mean()}
 
 
-def links_by_gpus(merged: Merged) -> dict[int, Links]:
+def fitted_links_by_gpus(merged: Merged) -> dict[int, Links]:
     """Latency and bandwidth of all-reduce alone, fitted to its sizes, by number of GPUs with two sizes or more."""
     table = merged["all_reduce"]
     return {
@@ -100,7 +101,7 @@ def _transfers_ms(merged: Merged) -> dict[str, float]:
     return (as_floats(steps["transfer_ns"]).groupby(steps["run"]).mean() / 1e6).to_dict()
 
 
-KNOWN_COLUMNS = """
+COLUMNS_OF_RUN = """
     bucket_mb | int | 2^20 B | limit of a bucket
     buckets | int | | by the shapes: gradients fill a bucket, the last parameter first, until it holds its limit
     latency_us | float | µs | of one all-reduce, fitted to all-reduce alone on as many GPUs
@@ -112,13 +113,12 @@ KNOWN_COLUMNS = """
     measured_ms | float | ms | as cost_ms in communication_times: what communication costs a step without a profiler
     spread_ms | float | ms | standard deviation of measured_ms, from processes without communication
 """
-KNOWN_NAMES = [column.name for column in columns(KNOWN_COLUMNS)]
 BUCKET_COSTS = TableSpec(
     "bucket_costs",
     "One row per run by DistributedDataParallel: what its buckets cost by a model fitted to the runs with other sizes"
     " of buckets, and measured",
     columns(
-        KNOWN_COLUMNS,
+        COLUMNS_OF_RUN,
         f"""
     slowdown | float | | seconds by which a second of hidden communication prolongs computation: fitted to the runs \
         with other sizes, on as many GPUs
@@ -126,7 +126,7 @@ BUCKET_COSTS = TableSpec(
     error_ms | float | ms | predicted − measured
     other_sizes_ms | float | ms | mean of measured_ms over the other sizes of the same work: a prediction without a \
         model
-    within_spread | bool | | whether the error is at most {SPREADS} × spread_ms
+    within_spread | bool | | whether the error is at most {MAX_DEVIATIONS} × spread_ms
 """,
     ),
     make=bucket_costs,

@@ -30,14 +30,14 @@ NAIVE = Made(
     mode="train_step", batch_size=8, gpus=2, parallel="naive", unprofiled_ms=80.0, kernels=KERNELS,
     others={"all_reduce_status": "complete", "forward_flops": None},
 )  # fmt: skip
-TOKENS, D, D_FF = 8 * 512, 768, 4 * 768
+TOKENS, D_MODEL, D_FF = 8 * 512, 768, 4 * 768
 
 
 def with_flops(tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """The tables with the FLOPs of this project's model, so that its shape is known."""
     from cs336_model.arithmetic.flops import ModelShape, forward_flops
 
-    shape = ModelShape(4, 512, 10000, D, 12, 12, D_FF)
+    shape = ModelShape(4, 512, 10000, D_MODEL, 12, 12, D_FF)
     tables["runs"]["forward_flops"] = forward_flops(shape)["forward"]
     return tables
 
@@ -53,7 +53,7 @@ def single_reductions(run: Made, transfer_ms: float) -> pd.DataFrame:
     """Three all-reduces of a matrix of the layer, and one of another size, in one step of two ranks."""
     rows = []
     for rank in (0, 1):
-        for number, size in enumerate([4 * D * D_FF] * 3 + [4 * D * D]):
+        for number, size in enumerate([4 * D_MODEL * D_FF] * 3 + [4 * D_MODEL * D_MODEL]):
             row = {"rank": rank, "device": rank, "step": 0, "number": number, "operation": "all-reduce", "bytes": size}
             row |= {"bucket": None, "transfer_ns": transfer_ms * MS if number < 3 else 99 * MS}
             rows.append(run.leading | row)
@@ -83,11 +83,11 @@ def test_a_layer_has_its_measured_rates_its_times_by_them_and_the_measured_times
         ("tensor parallel", "forward"), ("tensor parallel", "backward"),
     ]  # fmt: skip
     row = rows["data parallel", "backward"]
-    flops_forward = 6 * TOKENS / 2 * D * D_FF
+    flops_forward = 6 * TOKENS / 2 * D_MODEL * D_FF
     assert row["flop_per_s"] == pytest.approx(flops_forward / 3e-3) and row["rate_from"] == "layer"
     assert row["bus_gb_per_s"] == pytest.approx(100.0)
     assert row["compute_ms"] == pytest.approx(6.0) and row["measured_compute_ms"] == pytest.approx(5.0)
-    assert row["communication_ms"] == pytest.approx(3 * 4 * D * D_FF / 100e9 * 1e3)
+    assert row["communication_ms"] == pytest.approx(3 * 4 * D_MODEL * D_FF / 100e9 * 1e3)
     assert row["measured_transfer_ms"] == pytest.approx(1.5)
     assert row["ratio"] == pytest.approx(row["communication_ms"] / 6.0)
     assert row["fewest_tokens"] == pytest.approx(TOKENS * row["ratio"], abs=1)  # computation grows with the tokens

@@ -14,19 +14,20 @@ from profile_grid.tables.per_pass import largest_by_run
 from profile_grid.tables.pivoting import pivoted, pivoted_texts
 from profile_grid.tables.wording import PASSES, TRAINING, Claim, leaders, listed, no_kernels_sentence, of_all
 
-SAME_SHARE = 0.005
-MAX_PARTS, MAX_PHASES = 7, 3
-VISIBLE_SHARE = 0.0005  # of the step: a phase with less in every row has no column
+MIN_CHANGE = 0.005  # of a share: with less, two shares are similar
+MAX_PARTS = 7  # with a column
+MAX_PHASES = 3  # in the sentence on phases
+MIN_PHASE_SHARE = 0.0005  # of the step: a phase with less in every row has no column
 
 
 def sentences(measured: Measured) -> list[Claim]:
     """(d) How the shares of kernel classes change from inference to training; shares of phases; the longest part."""
     if not measured.has_kernels:
         return [no_kernels_sentence(measured)]
-    change = _shown_change(measured)
-    is_matmul = change["family"] == MATMUL
-    lead = [_change(change[is_matmul], measured)] if is_matmul.any() else _matmul_alone(measured)
-    return [*lead, *_other_classes(change[~is_matmul]), *_phases(measured), *_parts(measured)]
+    shares = _shown_change(measured)
+    is_matmul = shares["family"] == MATMUL
+    lead = [_matmul_change(shares.loc[is_matmul, "change"], measured)] if is_matmul.any() else _matmul_alone(measured)
+    return [*lead, *_other_classes(shares[~is_matmul]), *_longest_phases(measured), *_longest_part(measured)]
 
 
 def _matmul_alone(measured: Measured) -> list[Claim]:
@@ -47,49 +48,51 @@ def _matmul_shares(measured: Measured) -> pd.DataFrame:
     return shares[shares["family"] == MATMUL]
 
 
-def _change(change: pd.DataFrame, measured: Measured) -> Claim:
+def _matmul_change(changes: pd.Series, measured: Measured) -> Claim:
     """In how many runs training spends a smaller or larger share on matrix multiplies, and by how many points."""
-    texts, training = [], TRAINING[measured.training_mode]
-    for word, rows in (("smaller", change["change"] <= -SAME_SHARE), ("larger", change["change"] >= SAME_SHARE)):
-        if rows.any():
-            amount = interval(change.loc[rows, "change"].abs(), _amount)
-            count = str(int(rows.sum())) if texts else of_all(int(rows.sum()), len(change), "run")
-            share = word if texts else f"a {word} share than in inference"
-            texts.append(f"{share} in {count} ({amount} points)")
-    verdict = ", ".join(texts) or f"the same share as in inference within {_amount(SAME_SHARE)} points"
-    same = int((change["change"].abs() < SAME_SHARE).sum())
-    if texts and same:
-        verdict += f", similar in {same}"
-    median = f"; median change {points(change['change'].median())}" if len(change) > 2 and len(texts) < 2 else ""
+    smaller, larger = changes[changes <= -MIN_CHANGE], changes[changes >= MIN_CHANGE]
+    similar = len(changes) - len(smaller) - len(larger)
+    verdicts = []
+    for word, amounts in (("smaller", smaller.abs()), ("larger", larger)):
+        if len(amounts):
+            runs = f"{len(amounts)}" if verdicts else of_all(len(amounts), len(changes), "run")
+            share = word if verdicts else f"a {word} share than in inference"
+            verdicts.append(f"{share} in {runs} ({interval(amounts, _unsigned_points)} points)")
+    median = f"; median change {points(changes.median())}" if len(changes) > 2 and len(verdicts) < 2 else ""
+    if not verdicts:
+        verdicts = [f"the same share as in inference within {_unsigned_points(MIN_CHANGE)} points"]
+    elif similar:
+        verdicts.append(f"similar in {similar}")
     return Claim(
         "In {training}, matrix multiplies take {verdict}{median}.",
-        "counted", training=training, verdict=verdict, median=median,
+        "counted", training=TRAINING[measured.training_mode], verdict=", ".join(verdicts), median=median,
     )  # fmt: skip
 
 
-def _amount(difference: float) -> str:
-    """An amount of percentage points without a sign."""
-    return points(abs(difference)).lstrip("+")
+def _unsigned_points(difference: float) -> str:
+    """A positive difference of two shares in percentage points."""
+    return points(difference).lstrip("+")
 
 
-def _other_classes(change: pd.DataFrame) -> list[Claim]:
+def _other_classes(shares: pd.DataFrame) -> list[Claim]:
     """The classes whose share is larger in training in every run, and those whose share is smaller; not if the median
-    change is below SAME_SHARE."""
-    texts: dict[str, list[str]] = {"raises": [], "lowers": []}
-    for name, differences in change.groupby("family", sort=False)["change"]:
-        if differences.abs().median() >= SAME_SHARE and ((differences > 0).all() or (differences < 0).all()):
-            verb = "raises" if differences.iloc[0] > 0 else "lowers"
-            texts[verb].append(f"{escaped(name)} ({interval(differences, points)} points)")
-    shares = [
+    change is below MIN_CHANGE."""
+    raised, lowered = [], []
+    for name, changes in shares.groupby("family", sort=False)["change"]:
+        text = f"{escaped(name)} ({interval(changes, points)} points)"
+        if changes.abs().median() >= MIN_CHANGE and (changes > 0).all():
+            raised.append(text)
+        elif changes.abs().median() >= MIN_CHANGE and (changes < 0).all():
+            lowered.append(text)
+    texts = [
         f"{verb} the share of the class{'es' if len(classes) > 1 else ''} {listed(classes)}"
-        for verb, classes in texts.items()
+        for verb, classes in (("raises", raised), ("lowers", lowered))
         if classes
     ]
-    text = "In every run, training {shares}."
-    return [Claim(text, shares=" and ".join(shares))] if shares else []
+    return [Claim("In every run, training {shares}.", shares=" and ".join(texts))] if texts else []
 
 
-def _phases(measured: Measured) -> list[Claim]:
+def _longest_phases(measured: Measured) -> list[Claim]:
     """The shares of the longest phases in the training step; the table has all."""
     if measured.training_mode is None:
         return []
@@ -104,58 +107,58 @@ def _phases(measured: Measured) -> list[Claim]:
     return [Claim(text, time=time, training=TRAINING[measured.training_mode], phases=listed(texts))] if texts else []
 
 
-def _parts(measured: Measured) -> list[Claim]:
+def _longest_part(measured: Measured) -> list[Claim]:
     """The part of the model with the longest backward pass, if the captures distinguish parts."""
     parts = measured.tables["training_parts"]
     backward = parts[(parts["mode"] == measured.training_mode) & (parts["pass"] == BACKWARD)]
-    longest = largest_by_run(backward, "gpu_time_ms")
-    if longest.empty:
+    longest_parts = largest_by_run(backward, "gpu_time_ms")
+    if longest_parts.empty:
         return []
-    share, longest_parts = interval(longest["share"], percent), leaders([code(part) for part in longest["part"]])
-    subject = "Without recomputation, the" if (parts["pass"] == RECOMPUTATION).any() else "The"
+    names, share = leaders([code(part) for part in longest_parts["part"]]), interval(longest_parts["share"], percent)
+    article = "Without recomputation, the" if (parts["pass"] == RECOMPUTATION).any() else "The"
     text = "{again} longest part of the backward pass takes {share} of it: {most}."
-    return [Claim(text, again=subject, most=longest_parts, share=share)]
+    return [Claim(text, again=article, most=names, share=share)]
 
 
 def tables(measured: Measured) -> list[Part]:
     """(d) The share of every class in inference and in training; of each phase in training; times of the longest
     parts."""
-    words = measured.words
-    change = _change_table(measured)
+    words, change_table = measured.words, _change_table(measured)
     recomputes = (measured.tables["training_parts"]["pass"] == RECOMPUTATION).any()
-    exception = ", without recomputation" if recomputes else ""
+    without = ", without recomputation" if recomputes else ""
     return [
         (f"Share of {words.time} by class in %, inference → training (gemm: matrix multiplies, with the change in"
          " percentage points)",
-         change),
-        (f"Share of {words.time} that matrix multiplies take", None if change else _matmul_table(measured)),
+         change_table),
+        (f"Share of {words.time} that matrix multiplies take",
+         _matmul_table(measured) if change_table is None else None),
         (f"Each phase's share of the {words.time} of a training step (in brackets: the share of matrix multiplies in"
          " the phase)",
          _phase_table(measured)),
         (f"Forward → backward {words.time} of the longest parts of the model (all: the table"
-         f" `training_parts`){exception}; a backward {words.kernel} belongs to the part whose gradients it computes",
+         f" `training_parts`){without}; a backward {words.kernel} belongs to the part whose gradients it computes",
          _parts_table(measured)),
     ]  # fmt: skip
 
 
 def _shown_change(measured: Measured) -> pd.DataFrame:
-    """The shares of the classes that have a column of their own, and of the small ones together."""
+    """The rows of `training_change` of the classes that have a column of their own, and of the small ones together."""
     return small_families_merged(training_change(measured), ["inference", "training", "change"], keys_without(MODE.key))
 
 
 def _change_table(measured: Measured) -> MarkdownTable | None:
     """(d) The share of every class in inference and in training, matrix multiplies first; None if no configuration has
     both."""
-    keys, change = keys_without(MODE.key), _shown_change(measured)
-    if change.empty:
+    keys, shares = keys_without(MODE.key), _shown_change(measured)
+    if shares.empty:
         return None
-    wide = pivoted_texts(change, keys, "family", _change_cell)
-    families = families_by_share(change.assign(share=change[["inference", "training"]].max(axis=1)))
+    wide = pivoted_texts(shares, keys, "family", _change_cell)
+    families = families_by_share(shares.assign(share=shares[["inference", "training"]].max(axis=1)))
     cells = {}
     for run in measured.runs[measured.runs["mode"] == measured.training_mode].to_dict("records"):
-        place = tuple(run[key] for key in keys)
-        if place in wide.index:
-            cells[run["run"]] = tuple(wide.loc[place, families])
+        configuration = tuple(run[key] for key in keys)
+        if configuration in wide.index:
+            cells[run["run"]] = tuple(wide.loc[configuration, families])
     return run_table(measured, tuple(f"{heading(name)}, %" for name in families), cells, measured.training_mode)
 
 
@@ -172,7 +175,7 @@ def _phase_table(measured: Measured) -> MarkdownTable | None:
     if shares.empty:
         return None
     largest = shares.groupby("phase")["of_step"].max()
-    phases = [phase for phase in dict.fromkeys(shares["phase"]) if largest[phase] >= VISIBLE_SHARE]
+    phases = [phase for phase in dict.fromkeys(shares["phase"]) if largest[phase] >= MIN_PHASE_SHARE]
     texts = pivoted_texts(shares, ["run"], "phase", lambda row: f"{percent(row['of_step'])} ({percent(row['matmul'])})")
     cells = {run: tuple(texts.loc[run, phases]) for run in texts.index}
     return run_table(measured, tuple(escaped(phase) for phase in phases), cells, measured.training_mode)
@@ -194,9 +197,9 @@ def _parts_table(measured: Measured) -> MarkdownTable | None:
 
 def _change_cell(row: dict) -> str:
     """The shares in percent; of matrix multiplies also their change."""
-    before, after = row["inference"], row["training"]
-    change = f" ({points(after - before)})" if row["family"] == MATMUL else ""
-    return f"{100 * before:.1f} → {100 * after:.1f}{change}"
+    inference, training = row["inference"], row["training"]
+    change = f" ({points(training - inference)})" if row["family"] == MATMUL else ""
+    return f"{100 * inference:.1f} → {100 * training:.1f}{change}"
 
 
 def training_change(measured: Measured) -> pd.DataFrame:
@@ -206,12 +209,10 @@ def training_change(measured: Measured) -> pd.DataFrame:
     columns = [*keys, "family", "inference", "training", "change"]
     shares = measured.tables["class_shares"]
     step_shares = family_shares(shares[shares["phase"] == ALL_PHASES])
-    if measured.training_mode is None or measured.inference_mode != FORWARD or step_shares.empty:
+    if not {FORWARD, measured.training_mode} <= set(step_shares["mode"]):
         return pd.DataFrame(columns=columns)
     wide = pivoted(step_shares, [*keys, "family"], "mode", ["share"])["share"]
-    if not {measured.inference_mode, measured.training_mode} <= set(wide.columns):
-        return pd.DataFrame(columns=columns)
-    both = wide.rename(columns={measured.inference_mode: "inference", measured.training_mode: "training"}).reset_index()
+    both = wide.rename(columns={FORWARD: "inference", measured.training_mode: "training"}).reset_index()
     both = both.dropna(subset=["inference", "training"])
     return both.assign(change=both["training"] - both["inference"])[columns]
 

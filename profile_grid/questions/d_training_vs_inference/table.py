@@ -19,14 +19,14 @@ def training_parts(merged: Merged) -> pd.DataFrame:
     those of the phases, to the nanosecond.
     """
     kernels = merged.kernels[merged.kernels["phase"].isin(PHASES)]
-    places = ranges_with_parts(kernels)
-    runs_with_parts = places.loc[(places["pass"] == BACKWARD) & (places["part"] != NO_RANGE), "run"].unique()
-    rows = kernels[kernels["run"].isin(runs_with_parts)]
-    rows = rows.merge(places, on=KEY_COLUMNS, how="left", validate="many_to_one")
-    table = with_share(per_pass(rows, ["pass", "part"], merged.captured_steps), ["run", "pass"], "share")
+    ranges = ranges_with_parts(kernels)
+    runs_with_parts = ranges.loc[(ranges["pass"] == BACKWARD) & (ranges["part"] != NO_RANGE), "run"].unique()
+    in_parts = kernels[kernels["run"].isin(runs_with_parts)]
+    in_parts = in_parts.merge(ranges, on=KEY_COLUMNS, how="left", validate="many_to_one")
+    table = with_share(per_pass(in_parts, ["pass", "part"], merged.captured_steps), ["run", "pass"], "share")
     phases = merged["phases"]
-    main_phases = phases[phases["run"].isin(runs_with_parts) & phases["phase"].isin(PHASES) & (phases["step"] >= 0)]
-    require_same("GPU time by part", table["total_ns"].sum(), main_phases[["kernel_ns", "memop_ns"]].to_numpy().sum())
+    phases = phases[phases["run"].isin(runs_with_parts) & phases["phase"].isin(PHASES) & (phases["step"] >= 0)]
+    require_same("GPU time by part", table["total_ns"].sum(), phases[["kernel_ns", "memop_ns"]].to_numpy().sum())
     check_shares(table, ["run", "pass"])
     return in_run_order(table, kernels, []).drop(columns=["total_ns", "same_in_every_step"])
 

@@ -5,24 +5,24 @@ from collections import defaultdict
 import pandas as pd
 import pytest
 
-from profile_grid.questions.d_training_vs_inference.figure import FIGURES, family_shares, sides_of
+from profile_grid.questions.d_training_vs_inference.figure import FIGURES, drawn_shares, sides_of
 from tests.profile_grid.made_up_grid import FOUR_WAYS, made_up_tables, rows_of
 
 
 def test_shares_of_families_are_those_of_the_kernels_and_their_bars_fill_one():
     tables = made_up_tables(**FOUR_WAYS)
-    shares = family_shares(tables["runs"], tables["class_shares"])
+    shares = drawn_shares(tables["runs"], tables["class_shares"])
     sums = defaultdict(lambda: defaultdict(int))
     for row in rows_of(tables["kernels"]):
         sums[row["run"]][row["class"].split("/")[0]] += row["total_ns"]
-    for run, own in shares.groupby("run"):
+    for run, bar in shares.groupby("run"):
         total = sum(sums[run].values())
-        assert dict(zip(own["family"], own["share"], strict=True)) == pytest.approx(
+        assert dict(zip(bar["family"], bar["share"], strict=True)) == pytest.approx(
             {family: ns / total for family, ns in sums[run].items()}
         )
-        assert own["start"].iloc[0] == pytest.approx(0)
-        assert own["end"].iloc[-1] == pytest.approx(1)
-        assert own["start"].iloc[1:].tolist() == pytest.approx(own["end"].iloc[:-1].tolist())
+        assert bar["start"].iloc[0] == pytest.approx(0)
+        assert bar["end"].iloc[-1] == pytest.approx(1)
+        assert bar["start"].iloc[1:].tolist() == pytest.approx(bar["end"].iloc[:-1].tolist())
     declared = set(tables["runs"]["run"][tables["runs"]["mode"] != "forward_backward"])
     assert set(shares["run"]) == declared
 

@@ -8,7 +8,7 @@ from profile_grid.quantities import count, interval, percent, rate, significant
 from profile_grid.questions.e_attention.table import MATMULS, PARTS, SOFTMAX
 from profile_grid.study.dimensions import MODE
 from profile_grid.tables import wording
-from profile_grid.tables.cells import LEADING_KEYS, Part, lines_table, run_table
+from profile_grid.tables.cells import MODEL_AND_CONTEXT, Part, lines_table, run_table
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import BACKWARD
 from profile_grid.tables.per_pass import largest_by_run
@@ -40,14 +40,15 @@ def sentences(measured: Measured) -> list[Claim]:
 
 def _ratio(softmax: pd.DataFrame, measured: Measured) -> Claim:
     """Time and FLOPs of softmax ÷ those of both matrix multiplies, in the runs where each has kernels of its own."""
-    some, every = len(softmax), measured.inference("forward_classes")["run"].nunique()
-    where = f"With a range of its own ({of_all(some, every, 'run')}), softmax" if some < every else "Softmax"
+    run_count = measured.inference("forward_classes")["run"].nunique()
     times, flops = softmax["runtime_to_matmuls"], softmax["flops_to_matmuls"].dropna()
-    median = median_note(times, significant) if some == every else ""
+    subject, attribute, median = "Softmax", " of attention", median_note(times, significant)
+    if len(softmax) < run_count:
+        subject = f"With a range of its own ({of_all(len(softmax), run_count, 'run')}), softmax"
+        attribute = median = ""
     return Claim(
         "{where} takes {times} times as long as both matrix multiplies{of} together{median}{flops}.",
-        where=where, of=" of attention" if some == every else "",
-        times=interval(times, significant), median=median,
+        where=subject, of=attribute, times=interval(times, significant), median=median,
         flops=f", for {interval(flops, percent)} of their FLOPs" if len(flops) else "",
     )  # fmt: skip
 
@@ -70,8 +71,8 @@ def _longest(rows: pd.DataFrame) -> Claim:
     """The part with the most time in each run, of those with kernels of their own: some runs fuse several parts."""
     parts = rows[rows["part"].isin(PARTS)]
     longest = leaders([code(part) for part in largest_by_run(parts, "gpu_time_ms")["part"]])
-    is_fused = parts.groupby("run")["part"].nunique().min() < parts["part"].nunique()
-    alone = " with kernels of its own" if is_fused else ""
+    some_are_fused = parts.groupby("run")["part"].nunique().min() < parts["part"].nunique()
+    alone = " with kernels of its own" if some_are_fused else ""
     without = "" if MASK_AND_SCALE in set(parts["part"]) else f"; no range `{MASK_AND_SCALE}` was captured"
     text = "The longest part of attention{alone} is {longest}{without}."
     return Claim(text, alone=alone, longest=longest, without=without)
@@ -111,20 +112,16 @@ def _times_table(measured: Measured, name: str, mode: str) -> MarkdownTable:
     parts = [part for part in PARTS if part in set(rows["part"])]
     headings = (*(f"{part}, µs" for part in parts), "matmuls", "softmax", "runtime ratio", "FLOP ratio")
     cells = {}
-    for run, run_rows in rows.groupby("run", sort=False):
-        by_part = run_rows.set_index("part")
-        times = [significant(by_part["gpu_time_per_layer_us"].get(part)) for part in parts]
+    for run, run_parts in rows.groupby("run", sort=False):
+        by_part = run_parts.set_index("part")
+        times = by_part["gpu_time_per_layer_us"].reindex(parts)
         matmuls = by_part[by_part.index.isin(MATMULS)]
-        seconds = matmuls["gpu_time_per_layer_us"].sum() * 1e-6
-        rate_of_matmuls = matmuls["flops_per_layer"].sum() / seconds if seconds else None  # fused attention has none
-        softmax = by_part.loc[SOFTMAX] if SOFTMAX in by_part.index else {}
-        cells[run] = (
-            *times,
-            rate(rate_of_matmuls),
-            rate(softmax.get("flop_per_s")),
-            significant(softmax.get("runtime_to_matmuls")),
-            significant(softmax.get("flops_to_matmuls")),
-        )
+        matmul_seconds = matmuls["gpu_time_per_layer_us"].sum() * 1e-6
+        matmul_rate = matmuls["flops_per_layer"].sum() / matmul_seconds if matmul_seconds else None  # None if fused
+        softmax = by_part.reindex([SOFTMAX]).iloc[0]
+        ratios = (softmax["runtime_to_matmuls"], softmax["flops_to_matmuls"])
+        rates = (rate(matmul_rate), rate(softmax["flop_per_s"]))
+        cells[run] = (*map(significant, times), *rates, *map(significant, ratios))
     return run_table(measured, headings, cells, mode)
 
 
@@ -136,6 +133,6 @@ def _flops_table(measured: Measured) -> MarkdownTable:
     flops = pivoted_texts(rows, ["run"], "part", lambda row: count(row["flops_per_layer"]))
     headings = [f"{part}: {escaped(formula)}" for part, formula in formulas.items()]
     return lines_table(
-        rows.drop_duplicates("run"), LEADING_KEYS, headings, lambda row: flops.loc[row["run"], formulas.index],
+        rows.drop_duplicates("run"), MODEL_AND_CONTEXT, headings, lambda row: flops.loc[row["run"], formulas.index],
         hidden=(MODE.key,),
     )  # fmt: skip

@@ -13,8 +13,9 @@ from profile_grid.questions.e_attention.table import PARTS, SOFTMAX
 from profile_grid.study import dimensions, stages
 from profile_grid.tables.gains import LEADING_KEYS
 
-PANEL_PX, SHARES_PX, NAMES_PX = 150, 100, 160
-MAX_COLUMNS = 5
+TIMES_HEIGHT_PX, SHARES_HEIGHT_PX = 150, 100
+NAMES_WIDTH_PX = 160  # of the parts, left of their shares
+MAX_PANELS_PER_LINE = 5
 
 
 def attention_parts(runs: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame:
@@ -38,41 +39,46 @@ def runs_without_rows(runs: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
 def draw_attention(tables: Tables) -> Drawing:
     """Time per layer, a line per part: a panel per model against context length; models with only one context share a
     panel per context. Below, each part's shares of time and FLOPs, markers for each configuration."""
-    runs, terms = tables["runs"], run_selection.device_words(tables["runs"])
+    runs, words = tables["runs"], run_selection.device_words(tables["runs"])
     parts = attention_parts(runs, tables["attention"])
     series = Series("part", tuple(part for part in PARTS if part in set(parts["part"])))
-    order = run_selection.models_in_order(runs)
+    models = run_selection.models_in_order(runs)
 
-    def panel(rows: pd.DataFrame, _: pd.DataFrame) -> Spec:
-        data = rows.drop(columns="mode")
-        y = LogAxis.around(data["gpu_time_per_layer_us"], PANEL_PX)
-        lengths = data.groupby("model")["context_length"].nunique()
-        x_of_lines = ContextAxis.of(data["context_length"]).x(title="context")
-        x_of_models = alt.X("model:N", sort=order, axis=alt.Axis(title="model", labelAngle=0))
-        panels = [(model, data[data["model"] == model], x_of_lines) for model in order if lengths.get(model, 0) > 1]
-        panels += [
-            (dimensions.CONTEXT_LENGTH.title(length), rows, x_of_models)
-            for length, rows in data[data["model"].map(lengths) == 1].groupby("context_length")
-        ]
-        times = {
-            name: _times(rows, x, y, series, n % MAX_COLUMNS == 0 and terms.time, joined=x is x_of_lines)
-            for n, (name, rows, x) in enumerate(panels)
-        }
-        lines = side_by_side(times, PANEL_PX, min(max(len(panels), 2), MAX_COLUMNS), one_axis=True)
-        return column(lines, _shares(data, series, terms.time), spacing=16)
+    def panel(panel_parts: pd.DataFrame, _: pd.DataFrame) -> Spec:
+        panel_parts = panel_parts.drop(columns="mode")
+        y = LogAxis.around(panel_parts["gpu_time_per_layer_us"], TIMES_HEIGHT_PX)
+        length_counts = panel_parts.groupby("model")["context_length"].nunique()
+        x_of_lengths = ContextAxis.of(panel_parts["context_length"]).x(title="context")
+        x_of_models = alt.X("model:N", sort=models, axis=alt.Axis(title="model", labelAngle=0))
+        charts = {}
+
+        def add(name: str, rows: pd.DataFrame, x: alt.X, joined: bool) -> None:
+            title = None if len(charts) % MAX_PANELS_PER_LINE else f"{words.time} per layer (µs)"
+            charts[name] = _times(rows, x, y, series, title, joined=joined)
+
+        for model in (model for model in models if length_counts.get(model, 0) > 1):
+            add(model, panel_parts[panel_parts["model"] == model], x_of_lengths, joined=True)
+        others = panel_parts[panel_parts["model"].map(length_counts) == 1]
+        for length, rows in others.groupby("context_length"):
+            add(dimensions.CONTEXT_LENGTH.title(length), rows, x_of_models, joined=False)
+        per_line = min(max(len(charts), 2), MAX_PANELS_PER_LINE)
+        times = side_by_side(charts, TIMES_HEIGHT_PX, per_line, one_axis=True)
+        return column(times, _shares(panel_parts, series, words.time), spacing=16)
 
     notes = (
         "Mean of the captured steps of the forward pass. FLOPs from the shapes, every entry of the scores counted: "
         "scores and values 2·B·H·S²·d_head each, softmax 5·B·H·S², mask and scale B·H·S².",
     )
-    frame = Frame(LEADING_KEYS, f"No capture has {terms.kernels} in the ranges of attention's parts.")
+    frame = Frame(LEADING_KEYS, f"No capture has {words.kernels} in the ranges of attention's parts.")
     return frame.drawing(parts, runs, runs_without_rows(runs, parts), panel, notes)
 
 
-def _times(parts: pd.DataFrame, x: alt.X, y: LogAxis, series: Series, time: str | bool, joined: bool) -> alt.LayerChart:
-    """The time per layer of each part. `time` is the name of that on the axis, which has no text if it is False."""
-    axis = y.axis(f"{time} per layer (µs)" if time else None)
-    axis.labels = axis.ticks = bool(time)
+def _times(
+    parts: pd.DataFrame, x: alt.X, y: LogAxis, series: Series, title: str | None, *, joined: bool
+) -> alt.LayerChart:
+    """The time per layer of each part; if `joined`, with a line. Without a title, the axis has no text."""
+    axis = y.axis(title)
+    axis.labels = axis.ticks = title is not None
     y_of_times = alt.Y("gpu_time_per_layer_us:Q", scale=y.scale, axis=axis)
     base = alt.Chart(parts).encode(x=x, y=y_of_times, color=series.color())
     points = base.mark_point(filled=True).encode(shape=series.shape(), tooltip=_tooltip(parts))
@@ -81,19 +87,19 @@ def _times(parts: pd.DataFrame, x: alt.X, y: LogAxis, series: Series, time: str 
 
 def _shares(parts: pd.DataFrame, series: Series, time: str) -> alt.LayerChart:
     """The shares of all parts, of time as filled markers and of FLOPs as hollow ones."""
-    columns = {"time_share": "gpu_time_per_layer_us", "flops_share": "flops_per_layer"}
-    rows = parts.assign(**{
-        share: parts[column] / parts.groupby("run")[column].transform("sum") for share, column in columns.items()
-    })  # fmt: skip
-    y = alt.Y("part:N", scale=alt.Scale(type="point", domain=list(series.names), padding=0.5), axis=marks.name_axis())
-    base = alt.Chart(rows).encode(y=y, color=series.color(), shape=series.shape(), tooltip=_tooltip(rows))
-    title = f"share of attention's {time} (filled) and of its FLOPs (hollow)"
-    of_time, of_flops = (
-        alt.X(f"{share}:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(title=title, format="%")) for share in columns
+    sums = parts.groupby("run")
+    shares = parts.assign(
+        time_share=parts["gpu_time_per_layer_us"] / sums["gpu_time_per_layer_us"].transform("sum"),
+        flops_share=parts["flops_per_layer"] / sums["flops_per_layer"].transform("sum"),
     )
-    flops = base.mark_point(fill=GROUND, strokeWidth=1.3, size=70).encode(x=of_flops)
-    size = {"width": WIDTH - NAMES_PX, "height": SHARES_PX}
-    return alt.layer(flops, base.mark_point(filled=True, opacity=0.7).encode(x=of_time), **size)
+    y = alt.Y("part:N", scale=alt.Scale(type="point", domain=list(series.names), padding=0.5), axis=marks.name_axis())
+    base = alt.Chart(shares).encode(y=y, color=series.color(), shape=series.shape(), tooltip=_tooltip(shares))
+    axis = alt.Axis(title=f"share of attention's {time} (filled) and of its FLOPs (hollow)", format="%")
+    scale = alt.Scale(domain=[0, 1])
+    time_markers = base.mark_point(filled=True, opacity=0.7).encode(x=alt.X("time_share:Q", scale=scale, axis=axis))
+    flops_markers = base.mark_point(fill=GROUND, strokeWidth=1.3, size=70)
+    flops_markers = flops_markers.encode(x=alt.X("flops_share:Q", scale=scale, axis=axis))
+    return alt.layer(flops_markers, time_markers, width=WIDTH - NAMES_WIDTH_PX, height=SHARES_HEIGHT_PX)
 
 
 def _tooltip(parts: pd.DataFrame) -> list[alt.Tooltip]:

@@ -6,7 +6,6 @@ import pandas as pd
 
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import sequences_per_gpu
-from cs336_model.ranges import SOFTMAX
 from kernel_tables.attribution.path_text import innermost
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
@@ -15,16 +14,17 @@ from profile_grid.tables.model_parts import has_range
 from profile_grid.tables.names import BACKWARD, FORWARD, RECOMPUTATION
 from profile_grid.tables.per_pass import Merged, as_floats, in_order_of, per_pass
 
+SOFTMAX = ranges.SOFTMAX
 PARTS = (ranges.ATTENTION_SCORES, ranges.MASK_AND_SCALE, SOFTMAX, ranges.FINAL_MATMUL)
 MATMULS = (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
 
 
 class Formula(NamedTuple):
-    """FLOPs of one layer, which computes all B·H·S² scores: for each score, `times_d_head` · d_head + `others`."""
+    """FLOPs of one layer, which computes all B·H·S² scores: for each, `per_score_and_width` · d_head + `per_score`."""
 
     text: str
-    times_d_head: int
-    others: int
+    per_score_and_width: int
+    per_score: int
 
 
 FORMULAS = {
@@ -62,18 +62,18 @@ def _attention_in_phase(phase: str, formulas: dict[str, Formula], merged: Merged
     """The parts of attention in a phase: times from the captures, FLOPs from the shapes, and the ratios of both."""
     table = pd.concat([_part_times(part, phase, merged) for part in formulas], ignore_index=True)
     runs = merged["runs"]
-    shape = runs.set_index("run")
-    names = ("batch_size", "gpus", "num_heads", "d_model", "num_layers", "context_length")
-    column = {name: as_floats(table["run"].map(shape[name])) for name in names}
-    scores = sequences_per_gpu(column) * column["num_heads"] * column["context_length"] ** 2
-    formula = pd.DataFrame(formulas.values(), index=list(formulas)).reindex(table["part"]).set_axis(table.index)
-    d_head = column["d_model"] // column["num_heads"]
-    table["layers"] = column["num_layers"]
-    table["flops_per_layer"] = scores * (as_floats(formula["times_d_head"]) * d_head + as_floats(formula["others"]))
-    table["flops_formula"] = formula["text"]
+    names = ["batch_size", "gpus", "num_heads", "d_model", "num_layers", "context_length"]
+    sizes = runs.set_index("run")[names].reindex(table["run"]).set_axis(table.index).apply(as_floats)
+    scores = sequences_per_gpu(sizes) * sizes["num_heads"] * sizes["context_length"] ** 2
+    d_head = sizes["d_model"] // sizes["num_heads"]
+    per_score_and_width = as_floats(table["part"].map({part: formulas[part].per_score_and_width for part in formulas}))
+    per_score = as_floats(table["part"].map({part: formulas[part].per_score for part in formulas}))
+    table["layers"] = sizes["num_layers"]
+    table["flops_per_layer"] = scores * (per_score_and_width * d_head + per_score)
+    table["flops_formula"] = table["part"].map({part: formulas[part].text for part in formulas})
     table["flop_per_s"] = table["flops_per_layer"] / (table["gpu_time_per_layer_us"] * 1e-6)
-    for name, source in (("runtime_to_matmuls", "gpu_time_ms"), ("flops_to_matmuls", "flops_per_layer")):
-        table[name] = table[source] / as_floats(table["run"].map(_sum_of_matmuls(table, source)))
+    table["runtime_to_matmuls"] = table["gpu_time_ms"] / _sum_of_matmuls(table, "gpu_time_ms")
+    table["flops_to_matmuls"] = table["flops_per_layer"] / _sum_of_matmuls(table, "flops_per_layer")
     return in_order_of(table, runs["run"])
 
 
@@ -97,9 +97,9 @@ def _contains(paths: pd.Series, part: str) -> pd.Series:
 
 
 def _sum_of_matmuls(table: pd.DataFrame, column: str) -> pd.Series:
-    """The column summed over the two matrix multiplies, by run; NaN if a run lacks the range of one."""
+    """Per row, the column summed over the matrix multiplies of its run; NaN if the run lacks the range of one."""
     matmuls = table[table["part"].isin(MATMULS)].groupby("run")[column]
-    return matmuls.sum().where(matmuls.count() == 2)
+    return as_floats(table["run"].map(matmuls.sum(min_count=len(MATMULS))))
 
 
 COLUMNS = columns("""

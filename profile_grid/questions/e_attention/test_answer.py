@@ -5,15 +5,7 @@ import pytest
 
 from profile_grid.documents.documents import documents, section
 from profile_grid.tables.measured import by_machine
-from tests.profile_grid.made_up import (
-    GEMM,
-    SDPA,
-    SOFTMAX,
-    Kernel,
-    Made,
-    forward_kernels,
-    merged,
-)
+from tests.profile_grid.made_up import GEMM, SDPA, SOFTMAX, Kernel, Made, forward_kernels, merged
 from tests.profile_grid.made_up_answers import Said, answered, forward, own_tables, summaries
 from tests.profile_grid.test_answers import PROVENANCE
 
@@ -122,6 +114,6 @@ def test_the_document_has_a_table_of_the_backward_pass_where_the_captures_tell_i
         return answered("e_attention", trained(*backward)).splitlines()
 
     told = lines(*BACKWARD_OF_ATTENTION)
-    (head,) = [place for place, line in enumerate(told) if line.startswith("In one layer of the backward pass")]
+    (head,) = [number for number, line in enumerate(told) if line.startswith("In one layer of the backward pass")]
     assert told[head - 1] == told[head + 1] == ""  # else Markdown takes the text for a row of the table before
     assert not [line for line in lines() if line.startswith("In one layer of the backward pass")]

@@ -11,8 +11,8 @@ def test_the_parts_of_attention_have_the_time_of_their_ranges_per_layer():
     parts = attention_parts(tables["runs"], tables["attention"])
     assert set(parts["run"]) == {run for run in tables["runs"]["run"] if "_forward" in run and "backward" not in run}
     for row in rows_of(parts):
-        own = [
-            r["gpu_time_ns"] for r in rows_of(tables["ranges"])
-            if r["run"] == row["run"] and r["range"].endswith(f" > {row['part']}")
+        step_ns = [
+            times["gpu_time_ns"] for times in rows_of(tables["ranges"])
+            if times["run"] == row["run"] and times["range"].endswith(f" > {row['part']}")
         ]  # fmt: skip
-        assert row["gpu_time_per_layer_us"] == pytest.approx(sum(own) / len(own) / 12 / 1e3)
+        assert row["gpu_time_per_layer_us"] == pytest.approx(sum(step_ns) / len(step_ns) / 12 / 1e3)

@@ -32,32 +32,32 @@ def sentences(measured: Measured) -> list[Claim]:
 def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
     """The parts of the forward pass that gain most and least in the last of the precisions, in the median of inference
     runs, or of all runs if these have no parts; without trivial parts."""
-    lowest, parts = pivoting.sorted_values(times, PRECISION.key)[-1], measured.tables["precision_parts"]
-    in_document = measured.inference("precision_parts")
-    rows = parts if in_document.empty else in_document
-    forward = rows[(rows["precision"] == lowest) & (rows["phase"] == names.FORWARD) & (rows["part"] != names.NO_RANGE)]
-    forward = forward[forward["base_share"] >= classes.NON_TRIVIAL_SHARE]
-    forward = forward.sort_values("base_share", ascending=False, kind="stable")  # of equal gains, the longest part
-    medians = forward.groupby("part", sort=False)["speed_up"].median().round(3)
-    if len(medians) < 2 or medians.max() == medians.min():
+    last_precision = pivoting.sorted_values(times, PRECISION.key)[-1]
+    inference_parts = measured.inference("precision_parts")
+    parts = measured.tables["precision_parts"] if inference_parts.empty else inference_parts
+    parts = parts[(parts["precision"] == last_precision) & (parts["phase"] == names.FORWARD)]
+    parts = parts[(parts["part"] != names.NO_RANGE) & (parts["base_share"] >= classes.NON_TRIVIAL_SHARE)]
+    parts = parts.sort_values("base_share", ascending=False, kind="stable")  # of equal gains, the longest part
+    gains = parts.groupby("part", sort=False)["speed_up"].median().round(3)
+    if len(gains) < 2 or gains.max() == gains.min():
         return []
     text = "{in_lowest}, of the parts with {least_share} or more of the forward pass in {base}, {most} gains most"
     text += " ({gain}) and {least} {gains} ({loss}), by {time}{medians}{table}."
     return [
         Claim(
-            text, least_share=percent(classes.NON_TRIVIAL_SHARE), in_lowest=capital(PRECISION.words(lowest)),
+            text, least_share=percent(classes.NON_TRIVIAL_SHARE), in_lowest=capital(PRECISION.words(last_precision)),
             base=PRECISION.default,
-            most=medians.idxmax(), least=medians.idxmin(), gain=ratio(medians.max()), loss=ratio(medians.min()),
-            gains="slows most" if medians.min() < 1 else "least", time=measured.words.time,
-            medians=" (medians of runs)" if forward["run"].nunique() > 1 else "",
-            table="; see the table `precision_parts`" if in_document.empty else "",
+            most=gains.idxmax(), least=gains.idxmin(), gain=ratio(gains.max()), loss=ratio(gains.min()),
+            gains="slows most" if gains.min() < 1 else "least", time=measured.words.time,
+            medians=" (medians of runs)" if parts["run"].nunique() > 1 else "",
+            table="; see the table `precision_parts`" if inference_parts.empty else "",  # the document has no parts
         )
     ]  # fmt: skip
 
 
-def _accuracy(rows: pd.DataFrame) -> list[Claim]:
+def _accuracy(errors: pd.DataFrame) -> list[Claim]:
     """The largest error of the logits in each precision, and the runs whose error rounding does not explain."""
-    compared = rows[rows["logits_error"].notna()]
+    compared = errors[errors["logits_error"].notna()]
     if compared.empty:
         return [Claim("No run was compared with one in fp{bits}, so the accuracy is not known.", "missing", bits=64)]
     texts = [

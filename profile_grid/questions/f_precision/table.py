@@ -28,8 +28,10 @@ def precision_parts(merged: per_pass.Merged) -> pd.DataFrame:
 def _peak_ratio(device_name: object, precision: str) -> float | None:
     """Peak FLOP/s in this precision ÷ in fp32, by the data sheet; None if unknown."""
     peaks = peaks_of(device_name)
-    peak, base = (peaks.flop_per_s(name) if peaks else None for name in (precision, PRECISION.default))
-    return peak / base if peak and base else None
+    if peaks is None:
+        return None
+    peak, base_peak = peaks.flop_per_s(precision), peaks.flop_per_s(PRECISION.default)
+    return peak / base_peak if peak and base_peak else None
 
 
 TABLES = (

@@ -17,7 +17,8 @@ from tests.profile_grid.test_answers import line_of, rendered
 def faster(run: Made, times: float, precision: str = "bf16") -> Made:
     """The same run in another precision: its step and every kernel so many times as fast, softmax as slow as before."""
     kernels = tuple(
-        one if one.kernel_class == "softmax" else replace(one, time_us=one.time_us / times) for one in run.kernels
+        kernel if kernel.kernel_class == "softmax" else replace(kernel, time_us=kernel.time_us / times)
+        for kernel in run.kernels
     )
     return replace(run, precision=precision, kernels=kernels, unprofiled_ms=run.unprofiled_ms / times)
 

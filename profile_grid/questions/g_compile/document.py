@@ -24,48 +24,85 @@ NO_ANSWER = Claim(
     "Not answered: no two timed runs differ only in {compile}, one of them {base}.", "missing",
     compile=COMPILE.heading, base=BASE,
 )  # fmt: skip
-SMALLER = "(smaller ones)"
+SMALLER = "(smaller ones)"  # stands for all sets of parts with a trivial share
 KEYS_OF_LINES = (*LEADING_KEYS, COMPILE.key)
-MAX_NAMED = 3
+MAX_NAMED = 3  # sets of parts whose number of matrix multiplies differs
 
 
 def sentences(measured: Measured) -> list[Claim]:
     """(g) The largest speed-up; what compiling costs; then by what is compiled, kernels, and parts."""
-    times, cost, kernels, parts = (measured.tables[f"compile_{name}"] for name in ("times", "cost", "kernels", "parts"))
+    times, cost = measured.tables["compile_times"], measured.tables["compile_cost"]
     if times.empty:
         return [NO_ANSWER]
+    parts = measured.tables["compile_parts"]
     claims = [largest_gain(times, COMPILE, BASE), *_cost(times, cost), *counts_by_value(times, COMPILE)]
-    # of the entire model, if any run compiles it
-    compiled = kernels[kernels[COMPILE.key] == pivoting.sorted_values(times, COMPILE.key)[0]]
+    compiled = pivoting.sorted_values(times, COMPILE.key)[0]  # the entire model, if any run compiles it
     return [*claims, *_matmuls(parts), *_kernels(compiled, measured), *_fused(parts, measured)]
 
 
-def _kernels(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """By mode the launches and the GPU time of the compiled step, relative to those of the baseline."""
-    texts, words, columns = [], measured.words, ("invocations", "gpu_time_ms")
-    for mode, mode_kernels in rows.groupby("mode", sort=False):
-        sums = mode_kernels.groupby("run", sort=False)[[*columns, *(f"base_{name}" for name in columns)]].sum()
-        calls, time = (percent((sums[name] / sums[f"base_{name}"]).median()) for name in columns)
+def _kernels(compiled: str, measured: Measured) -> list[Claim]:
+    """By mode the launches and the GPU time of the compiled step, relative to those of the baseline, of the runs with
+    this value of COMPILE."""
+    kernels, words = measured.tables["compile_kernels"], measured.words
+    texts = []
+    for mode, rows in kernels[kernels[COMPILE.key] == compiled].groupby("mode", sort=False):
+        sums = rows.groupby("run", sort=False).sum(numeric_only=True)
+        launches = percent((sums["invocations"] / sums["base_invocations"]).median())
+        time = percent((sums["gpu_time_ms"] / sums["base_gpu_time_ms"]).median())
         medians = " (medians)" if len(sums) > 1 else ""
-        as_before = f"{calls} as many {words.kernels} as not compiled and takes {time} as much {words.time}"
-        texts.append(f"{PASSES[mode]} launches {as_before}{medians}.")
-    value = COMPILE.words(rows[COMPILE.key].iloc[0]) if texts else ""
-    sentences = " ".join([*texts[:1], *map(capital, texts[1:])])
-    return [Claim("{value}, {sentences}", value=capital(value), sentences=sentences)] if texts else []
+        texts.append(
+            f"{PASSES[mode]} launches {launches} as many {words.kernels} as not compiled and takes {time} as much"
+            f" {words.time}{medians}."
+        )
+    value, sentences = capital(COMPILE.words(compiled)), " ".join([*texts[:1], *map(capital, texts[1:])])
+    return [Claim("{value}, {sentences}", value=value, sentences=sentences)] if texts else []
 
 
 def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:
     """The seconds of compilation, and after how many steps they are repaid, if there is a gain."""
     if cost["compile_s"].dropna().empty:
         return [Claim("The cost of compiling is not known.", "missing")]
-    steps = whole_steps(times[times["verdict"] == evidence.FASTER])
-    steps_to_pay = cost.loc[cost["run"].isin(steps["run"]), "steps_to_pay"].dropna().round()
-    repaid = f"; in runs that are clearly faster, {interval(steps_to_pay, count)} steps make up for it"
-    broken = cost[cost["graph_breaks"].fillna(0).astype("float64") > 0]
-    graphs = f"; the graph is broken in {runs_in_words(broken)}" if len(broken) else ""
+    faster_steps = whole_steps(times[times["verdict"] == evidence.FASTER])
+    steps_to_pay = cost.loc[cost["run"].isin(faster_steps["run"]), "steps_to_pay"].dropna().round()
+    repaid = graphs = ""
+    if len(steps_to_pay):
+        repaid = f"; in runs that are clearly faster, {interval(steps_to_pay, count)} steps make up for it"
+    broken_runs = cost[cost["graph_breaks"].fillna(0).astype("float64") > 0]
+    if len(broken_runs):
+        graphs = f"; the graph is broken in {runs_in_words(broken_runs)}"
     seconds = interval(cost["compile_s"], significant)
     text = "Compiling takes {seconds} s with an empty cache{repaid}{graphs}."
-    return [Claim(text, seconds=seconds, repaid=repaid if len(steps_to_pay) else "", graphs=graphs)]
+    return [Claim(text, seconds=seconds, repaid=repaid, graphs=graphs)]
+
+
+def _fused(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
+    """By phase the share of time in kernels that serve several parts."""
+    compiled = rows[rows["gpu_time_ms"] > 0]
+    if (compiled["parts"] == NO_RANGE).all():
+        return []
+    is_fused = compiled["parts"].map(lambda parts: len(model_parts.parts_in(parts)) > 1)
+    compiled = compiled.assign(fused_share=compiled["share"].where(is_fused, 0.0))
+    texts = [
+        f"{interval(phase_rows.groupby('run')['fused_share'].sum(), percent)} of {phase}"
+        for phase, phase_rows in _rows_by_phase(compiled, measured).items()
+    ]
+    if not texts:
+        return []
+    text = "{kernels} that compute several parts of the model at once take {texts}."
+    return [Claim(text, kernels=capital(measured.words.kernels), texts=listed(texts))]
+
+
+def _matmuls(rows: pd.DataFrame) -> list[Claim]:
+    """The sets of parts whose number of matrix multiplies differs when compiled: the first MAX_NAMED by name."""
+    differing = rows[rows["matmuls"] != rows["base_matmuls"]]
+    texts = [
+        f"**{escaped(row['parts'])}** in {run_in_words(row)}, {row['phase']} ({count(row['base_matmuls'])} before,"
+        f" {count(row['matmuls'])} after)"
+        for row in differing.head(MAX_NAMED).to_dict("records")
+    ]
+    rest = f" and {len(differing) - MAX_NAMED} more" if len(differing) > MAX_NAMED else ""
+    text = "The number of matrix multiplies differs when compiled: {named}{more}."
+    return [Claim(text, "counted", named="; ".join(texts), more=rest)] if texts else []
 
 
 def tables(measured: Measured) -> list[Part]:
@@ -73,7 +110,7 @@ def tables(measured: Measured) -> list[Part]:
     times, words = measured.tables["compile_times"], measured.words
     return [
         ("A step without a profiler, in brackets how many times as fast as not compiled", steps_table(times, COMPILE)),
-        ("What compiling costs", rows_table(measured.tables["compile_cost"], KEYS_OF_LINES, COSTS)),
+        ("What compiling costs", rows_table(measured.tables["compile_cost"], KEYS_OF_LINES, COST_COLUMNS)),
         ("How many times as fast each phase is, without a profiler", phases_table(times, COMPILE)),
         (f"Launches of {words.kernels} in a step and {words.time} by class, not compiled → compiled",
          _kernels_table(measured)),
@@ -82,7 +119,7 @@ def tables(measured: Measured) -> list[Part]:
     ]  # fmt: skip
 
 
-COSTS = (
+COST_COLUMNS = (
     ("compiling, s", lambda row: significant(row["compile_s"])),
     ("gain per step, ms", lambda row: significant(row["gained_ms"])),
     ("steps until repaid", lambda row: count(round(row["steps_to_pay"])) if known(row["steps_to_pay"]) else "never"),
@@ -113,17 +150,18 @@ def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
     """(g) (title, table) for each pass and each combination of further dimensions that vary: GPU time by set of parts,
     a column per model."""
     return [
-        (", ".join(filter(None, (phase, title))), _parts_table(table_rows))
-        for phase, rows in _by_pass(measured.tables["compile_parts"], measured)
+        (f"{phase}, {title}" if title else phase, _parts_table(table_rows))
+        for phase, rows in _rows_by_phase(measured.tables["compile_parts"], measured).items()
         for title, table_rows in pivoting.split(rows, (MODEL.key,))
     ]
 
 
-def _by_pass(rows: pd.DataFrame, measured: Measured) -> list[tuple[str, pd.DataFrame]]:
-    """("forward", rows of the inference mode) and ("backward", rows of the training mode), each if there are any."""
+def _rows_by_phase(rows: pd.DataFrame, measured: Measured) -> dict[str, pd.DataFrame]:
+    """FORWARD: the rows of the forward pass of the inference mode; BACKWARD: those of the backward pass of the training
+    mode; each if there are any."""
     modes = {FORWARD: measured.inference_mode, BACKWARD: measured.training_mode}
-    passes = [(phase, rows[(rows["phase"] == phase) & (rows["mode"] == mode)]) for phase, mode in modes.items()]
-    return [(phase, pass_rows) for phase, pass_rows in passes if len(pass_rows)]
+    by_phase = {phase: rows[(rows["phase"] == phase) & (rows["mode"] == mode)] for phase, mode in modes.items()}
+    return {phase: phase_rows for phase, phase_rows in by_phase.items() if len(phase_rows)}
 
 
 def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
@@ -131,55 +169,25 @@ def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
     base_share = rows["base_gpu_time_ms"] / rows.groupby("run")["base_gpu_time_ms"].transform("sum")
     larger_share = pd.concat([rows["share"], base_share], axis=1).max(axis=1)
     is_small = ~(larger_share >= classes.NON_TRIVIAL_SHARE).groupby(rows["parts"]).transform("any")
-    lines = rows["parts"].mask(is_small, SMALLER)
-    figures = ["base_gpu_time_ms", "gpu_time_ms", "base_others_ms"]
-    sums = rows.assign(line=lines).groupby(["line", MODEL.key], sort=False)[figures].sum()
-    by_time = sums.groupby("line")["gpu_time_ms"].sum().sort_values(ascending=False, kind="stable").index
-    order = sorted(by_time, key=lambda line: line == SMALLER)
-    models = list(dict.fromkeys(rows[MODEL.key]))
-    table = tuple((escaped(line), *(_before_and_after(line, sums, model) for model in models)) for line in order)
-    return MarkdownTable(("parts", *(f"{escaped(model)}, ms" for model in models)), table, first_right=1)
+    rows = rows.assign(parts=rows["parts"].mask(is_small, SMALLER))
+    times = ["base_gpu_time_ms", "gpu_time_ms", "base_others_ms"]
+    sums = rows.groupby(["parts", MODEL.key], sort=False)[times].sum()
+    longest_first = sums.groupby("parts")["gpu_time_ms"].sum().sort_values(ascending=False, kind="stable").index
+    sets, models = sorted(longest_first, key=lambda parts: parts == SMALLER), list(dict.fromkeys(rows[MODEL.key]))
+    lines = tuple((escaped(parts), *(_before_and_after(parts, sums, model) for model in models)) for parts in sets)
+    return MarkdownTable(("parts", *(f"{escaped(model)}, ms" for model in models)), lines, first_right=1)
 
 
-def _before_and_after(line: str, sums: pd.DataFrame, model: str) -> str:
+def _before_and_after(parts: str, sums: pd.DataFrame, model: str) -> str:
     """GPU time not compiled and compiled. If a set of parts has no time of its own before, brackets show that of its
     parts, without matrix multiplies."""
-    if (line, model) not in sums.index:
+    if (parts, model) not in sums.index:
         return ABSENT
-    row = sums.loc[(line, model)]
-    is_fused = len(model_parts.parts_in(line)) > 1 and not row["base_gpu_time_ms"]
+    row = sums.loc[(parts, model)]
+    is_fused = len(model_parts.parts_in(parts)) > 1 and not row["base_gpu_time_ms"]
     base_text = f"({significant(row['base_others_ms'])})" if is_fused else significant(row["base_gpu_time_ms"])
     return f"{base_text} → {significant(row['gpu_time_ms'])}"
 
 
 def _change(times: pd.Series) -> str:
     return f"{significant(times['base_gpu_time_ms'])} → {significant(times['gpu_time_ms'])}"
-
-
-def _fused(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """By pass the share of time in kernels that serve several parts."""
-    compiled = rows[rows["gpu_time_ms"] > 0]
-    if (compiled["parts"] == NO_RANGE).all():
-        return []
-    shares = compiled["share"].where(compiled["parts"].map(lambda name: len(model_parts.parts_in(name)) > 1), 0.0)
-    texts = [
-        f"{interval(shares[pass_rows.index].groupby(pass_rows['run']).sum(), percent)} of {phase}"
-        for phase, pass_rows in _by_pass(compiled, measured)
-    ]
-    if not texts:
-        return []
-    text = "{kernels} that compute several parts of the model at once take {texts}."
-    return [Claim(text, kernels=capital(measured.words.kernels), texts=listed(texts))]
-
-
-def _matmuls(rows: pd.DataFrame) -> list[Claim]:
-    """The sets of parts whose number of matrix multiplies differs when compiled: the first MAX_NAMED by name."""
-    differing = rows[rows["matmuls"] != rows["base_matmuls"]]
-    texts = [
-        f"**{escaped(row['parts'])}** in {run_in_words(row)}, {row['phase']} ({count(row['base_matmuls'])} before,"
-        f" {count(row['matmuls'])} after)"
-        for row in differing.head(MAX_NAMED).to_dict("records")
-    ]
-    rest = f" and {len(differing) - MAX_NAMED} more" if len(differing) > MAX_NAMED else ""
-    text = "The number of matrix multiplies differs when compiled: {named}{more}."
-    return [Claim(text, "counted", named="; ".join(texts), more=rest)] if texts else []

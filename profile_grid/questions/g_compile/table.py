@@ -14,25 +14,26 @@ from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables import classes, conservation, ideal, model_parts, names, ratios
 from profile_grid.tables.per_pass import Merged, as_floats, per_pass, total_by_run
 
-KEY_COLUMNS = ["phase", "parts"]
+SET_KEYS = ["phase", "parts"]  # of a set of parts, in a run
 SECOND_PASS = re.compile(r"splitk_?reduce|reduce_1Block|epilogue::impl", re.IGNORECASE)  # of a matrix multiply
 
 
 def compile_parts(merged: Merged) -> pd.DataFrame:
     """(g) One row per compiled run, phase and set of parts that a kernel of this run or of its baseline serves: GPU
     time, launches and matrix multiplies of both, 0 if one has none. Raises NotConserved if a kernel is lost."""
-    rows, steps = _kernels_by_parts(merged), merged.captured_steps
-    is_matmul = classes.is_matmul(rows["class"]).astype("bool")
-    is_first_pass = is_matmul & ~rows["kernel"].map(lambda name: bool(SECOND_PASS.search(name))).astype("bool")
-    times, matmuls, other_kernels = (
-        per_pass(part, KEY_COLUMNS, steps).set_index(["run", *KEY_COLUMNS])
-        for part in (rows, rows[is_first_pass], rows[~is_matmul])
-    )
-    times = times[["gpu_time_ms", "invocations", "total_ns"]].assign(matmuls=matmuls["invocations"])
-    table = ratios.join_base(merged, dimensions.COMPILE, times.reset_index(), KEY_COLUMNS)
-    _check_conserved(table, rows)
+    kernels = _kernels_by_parts(merged)
+    is_matmul = classes.is_matmul(kernels["class"]).astype("bool")
+    is_second_pass = kernels["kernel"].map(lambda name: bool(SECOND_PASS.search(name))).astype("bool")
+
+    def per_set(some_kernels: pd.DataFrame) -> pd.DataFrame:
+        return per_pass(some_kernels, SET_KEYS, merged.captured_steps).set_index(["run", *SET_KEYS])
+
+    matmuls = per_set(kernels[is_matmul & ~is_second_pass])["invocations"]
+    times = per_set(kernels)[["gpu_time_ms", "invocations", "total_ns"]].assign(matmuls=matmuls)
+    table = ratios.join_base(merged, dimensions.COMPILE, times.reset_index(), SET_KEYS)
+    _check_conserved(table, kernels)
     share = table["gpu_time_ms"] / table.groupby(["run", "phase"])["gpu_time_ms"].transform("sum")
-    base_others_ms = _sum_over_parts(table, other_kernels["gpu_time_ms"].to_dict())
+    base_others_ms = _sum_over_parts(table, per_set(kernels[~is_matmul])["gpu_time_ms"].to_dict())
     table = table.assign(share=share, base_others_ms=base_others_ms)
     return table.drop(columns=["total_ns", "base_total_ns"])
 
@@ -41,27 +42,27 @@ def _kernels_by_parts(merged: Merged) -> pd.DataFrame:
     """The kernels of compiled runs and their baselines, each with the set of parts that it serves."""
     pairs = ratios.base_pairs(merged["runs"], dimensions.COMPILE)
     kernels = merged.kernels[merged.kernels["run"].isin({*pairs["run"], *pairs["base_run"]})]
-    places = model_parts.ranges_with_parts(kernels).rename(columns={"part": "parts"})
-    return kernels.merge(places, on=model_parts.KEY_COLUMNS, how="left", validate="many_to_one")
+    ranges = model_parts.ranges_with_parts(kernels).rename(columns={"part": "parts"})
+    return kernels.merge(ranges, on=model_parts.KEY_COLUMNS, how="left", validate="many_to_one")
 
 
-def _sum_over_parts(table: pd.DataFrame, base_times: dict[tuple, float]) -> pd.Series:
-    """Per row of the table, the time of all parts in its set when not compiled: the sum of their `base_times`, by run,
-    phase and part."""
+def _sum_over_parts(table: pd.DataFrame, part_ms: dict[tuple, float]) -> pd.Series:
+    """Per row of the table, the time of all parts in its set in the baseline: the sum of their `part_ms`, by run, phase
+    and part."""
     sums = [
-        sum(base_times.get((run, phase, part), 0.0) for part in model_parts.parts_in(parts))
-        for run, phase, parts in table[["base_run", *KEY_COLUMNS]].itertuples(index=False, name=None)
+        sum(part_ms.get((base_run, phase, part), 0.0) for part in model_parts.parts_in(parts))
+        for base_run, phase, parts in table[["base_run", *SET_KEYS]].itertuples(index=False, name=None)
     ]
     return pd.Series(sums, index=table.index, dtype="float64")
 
 
-def _check_conserved(table: pd.DataFrame, rows: pd.DataFrame) -> None:
+def _check_conserved(table: pd.DataFrame, kernels: pd.DataFrame) -> None:
     """Raises NotConserved unless the times of the compiled runs add up to their kernels, and those of the baselines to
     theirs, to the nanosecond."""
-    step_ns = as_floats(total_by_run(rows))
-    for side, column in (("run", "total_ns"), ("base_run", "base_total_ns")):
-        expected = step_ns.reindex(table.drop_duplicates("run")[side]).sum()
-        conservation.require_same("GPU time by set of parts", table[column].sum(), expected)
+    ns_by_run, pairs = as_floats(total_by_run(kernels)), table.drop_duplicates("run")
+    for run_column, ns_column in (("run", "total_ns"), ("base_run", "base_total_ns")):
+        expected_ns = ns_by_run.reindex(pairs[run_column]).sum()
+        conservation.require_same("GPU time by set of parts", table[ns_column].sum(), expected_ns)
 
 
 COMPILE_PARTS = TableSpec(
@@ -106,13 +107,12 @@ def compile_cost(merged: Merged) -> pd.DataFrame:
     times = ratios.times_with_base(merged, dimensions.COMPILE)
     steps = times[times["phase"] == names.WHOLE_STEP]
     cost, runs = merged["cost"], merged["runs"].set_index("run")
-    seconds = cost[cost["stage"] == stages.TIMING.name].set_index("run")["compile_s"]
-    gained = steps["base_mean_ms"] - steps["mean_ms"]
-    compile_s = steps["run"].map(seconds).astype("float64")
+    seconds_by_run = cost[cost["stage"] == stages.TIMING.name].set_index("run")["compile_s"]
+    compile_s = steps["run"].map(seconds_by_run).astype("float64")
+    gained_ms = steps["base_mean_ms"] - steps["mean_ms"]
     graphs = {name: steps["run"].map(runs[name]).astype("Int64") for name in ("graphs", "graph_breaks")}
-    table = steps[dimensions.LEADING].assign(
-        compile_s=compile_s, gained_ms=gained, steps_to_pay=1e3 * compile_s / gained.where(gained > 0), **graphs
-    )
+    table = steps[dimensions.LEADING].assign(compile_s=compile_s, gained_ms=gained_ms)
+    table = table.assign(steps_to_pay=1e3 * compile_s / gained_ms.where(gained_ms > 0), **graphs)
     return table.reset_index(drop=True)
 
 

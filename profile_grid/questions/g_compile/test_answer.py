@@ -14,7 +14,7 @@ TRITON = "triton_per_fused_div_exp_masked_fill_mul_sub_2"
 
 def compiled(run: Made, times: float = 2.0, value: str = "on") -> Made:
     """The run compiled: so many times as fast, all but its matrix multiplies in one fused kernel of a millisecond."""
-    gemms = tuple(one for one in run.kernels if one.kernel_class == "gemm")
+    gemms = tuple(kernel for kernel in run.kernels if kernel.kernel_class == "gemm")
     fused = Kernel("forward", "", TRITON, "triton-fused", 10, 1000.0)
     ms = run.unprofiled_ms / times
     return replace(run, compile=value, kernels=(*gemms, fused), unprofiled_ms=ms, compile_s=20.0)

@@ -7,7 +7,7 @@ import pandas as pd
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, counted, interval, known, memory, ratio, significant
 from profile_grid.results.results import COMPLETE, OUT_OF_MEMORY, UNSUPPORTED
-from profile_grid.study.dimensions import ATTENTION, keys_without
+from profile_grid.study.dimensions import ATTENTION, CONTEXT_LENGTH, keys_without
 from profile_grid.tables import evidence, gains, pivoting
 from profile_grid.tables.cells import Part, lines_table, rows_table, status_word, text_or_status
 from profile_grid.tables.measured import Measured
@@ -15,7 +15,7 @@ from profile_grid.tables.wording import NO_WINNER, Claim, listed, runs_in_words,
 
 COUNTS_HEADING = "compared with eager attention"
 NO_ANSWER = Claim("Not answered: no timed run differs from another only in attention.", "missing")
-KEY_COLUMNS = keys_without(ATTENTION.key)
+KEY_COLUMNS = keys_without(ATTENTION.key)  # of a line of the tables
 
 
 def sentences(measured: Measured) -> list[Claim]:
@@ -35,22 +35,19 @@ def sentences(measured: Measured) -> list[Claim]:
 
 def _fastest(steps: pd.DataFrame) -> list[Claim]:
     """By context length, in how many rows of the table each attention is clearly the fastest."""
-    timed = steps[steps["mean_ms"].notna()]
-    groups = timed.groupby(KEY_COLUMNS, sort=False)
-    fastest = [(group["context_length"].iloc[0], _fastest_of(group)) for _, group in groups]
-    texts = [
-        f"at context {context} {winners([name for length, name in fastest if length == context], 'row')}"
-        for context in dict.fromkeys(length for length, _ in fastest)
-    ]
+    texts = []
+    for context, timed in steps[steps["mean_ms"].notna()].groupby(CONTEXT_LENGTH.key, sort=False):
+        names = [_fastest_of(rivals) for _, rivals in timed.groupby(KEY_COLUMNS, sort=False)]
+        texts.append(f"at context {context} {winners(names, 'row')}")
     return [Claim("Rows of the table with a clearly fastest attention: {texts}.", "difference", texts="; ".join(texts))]
 
 
-def _fastest_of(times: pd.DataFrame) -> str:
-    """The attention that is faster than every other one in these rows, beyond the spread between processes, else
-    NO_WINNER."""
-    spreads = times[["process_spread", "timed_processes"]].set_axis(["spread", "processes"], axis=1)
-    best = evidence.fastest(times["mean_ms"], spreads.astype("float64"))
-    return NO_WINNER if best is None else str(times.loc[best, ATTENTION.key])
+def _fastest_of(rivals: pd.DataFrame) -> str:
+    """The attention of these rows, a line of the table, that is faster than every other one, beyond the spread between
+    processes, else NO_WINNER."""
+    spreads = rivals[["process_spread", "timed_processes"]].set_axis(["spread", "processes"], axis=1)
+    best = evidence.fastest(rivals["mean_ms"], spreads.astype("float64"))
+    return NO_WINNER if best is None else str(rivals.loc[best, ATTENTION.key])
 
 
 def _operator(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
@@ -64,25 +61,25 @@ def _operator(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _memory(steps: pd.DataFrame) -> list[Claim]:
-    """The attentions with which memory runs out and the runs in which it does, together for those of the same runs; the
-    attentions with which memory suffices in all of these runs, with its peak."""
+    """The attentions with which memory runs out and the configurations in which it does, together for those of the same
+    configurations; the attentions with which memory suffices in all of these, with its peak."""
     failed, complete = (steps[steps["status"] == status] for status in (OUT_OF_MEMORY, COMPLETE))
     if failed.empty:
         return [Claim("No run exhausts the memory.", "counted")] if len(complete) == len(steps) else []
-    names_by_runs: dict[tuple, list[str]] = {}
+    names_by_configurations: dict[tuple, list[str]] = {}  # a configuration: its values of KEY_COLUMNS
     for name in pivoting.sorted_values(failed, ATTENTION.key):
-        rows = failed.loc[failed[ATTENTION.key] == name, KEY_COLUMNS]
-        names_by_runs.setdefault(tuple(rows.itertuples(index=False, name=None)), []).append(str(name))
-    texts = [
-        f"With {listed(names)} attention, memory runs out in {runs_in_words(pd.DataFrame(runs, columns=KEY_COLUMNS))}."
-        for runs, names in names_by_runs.items()
-    ]
-    failing_runs = failed[KEY_COLUMNS].drop_duplicates()
-    there = complete.merge(failing_runs, on=KEY_COLUMNS)
-    fitting = there[there.groupby(ATTENTION.key)["run"].transform("size") == len(failing_runs)]
-    fits, sizes = pivoting.sorted_values(fitting, ATTENTION.key), fitting["peak_allocated_bytes"].dropna()
+        configurations = failed.loc[failed[ATTENTION.key] == name, KEY_COLUMNS].itertuples(index=False, name=None)
+        names_by_configurations.setdefault(tuple(configurations), []).append(str(name))
+    texts = []
+    for configurations, names in names_by_configurations.items():
+        runs = runs_in_words(pd.DataFrame(configurations, columns=KEY_COLUMNS))
+        texts.append(f"With {listed(names)} attention, memory runs out in {runs}.")
+    failing = failed[KEY_COLUMNS].drop_duplicates()
+    fitting = complete.merge(failing, on=KEY_COLUMNS)
+    fitting = fitting[fitting.groupby(ATTENTION.key)["run"].transform("size") == len(failing)]  # in all that fail
+    names, sizes = pivoting.sorted_values(fitting, ATTENTION.key), fitting["peak_allocated_bytes"].dropna()
     peaks = f" ({interval(sizes, memory)})" if len(sizes) else ""
-    texts += [f"With {listed(fits)} attention, it suffices there{peaks}."] if fits else []
+    texts += [f"With {listed(names)} attention, it suffices there{peaks}."] if names else []
     return [Claim("{texts}", "counted", texts=" ".join(texts))]
 
 
@@ -103,8 +100,8 @@ def tables(measured: Measured) -> list[Part]:
     operator, keys = measured.tables["attention_operator"], (*gains.LEADING_KEYS, ATTENTION.key)
     return [
         ("A step without a profiler, ms, in brackets how many times as fast as with eager attention",
-         _by_attention(measured, _time)),
-        ("Peak memory of tensors", _by_attention(measured, _peak) if known_peaks else None),
+         _attentions_table(measured, _time)),
+        ("Peak memory of tensors", _attentions_table(measured, _peak) if known_peaks else None),
         (f"{measured.words.time} of attention alone (without projections), all layers of a forward pass",
          rows_table(operator, keys, OPERATOR_COLUMNS)),
     ]  # fmt: skip
@@ -114,16 +111,16 @@ OPERATOR_COLUMNS = (
     ("eager, ms", lambda row: significant(row["base_gpu_time_ms"])),
     ("this attention, ms", lambda row: significant(row["gpu_time_ms"])),
     ("times as fast", lambda row: ratio(row["speed_up"], row["speed_up_std"])),
-    ("limit by arithmetic", lambda row: ratio(row["ideal_by_flops"])),
+    ("limit by arithmetic", lambda row: ratio(row["ideal_by_flops"])),  # both: the largest possible speed-up
     ("limit by memory", lambda row: ratio(row["ideal_by_bytes"])),
 )
 
 
-def _by_attention(measured: Measured, text: Callable[[dict], str]) -> MarkdownTable:
+def _attentions_table(measured: Measured, cell_text: Callable[[dict], str]) -> MarkdownTable:
     """One line per configuration, a column per attention with the text of its row."""
     rows = gains.whole_steps(measured.tables["attention_times"])
     values = pivoting.sorted_values(rows, ATTENTION.key)
-    wide = pivoting.pivoted_texts(rows, KEY_COLUMNS, ATTENTION.key, text)
+    wide = pivoting.pivoted_texts(rows, KEY_COLUMNS, ATTENTION.key, cell_text)
 
     def cells(row: dict) -> Iterable[str]:
         return wide.loc[tuple(row[key] for key in KEY_COLUMNS), values]

@@ -10,8 +10,8 @@ from profile_grid.study.stages import TIMING
 from profile_grid.tables import evidence, gains, pivoting, ratios
 
 SHOWN_IN_PANEL = (CONTEXT_LENGTH.key, ATTENTION.key)
-COLUMNS = 2
-SIZE = (theme.WIDTH // COLUMNS - panels.AXIS_PX, 210)
+PANELS_PER_LINE = 2
+PANEL_PX = (theme.WIDTH // PANELS_PER_LINE - panels.AXIS_PX, 210)  # width and height
 MEAN_AND_STD = ("mean_ms", "std_ms")
 NO_TIMES = "No two timed runs differ only in attention."
 
@@ -25,15 +25,17 @@ def draw_attention_times(tables: panels.Tables) -> panels.Drawing:
     series = theme.Series(ATTENTION.key, tuple(pivoting.sorted_values(times, ATTENTION.key)))
     contexts = theme.ContextAxis.of(times["context_length"])
 
-    def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> alt.LayerChart:
+    def panel(panel_steps: pd.DataFrame, panel_missing: pd.DataFrame) -> alt.LayerChart:
         tooltip = marks.tooltip(
-            rows, ("mean_ms", "time (ms)", marks.DIGITS), ("std_ms", "± (ms)", marks.DIGITS),
+            panel_steps, ("mean_ms", "time (ms)", marks.DIGITS), ("std_ms", "± (ms)", marks.DIGITS),
             ("speed_up", "times as fast as eager", marks.DIGITS),
         )  # fmt: skip
-        return marks.against_context(rows, absent, contexts, "time of a step (ms)", series, MEAN_AND_STD, tooltip, SIZE)
+        return marks.against_context(
+            panel_steps, panel_missing, contexts, "time of a step (ms)", series, MEAN_AND_STD, tooltip, PANEL_PX
+        )
 
     note = "Times without a profiler, ± the standard deviation between steps. eager: separate operations."
-    return panels.Frame(SHOWN_IN_PANEL, NO_TIMES, COLUMNS).drawing(steps, runs, missing, panel, (note,))
+    return panels.Frame(SHOWN_IN_PANEL, NO_TIMES, PANELS_PER_LINE).drawing(steps, runs, missing, panel, (note,))
 
 
 def result_attention_times(tables: panels.Tables) -> str:
@@ -42,10 +44,10 @@ def result_attention_times(tables: panels.Tables) -> str:
     steps = gains.whole_steps(times[times["verdict"] == evidence.FASTER])
     if steps.empty:
         return ""
-    best = steps.loc[steps[steps["context_length"] == steps["context_length"].max()]["speed_up"].idxmax()]
-    name = f"{best['model']}, {MODE.name_of(best['mode'])}"
-    factor = significant(best["speed_up"])
-    return f"At context {best['context_length']} {best[ATTENTION.key]} is {factor} times as fast as eager ({name})"
+    longest = steps[steps["context_length"] == steps["context_length"].max()]
+    best = longest.loc[longest["speed_up"].idxmax()]
+    step, factor = f"{best['model']}, {MODE.name_of(best['mode'])}", significant(best["speed_up"])
+    return f"At context {best['context_length']} {best[ATTENTION.key]} is {factor} times as fast as eager ({step})"
 
 
 FIGURES = (

@@ -9,7 +9,7 @@ from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables import ideal, model_parts, names, ratios
 from profile_grid.tables.per_pass import Merged, as_floats, per_pass
 
-COLUMNS_OF_BASE = [column.name for column in (*ratios.TIME_OF_BASE, *ratios.VERDICT)]
+COMPARISON_COLUMNS = [column.name for column in (*ratios.TIME_OF_BASE, *ratios.VERDICT)]
 
 
 def attention_times(merged: Merged) -> pd.DataFrame:
@@ -17,13 +17,13 @@ def attention_times(merged: Merged) -> pd.DataFrame:
     attention, and the peak memory. A run without results has one row, of the step."""
     times = ratios.with_counterparts(merged["timings"], ATTENTION)[[*LEADING, "phase", "mean_ms", "std_ms", "status"]]
     keys = ["run", "phase"]
-    compared_times = ratios.times_with_base(merged, ATTENTION)[[*keys, *COLUMNS_OF_BASE]]
+    comparisons = ratios.times_with_base(merged, ATTENTION)[[*keys, *COMPARISON_COLUMNS]]
     peak = as_floats(times["run"].map(merged["runs"].set_index("run")["peak_allocated_bytes"]))
     spreads = merged.spreads_of(times["run"], times["phase"])
     table = times.assign(
         peak_allocated_bytes=peak, process_spread=spreads["spread"], timed_processes=spreads["processes"]
     )
-    return table.merge(compared_times, on=keys, how="left", validate="one_to_one")
+    return table.merge(comparisons, on=keys, how="left", validate="one_to_one")
 
 
 def attention_operator(merged: Merged) -> pd.DataFrame:
@@ -31,26 +31,24 @@ def attention_operator(merged: Merged) -> pd.DataFrame:
     with eager attention, and the speed-ups at which the data sheet's FLOP/s and bytes/s would be reached."""
     kernels = merged.kernels
     is_inside = model_parts.has_range(kernels["range"], SCALED_DOT_PRODUCT_ATTENTION)
-    rows = per_pass(kernels[is_inside & (kernels["phase"] == names.FORWARD)], [], merged.captured_steps)
-    rows = rows.drop(columns=["total_ns", "same_in_every_step"])
-    table = ratios.with_base(rows, ATTENTION, "gpu_time_ms", "gpu_time_std_ms")
+    times = per_pass(kernels[is_inside & (kernels["phase"] == names.FORWARD)], [], merged.captured_steps)
+    times = times.drop(columns=["total_ns", "same_in_every_step"])
+    table = ratios.with_base(times, ATTENTION, "gpu_time_ms", "gpu_time_std_ms")
     runs = merged["runs"].set_index("run")
-    bounds_ms = [
-        _least_ms(runs.loc[run], precision) for run, precision in zip(table["run"], table["precision"], strict=True)
-    ]
+    bounds_ms = [_least_ms(runs.loc[run]) for run in table["run"]]
     least_ms = pd.DataFrame(bounds_ms, index=table.index, columns=["flops", "bytes"], dtype="float64")
     base_ms = table["base_gpu_time_ms"]
     return table.assign(ideal_by_flops=base_ms / least_ms["flops"], ideal_by_bytes=base_ms / least_ms["bytes"])
 
 
-def _least_ms(run: pd.Series, precision: str) -> tuple[float | None, float | None]:
+def _least_ms(run: pd.Series) -> tuple[float | None, float | None]:
     """(by FLOP/s, by bytes/s): least time in ms of the operator of all layers; None without a known peak."""
     sizes = [run[name] for name in ("context_length", "d_model", "num_layers")]
     if any(map(pd.isna, sizes)):  # a custom model
         return None, None
     context, d_model, layers = map(int, sizes)
     peaks, batch = ideal.peaks_of(run.get("device_name")), int(sequences_per_gpu(run))
-    layer_ms = ideal.least_ms_of_attention(peaks, precision, batch, context, d_model)
+    layer_ms = ideal.least_ms_of_attention(peaks, run["precision"], batch, context, d_model)
     return tuple(None if ms is None else layers * ms for ms in layer_ms)
 
 

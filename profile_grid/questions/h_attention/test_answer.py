@@ -14,7 +14,7 @@ FLASH = "pytorch_flash::flash_fwd_kernel<Traits<64, 128, 128>>(Params)"
 
 def fused(run: Made, attention: str, ms: float, operator_us: float = 200.0) -> Made:
     """The run with a backend's attention: one kernel in the place of its parts."""
-    others = tuple(one for one in run.kernels if not one.range.startswith(SDPA))
+    others = tuple(kernel for kernel in run.kernels if not kernel.range.startswith(SDPA))
     kernel = Kernel("forward", SDPA, FLASH, "attention", 12, operator_us)
     return replace(run, attention=attention, kernels=(*others, kernel), unprofiled_ms=ms)
 
@@ -98,8 +98,8 @@ def test_attentions_that_fail_in_different_runs_are_not_said_to_fail_together():
     runs = [*three()]
     for length in lengths:
         runs += [
-            out_of_memory(run) if place in failing[length] else run
-            for place, run in enumerate(three(context_length=length))
+            out_of_memory(run) if number in failing[length] else run
+            for number, run in enumerate(three(context_length=length))
         ]
     assert "With eager and flash" not in told("h_attention", runs)
 

@@ -31,7 +31,8 @@ def draw_categories(tables: Tables) -> Drawing:
     parts = peaks.assign(size=peaks["bytes"].map(memory), live=live, bar=labels(peaks), text=texts)
     return bars_of_runs(
         marks.stacked(parts[parts["bytes"] > 0], "live", "category"),
-        names=list(dict.fromkeys(parts["bar"])), by="category", title=f"in use at the peak of a step ({unit_name})",
+        list(dict.fromkeys(parts["bar"])), color_column="category",
+        axis_title=f"in use at the peak of a step ({unit_name})",
         tooltip=(("category", "category"), ("size", "in use"), ("share", "share", marks.SHARE)),
         runs=runs, missing=runs_without_results(runs, MEMORY), reason=NOT_RECORDED,
     )  # fmt: skip

@@ -71,7 +71,7 @@ def memory_operations(merged: per_pass.Merged) -> pd.DataFrame:
     total = rows.groupby("run")["bytes"].transform("sum")
     table = rows.assign(share=rows["bytes"] / total)
     conservation.check_shares(table, ["run"])
-    table = per_pass.in_order_of(table.sort_values("bytes", ascending=False, kind="stable"), blocks["run"])
+    table = per_pass.in_order_of(table, blocks["run"], "bytes", largest_first="bytes")
     return table[[*LEADING, "block", *OPERATION_COLUMNS, "allocations", "bytes", "share"]]
 
 

@@ -6,12 +6,13 @@ import pandas as pd
 
 from cs336_model.arithmetic import checkpoints, memory
 from cs336_model.arithmetic.flops import forward_flops
+from cs336_model.arithmetic.layer_limits import BACKWARD_IN_FORWARDS
 from cs336_model.ranges import BACKWARD, FORWARD, PHASES_OF_MODE, RECOMPUTATION
 from profile_grid.results.results import COMPLETE
 from profile_grid.study import stages, table_spec
 from profile_grid.study.dimensions import CHECKPOINT, LEADING, keys_without
 from profile_grid.tables import names, ratios
-from profile_grid.tables.ideal import BACKWARD_IN_FORWARDS, shape_of_run
+from profile_grid.tables.ideal import shape_of_run
 from profile_grid.tables.model_parts import has_range
 from profile_grid.tables.per_pass import Merged, as_floats, total_by_run
 

@@ -27,7 +27,7 @@ def draw(tables: panels.Tables) -> panels.Drawing:
     texts = [f"{millijoules(row.joules_per_token)}, {significant(row.power_w)} W" for row in energies.itertuples()]
     energies = energies.assign(bar=run_selection.labels(energies), text=texts)
     return panels.bars_of_runs(
-        energy_parts(energies), names=list(energies["bar"]), by="part", title="energy of a token (mJ)",
+        energy_parts(energies), list(energies["bar"]), color_column="part", axis_title="energy of a token (mJ)",
         tooltip=(("part", "part"), ("mj", "mJ", marks.DIGITS), ("power_w", "mean W", marks.DIGITS)),
         runs=runs, missing=run_selection.runs_without_results(runs, ENERGY),
         reason="No run has a measurement of energy.",

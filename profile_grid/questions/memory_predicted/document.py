@@ -24,31 +24,33 @@ def sentences(measured: Measured) -> list[Claim]:
 
 def _fitting(runs: pd.DataFrame) -> list[Claim]:
     """How many runs are predicted to fit into the GPU, and how many were measured to fit."""
-    with_gpu = runs[runs["fits"].notna()]
-    if with_gpu.empty:
+    gpu_runs = runs[runs["fits"].notna()]
+    if gpu_runs.empty:
         return []
-    predicted, fitted = int(with_gpu["fits"].sum()), with_gpu["fitted"].dropna()
-    total, fitted_runs = memory(with_gpu["device_total_bytes"].max()), int(fitted.sum())
-    if len(with_gpu) == len(fitted) == 1 and predicted == fitted_runs:
-        fits = "fits" if predicted else "does not fit"
+    fitted = gpu_runs["fitted"].dropna()
+    predicted_count, fitted_count = int(gpu_runs["fits"].sum()), int(fitted.sum())
+    total = memory(gpu_runs["device_total_bytes"].max())
+    if len(gpu_runs) == len(fitted) == 1 and predicted_count == fitted_count:
+        fits = "fits" if predicted_count else "does not fit"
         text = "The only run {fits} into {total}, as predicted from the shapes."
         return [Claim(text, "predicted", fits=fits, total=total)]
-    measured = f"; measured, {of_all(fitted_runs, len(fitted), 'run')} {_fit(fitted_runs)}" if len(fitted) else ""
+    measured = f"; measured, {of_all(fitted_count, len(fitted), 'run')} {_verb(fitted_count)}" if len(fitted) else ""
     text = "Predicted from the shapes, with {room} added to the tensors, {fitting} {verb} into {total}{measured}."
-    runs, room = of_all(predicted, len(with_gpu), "run"), memory(NON_TENSOR_BYTES)
-    return [Claim(text, "predicted", room=room, fitting=runs, verb=_fit(predicted), total=total, measured=measured)]
+    fitting, verb = of_all(predicted_count, len(gpu_runs), "run"), _verb(predicted_count)
+    room = memory(NON_TENSOR_BYTES)
+    return [Claim(text, "predicted", room=room, fitting=fitting, verb=verb, total=total, measured=measured)]
 
 
-def _fit(runs: int) -> str:
+def _verb(run_count: int) -> str:
     """The verb after a number of runs: "1 of 8 runs fits", "none of 8 runs fit"."""
-    return "fits" if runs == 1 else "fit"
+    return "fits" if run_count == 1 else "fit"
 
 
 def _agreement(runs: pd.DataFrame) -> list[Claim]:
     """In how many of the measured runs the prediction is right, and which are the others."""
     measured = runs[runs["fits"].notna() & runs["fitted"].notna()]
     wrong_runs = measured[measured["fits"].astype(bool) != measured["fitted"].astype(bool)]
-    if measured.empty or len(measured) == 1 > len(wrong_runs):
+    if measured.empty or (len(measured) == 1 and wrong_runs.empty):
         return []  # the lead says it
     other = f"; not in {runs_in_words(wrong_runs)}" if len(wrong_runs) else ""
     text = "Prediction and measurement agree in {same}{other}."
@@ -57,8 +59,7 @@ def _agreement(runs: pd.DataFrame) -> list[Claim]:
 
 def _highest_peak(table: pd.DataFrame) -> Claim:
     """The run with the highest predicted peak, and its largest component."""
-    rows = table[table["run"] == table.loc[table["peak_bytes"].astype("float64").idxmax(), "run"]]
-    largest = rows.iloc[0]
+    largest = table.loc[table["peak_bytes"].astype("float64").idxmax()]  # the first row of a run: its largest component
     text = "The highest predicted peak of tensors is {peak} ({run}); its largest component is {component} ({size})."
     peak, size = memory(largest["peak_bytes"]), memory(largest["bytes"])
     run, component = run_in_words(largest), largest["component"]
@@ -71,8 +72,9 @@ def _errors(runs: pd.DataFrame) -> list[Claim]:
     if measured.empty:
         return []
     errors = measured["peak_bytes"].astype("float64") / measured["measured_peak_bytes"].astype("float64") - 1
-    one, several = "The predicted peak differs from the measured one", "Predicted peaks differ from the measured ones"
-    peaks = one if len(measured) == 1 else several
+    peaks = "Predicted peaks differ from the measured ones"
+    if len(measured) == 1:
+        peaks = "The predicted peak differs from the measured one"
     return [Claim("{peaks} by {errors}.", peaks=peaks, errors=interval(errors, _signed_percent))]
 
 

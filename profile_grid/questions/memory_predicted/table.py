@@ -20,18 +20,18 @@ def memory_predicted(merged: Merged) -> pd.DataFrame:
         shape = declared_shape(run)
         if shape is None:
             continue
-        dimensions = {key: run[key] for key in KEYS}
-        total = run["device_total_bytes"] if known(run["device_total_bytes"]) else None
-        peak, status = predicted_peak_bytes(shape, dimensions), run[TIMING.status_column]
-        facts = {name: run[name] for name in LEADING} | {
-            "peak_bytes": peak, "device_total_bytes": total,
-            "fits": bool(peak + NON_TENSOR_BYTES <= total) if total else None,
+        values = {key: run[key] for key in KEYS}
+        gpu_bytes = run["device_total_bytes"] if known(run["device_total_bytes"]) else None
+        peak_bytes, status = predicted_peak_bytes(shape, values), run[TIMING.status_column]
+        columns_of_run = {name: run[name] for name in LEADING} | {
+            "peak_bytes": peak_bytes, "device_total_bytes": gpu_bytes,
+            "fits": bool(peak_bytes + NON_TENSOR_BYTES <= gpu_bytes) if gpu_bytes else None,
             "status": status, "fitted": {COMPLETE: True, OUT_OF_MEMORY: False}.get(status),
             "measured_peak_bytes": run["peak_allocated_bytes"] if status == COMPLETE else None,
         }  # fmt: skip
-        components = predicted_parts(shape, dimensions)
-        for component in sorted(components, key=components.get, reverse=True):
-            rows.append(facts | {"component": component, "bytes": components[component]})
+        bytes_by_component = predicted_parts(shape, values)
+        for component in sorted(bytes_by_component, key=bytes_by_component.get, reverse=True):
+            rows.append(columns_of_run | {"component": component, "bytes": bytes_by_component[component]})
     return MEMORY_PREDICTED.table(rows)
 
 

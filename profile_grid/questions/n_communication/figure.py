@@ -5,7 +5,7 @@ import pandas as pd
 
 from kernel_tables.page.colors import BLUE, GREY, PALE, VERMILLION
 from profile_grid.figures import marks
-from profile_grid.figures.panels import Drawing, Figure, Frame, Tables
+from profile_grid.figures.panels import Drawing, Figure, Frame, Tables, notes_on_cut
 from profile_grid.figures.run_selection import labels, runs_without_results
 from profile_grid.figures.theme import GROUND, SMALL, WIDTH, LogAxis, Series
 from profile_grid.quantities import interval, percent, significant
@@ -41,10 +41,9 @@ def draw_costs(tables: Tables) -> Drawing:
     groups = list(dict.fromkeys(rows["bar"]))
     notes = [
         "A step without a profiler compared with the processes that do the same work without communication, ± their"
-        " standard deviation. Hollow: the cost may be a difference between processes."
+        " standard deviation. Hollow: the cost may be a difference between processes.",
+        *notes_on_cut(len(groups), MAX_GROUPS, "The {most} most expensive of {number} groups", "all runs"),
     ]
-    if len(groups) > MAX_GROUPS:
-        notes.append(f"The {MAX_GROUPS} most expensive of {len(groups)} groups are drawn; the table has all runs.")
     drawn_rows = rows[rows["bar"].isin(groups[:MAX_GROUPS])]
     missing = runs_without_results(runs_on_several, stages.TIMING)
     return Frame(KEYS, NO_TIMES).drawing(drawn_rows, runs, missing, lambda data, _: _cost_panel(data, series), notes)

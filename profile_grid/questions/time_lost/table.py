@@ -103,8 +103,7 @@ def host_stacks(merged: Merged) -> pd.DataFrame:
     columns = ["samples", "samples_in_calls", "estimated_ms"]
     table = stacks.groupby([*LEADING, "function"], sort=False, as_index=False)[columns].sum()
     table["estimated_us_per_launch"] = table["estimated_ms"] * 1e3 / table["run"].map(launches).astype("float64")
-    table = table.sort_values(["estimated_ms", "function"], ascending=[False, True], kind="stable")
-    return in_order_of(table, launches.index)
+    return in_order_of(table, launches.index, "estimated_ms", "function", largest_first="estimated_ms")
 
 
 def _launching_thread_rows(merged: Merged) -> pd.DataFrame:
