@@ -62,8 +62,9 @@ def _attention_in_phase(phase: str, formulas: dict[str, Formula], merged: Merged
     """The parts of attention in a phase: times from the captures, FLOPs from the shapes, and the ratios of both."""
     table = pd.concat([_part_times(part, phase, merged) for part in formulas], ignore_index=True)
     runs = merged["runs"]
-    names = ["batch_size", "gpus", "num_heads", "d_model", "num_layers", "context_length"]
-    sizes = runs.set_index("run")[names].reindex(table["run"]).set_axis(table.index).apply(as_floats)
+    names = ("batch_size", "gpus", "num_heads", "d_model", "num_layers", "context_length")
+    run_sizes = runs.set_index("run")
+    sizes = pd.DataFrame({name: as_floats(table["run"].map(run_sizes[name])) for name in names})
     scores = sequences_per_gpu(sizes) * sizes["num_heads"] * sizes["context_length"] ** 2
     d_head = sizes["d_model"] // sizes["num_heads"]
     per_score_and_width = as_floats(table["part"].map({part: formulas[part].per_score_and_width for part in formulas}))
