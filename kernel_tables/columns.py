@@ -219,10 +219,8 @@ def _array_schema(table_columns: tuple[Column, ...]) -> dict[str, Any]:
     properties = {}
     for column in table_columns:
         json_type = JSON_TYPES[column.dtype]
-        properties[column.name] = {
-            "type": [json_type, "null"] if column.may_be_null else json_type,
-            "description": column.meaning,
-        }
+        json_type = [json_type, "null"] if column.may_be_null else json_type
+        properties[column.name] = {"type": json_type, "description": column.meaning}
     required = [column.name for column in table_columns if not column.is_optional]
     item = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
     return {"type": "array", "items": item}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 
 from kernel_tables.commands import shared
@@ -39,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     custom_rules = rules_of_file(options.rules) if options.rules else ()
     codes = (*CODES, *(rule.code for rule in custom_rules))
     failing_codes = [text for text in options.fail_on if text in codes]
-    percent_limits = [_percentage(text, codes) for text in options.fail_on if text not in codes]
+    failing_percent = min((_percentage(text, codes) for text in options.fail_on if text not in codes), default=inf)
     with shared.open_trace(options.capture, options) as trace:
         counters = None
         if options.counters:
@@ -58,12 +59,8 @@ def run(options: argparse.Namespace) -> int:
             write_text(as_json(findings), options.output)
         else:
             shared.write(as_table(findings), options)
-    failing = [
-        finding
-        for finding in findings
-        if not finding.abstained
-        and (finding.code in failing_codes or any(finding.gain_percent >= limit for limit in percent_limits))
-    ]
+    reported = [finding for finding in findings if not finding.abstained]
+    failing = [hit for hit in reported if hit.code in failing_codes or hit.gain_percent >= failing_percent]
     for finding in failing:
         shared.say(f"--fail-on: {finding.code}, {finding.gain_percent:.1f} % of a step")
     return FAILED if failing else 0

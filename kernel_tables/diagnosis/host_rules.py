@@ -9,17 +9,7 @@ import numpy as np
 
 from kernel_tables.attribution.arrays import blocks
 from kernel_tables.attribution.launches import NO_LAUNCH
-from kernel_tables.diagnosis.blocking import (
-    ALLOCATION_IN_STEP,
-    ALLOCATIONS,
-    CAUSES,
-    COPY_IN_STEP,
-    IDLE_ALLOCATION,
-    IDLE_COPY,
-    IDLE_SYNC,
-    PAGEABLE_COPY,
-    SYNC_IN_STEP,
-)
+from kernel_tables.diagnosis import blocking
 from kernel_tables.diagnosis.calls import LAUNCH
 from kernel_tables.diagnosis.context import DiagnosisContext, RuleHit
 from kernel_tables.diagnosis.devices import IDLE_SHARE, Device
@@ -48,7 +38,7 @@ def launch_bound(context: DiagnosisContext) -> RuleHit | None:
 def wait_hit(context: DiagnosisContext, cause: str, share: float, waits: str) -> RuleHit | None:
     """The hit if the GPU idles between activities, or only copies, because of `cause` for at least this `share` of its
     time; `waits` says when, in words."""
-    scope, is_copy = context.scope, context.blocking.copy_cause == CAUSES.index(cause)
+    scope, is_copy = context.scope, context.blocking.copy_cause == blocking.CAUSES.index(cause)
     if not (context.has_idle(cause) or is_copy.any()):
         return None
     is_copy &= scope.is_in_span
@@ -65,7 +55,7 @@ def wait_hit(context: DiagnosisContext, cause: str, share: float, waits: str) ->
     gain_ns = max(total_ns, context.avoidable_idle_ns(cause) + copying_ns) + at_edges_ns
     total_ns += at_edges_ns
     message = f"the GPU waits {scope.in_words(total_ns)} {waits}"
-    if cause in ALLOCATIONS:
+    if cause in blocking.ALLOCATIONS:
         counts = [f"{count:.3g} {name.partition('_v')[0]}" for name, count in evidence["functions_per_step"].items()]
         message += f" ({', '.join(counts)} per step)"
     if scope.share(gain_ns - total_ns) >= MIN_SHARE:
@@ -75,23 +65,25 @@ def wait_hit(context: DiagnosisContext, cause: str, share: float, waits: str) ->
 
 
 sync_in_step = partial(
-    wait_hit, cause=SYNC_IN_STEP, share=MIN_SHARE, waits="after the host waited for it in the middle of a step"
+    wait_hit, cause=blocking.SYNC_IN_STEP, share=MIN_SHARE, waits="after the host waited for it in the middle of a step"
 )
 allocation_in_step = partial(
-    wait_hit, cause=ALLOCATION_IN_STEP, share=MIN_SHARE, waits="while the host allocates or frees memory within a step"
+    wait_hit, cause=blocking.ALLOCATION_IN_STEP, share=MIN_SHARE,
+    waits="while the host allocates or frees memory within a step",
+)  # fmt: skip
+copy_in_step = partial(wait_hit, cause=blocking.COPY_IN_STEP, share=MIN_SHARE, waits="for copies within a step")
+pageable_copy = partial(
+    wait_hit, cause=blocking.PAGEABLE_COPY, share=MIN_SHARE, waits="for copies from or to pageable memory"
 )
-copy_in_step = partial(wait_hit, cause=COPY_IN_STEP, share=MIN_SHARE, waits="for copies within a step")
-pageable_copy = partial(wait_hit, cause=PAGEABLE_COPY, share=MIN_SHARE, waits="for copies from or to pageable memory")
 idle_sync = partial(
-    wait_hit,
-    cause=IDLE_SYNC,
-    share=CAUSE_SHARE,
+    wait_hit, cause=blocking.IDLE_SYNC, share=CAUSE_SHARE,
     waits="after the host waited for it at the end of a step or outside of steps",
-)
-idle_copy = partial(wait_hit, cause=IDLE_COPY, share=CAUSE_SHARE, waits="for copies outside of steps")
+)  # fmt: skip
+idle_copy = partial(wait_hit, cause=blocking.IDLE_COPY, share=CAUSE_SHARE, waits="for copies outside of steps")
 idle_allocation = partial(
-    wait_hit, cause=IDLE_ALLOCATION, share=MIN_SHARE, waits="while the host allocates or frees memory outside of steps"
-)
+    wait_hit, cause=blocking.IDLE_ALLOCATION, share=MIN_SHARE,
+    waits="while the host allocates or frees memory outside of steps",
+)  # fmt: skip
 
 
 def idle_host(context: DiagnosisContext) -> RuleHit | None:
@@ -120,7 +112,7 @@ def _evidence_of_calls(context: DiagnosisContext, cause: str) -> dict[str, objec
     calls, scope = context.scope.calls, context.scope
     first_ns = min(device.first_ns for device in scope.devices)
     last_ns = max(device.last_ns for device in scope.devices)
-    mask = context.blocking.call_cause == CAUSES.index(cause)
+    mask = context.blocking.call_cause == blocking.CAUSES.index(cause)
     mask &= (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
     counts = np.bincount(calls.function[mask], minlength=len(calls.functions))
     functions = zip(calls.functions, counts.tolist(), strict=True)
@@ -144,10 +136,8 @@ def _us_per_launch(context: DiagnosisContext, launches: int) -> dict[str, float]
     """The time of the host by parts, in microseconds per launch; the parts add up. If several threads are busy at once,
     the time counts once, for the first of their parts."""
     total_ns = np.sum([_host_times(context, device) for device in context.scope.devices], axis=0)
-    return {
-        f"{name}_us": round(int(ns) / 1e3 / max(launches, 1), 3)
-        for name, ns in zip(_HostTimes._fields, total_ns, strict=True)
-    }
+    times = zip(_HostTimes._fields, total_ns.tolist(), strict=True)
+    return {f"{name}_us": round(ns / 1e3 / max(launches, 1), 3) for name, ns in times}
 
 
 def _host_times(context: DiagnosisContext, device: Device) -> _HostTimes:

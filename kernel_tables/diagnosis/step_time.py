@@ -79,11 +79,8 @@ def step_time(scope: Scope) -> StepTime | None:
     idle_waiting_ns = sum(_waiting_ns(scope, device) for device in scope.devices)
     loading_ns = sum(_loading_ns(scope, device) for device in scope.devices) if on_cpu else 0
     idle_otherwise_ns = scope.parts_ns[IDLE] - idle_waiting_ns
-    total_ns = scope.parts_ns | {
-        COMPUTE: scope.parts_ns[COMPUTE] - loading_ns,
-        WAITING: idle_waiting_ns + loading_ns,
-        IDLE: idle_otherwise_ns,
-    }
+    total_ns = scope.parts_ns | {WAITING: idle_waiting_ns + loading_ns, IDLE: idle_otherwise_ns}
+    total_ns[COMPUTE] -= loading_ns
     if sum(total_ns.values()) != scope.span_ns or min(total_ns.values()) < 0:
         raise NotConserved(f"{total_ns} are not the {scope.span_ns} ns of the steps")
     names = NAMES_ON_CPU if on_cpu else NAMES_ON_GPU if idle_waiting_ns else NAMES_ON_GPU | {IDLE: "idle"}

@@ -157,10 +157,8 @@ WORDS: tuple[tuple[str, Callable[[re.Match], NamePart]], ...] = (
     (r"tensor(\d+x\d+x\d+)", _word("instruction", "on tensor cores, by the instruction {1} (m×n×k)")),
     (r"align([abc]?)(\d+)", _alignment),
     (r"sliced(\w+)", _word("slices", "warps of a block share the depth of one tile, {1}")),
-    (
-        r"split_?[kK]",
-        _word("split", "blocks share the depth; their sums are added afterwards", "split-k", is_main=True),
-    ),
+    (r"split_?[kK]",
+     _word("split", "blocks share the depth; their sums are added afterwards", "split-k", is_main=True)),
     (r"bias", _word("epilogue", "adds a bias before it stores", is_main=True)),
     (r"relu|gelu", _word("epilogue", "applies {0} before it stores", is_main=True)),
     (r"coop[AB]?", _word("schedule", "groups of warps work on one tile together" + NOT_DOCUMENTED)),

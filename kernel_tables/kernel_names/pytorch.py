@@ -4,14 +4,8 @@ memory operations, NCCL and Triton; and of any function of C++."""
 import re
 from collections.abc import Iterator
 
-from kernel_tables.kernel_names.parts import (
-    TYPES,
-    NamePart,
-    main_part,
-    split_function_name,
-    template_arguments,
-    type_in,
-)
+from kernel_tables.kernel_names import parts
+from kernel_tables.kernel_names.parts import NamePart, main_part, split_function_name, template_arguments
 
 LOOPS = {
     "vectorized_elementwise_kernel": ("vectorized", "operands lie densely: several elements per load"),
@@ -81,7 +75,7 @@ def _operation(arguments: str) -> Iterator[NamePart]:
     words = _WORD.findall(arguments[:MAX_READ])
     operation = next((word for word in words if word not in WRAPPERS and _OPERATION_WORD.fullmatch(word)), None)
     if operation is None:
-        yield from filter(None, [type_in(arguments)])
+        yield from filter(None, [parts.type_in(arguments)])
         return
     text = _operation_name(operation)
     yield main_part("operation", operation, f"applies {text}", text)
@@ -104,7 +98,7 @@ def _type(arguments: str, operation: str, binding: str | None) -> NamePart | Non
 
     lambdas = re.findall(r"lambda\(([^()]+)\)", arguments[arguments.index(operation) :])
     texts = [template_after(word) for word in (binding, operation) if word] + [*lambdas[:1], arguments]
-    return next(filter(None, map(type_in, texts)), None)
+    return next(filter(None, map(parts.type_in, texts)), None)
 
 
 def _operation_name(word: str) -> str:
@@ -186,14 +180,14 @@ def triton_parts(name: str) -> tuple[NamePart, ...]:
         return ()
     kind, operators, number = match.groups()
     text = _operators(_OPERATOR.findall(operators))
-    parts = [
+    name_parts = [
         main_part("origin", "triton", "written by torch.compile for Triton", "fused"),
         main_part("operators", operators, "the operators that are one kernel here, by the alphabet", text),
         NamePart("loop", kind, TRITON_KINDS.get(kind, "a list of kernels in one"), kind),
     ]
     if number:
-        parts.append(NamePart("number", number, "its number in the compiled program", f"({number})"))
-    return tuple(parts)
+        name_parts.append(NamePart("number", number, "its number in the compiled program", f"({number})"))
+    return tuple(name_parts)
 
 
 def _operators(words: list[str]) -> str:
@@ -238,8 +232,8 @@ def _without_kernel(namespaces: str, function: str) -> str:
 def _details(namespaces: str, arguments: str) -> Iterator[NamePart]:
     if namespaces:
         yield NamePart("namespace", namespaces, "whose function it is", namespaces.split("::")[-1])
-    if type_part := type_in(arguments):
+    if type_part := parts.type_in(arguments):
         yield type_part
     for number, argument in enumerate(template_arguments(arguments), start=1):
-        short = TYPES.get(argument) or f"<{argument.split('::')[-1]}>"
+        short = parts.TYPES.get(argument) or f"<{argument.split('::')[-1]}>"
         yield NamePart(f"argument {number}", argument, "of its template", short if len(short) <= MAX_ARGUMENT else "")

@@ -164,8 +164,5 @@ def _memory_sentences(scope: Scope) -> list[str]:
     is_memory = scope.is_memory & scope.is_in_scope
     if not is_memory.any():
         return []
-    ns, count = int(scope.activities.duration_ns[is_memory].sum()), int(is_memory.sum())
-    return [
-        f"Copies and sets of memory take {duration(ns / scope.steps_on_devices)},"
-        f" {count / scope.steps_on_devices:,.0f} of them."
-    ]
+    time = duration(int(scope.activities.duration_ns[is_memory].sum()) / scope.steps_on_devices)
+    return [f"Copies and sets of memory take {time}, {is_memory.sum() / scope.steps_on_devices:,.0f} of them."]

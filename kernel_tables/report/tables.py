@@ -66,14 +66,11 @@ def classes(trace: Trace, under: str | None, all_ns: int, names: Names) -> Repor
     table = trace.classes(under)
     rows = tuple(
         (
-            ReportCell(row.kernel_class),
-            _count(row.kernels),
-            _count(row.launches),
-            *_time_and_share(row.total_ns, all_ns),
-            _kernel(row.largest_kernel, names),
+            ReportCell(row.kernel_class), _count(row.kernels), _count(row.launches),
+            *_time_and_share(row.total_ns, all_ns), _kernel(row.largest_kernel, names),
         )
         for row in _first_rows(table)
-    )
+    )  # fmt: skip
     headings = ("class", "kernels", "launches", units.time_heading(trace.is_cpu_only), SHARE, "most time in")
     return ReportTable("classes", "Classes of kernels", headings, rows, _rest(len(table), "classes"))
 

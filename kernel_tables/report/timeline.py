@@ -133,7 +133,6 @@ def _bars(scope: Scope, excerpt: _Excerpt, limit_ns: int) -> list[TimelineBar]:
             row.start_ns - excerpt.first_ns,
             max(min(row.end_ns, limit_ns), row.start_ns) - excerpt.first_ns,
         )
-        bars.append(
-            TimelineBar(lane, title, row.track, row.name, row.kernel_class, paths[row.path_id], start_ns, end_ns)
-        )
+        path = paths[row.path_id]
+        bars.append(TimelineBar(lane, title, row.track, row.name, row.kernel_class, path, start_ns, end_ns))
     return bars

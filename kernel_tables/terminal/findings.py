@@ -33,12 +33,9 @@ def completeness_lines(table: pd.DataFrame, width: int) -> str:
 
 
 def finding_lines(
-    findings: list[Diagnosis],
-    width: int,
-    time: StepTime | None = None,
-    lists_unchecked: bool = False,
+    findings: list[Diagnosis], width: int, time: StepTime | None = None, lists_unchecked: bool = False,
     noun: str = "kernels",
-) -> str:
+) -> str:  # fmt: skip
     """The `time` of a step, the findings in their order, and how many rules could not be checked; with
     `lists_unchecked`, these by reason. `noun` is Scope.noun."""
     reported = [finding for finding in findings if not finding.abstained]

@@ -35,13 +35,9 @@ def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> s
 
 
 def tree_lines(
-    trace: Trace,
-    max_rows: int,
-    width: int,
-    under: str | None = None,
-    process: int | None = None,
+    trace: Trace, max_rows: int, width: int, under: str | None = None, process: int | None = None,
     all_rows_command: str = ALL_ROWS_OPTION,
-) -> str:
+) -> str:  # fmt: skip
     """The tree of ranges in about `max_rows` rows (0: all), and below it how many are left out, and what shows all."""
     tree = RangeTree(trace, under, process)
     rows = tree.rows(max_rows)
