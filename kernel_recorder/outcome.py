@@ -10,7 +10,8 @@ from kernel_recorder import keeping
 from kernel_recorder.in_process.handover import CALLS, GRAPH, MODULE, NSYS, RANK, RANK_WAIT_S, STEPS, Settings, is_alive
 from kernel_recorder.program import ProgramEnd
 
-FINAL_EVENTS = ("saved", "lost", "refused", "exit")  # a process writes no window after these, or starts over
+FINAL_EVENTS = ("saved", "lost", "refused", "exit")  # afterwards, a process neither writes a window nor starts over
+ELSEWHERE = "elsewhere"  # a process came to the start of a window, but another process already had it
 STEP_TIME_KEYS = ("step_before_s", "step_within_s")
 STEP_NOUNS = {MODULE: "call", GRAPH: "replay"}  # of other steps: "step"
 
@@ -25,7 +26,7 @@ def outcomes_of(
         return [Outcome(settings, notes, program_end, folder_is_gone=folder_is_gone)]
     rank_notes = _rank_notes(notes, opened_pids)
     pids = sorted(rank_notes, key=lambda pid: rank_notes[pid]["number"]) if rank_notes else opened_pids
-    notes_by_pid = {pid: [note for note in notes if note["pid"] == pid or note["event"] == "elsewhere"] for pid in pids}
+    notes_by_pid = {pid: [note for note in notes if note["pid"] == pid or note["event"] == ELSEWHERE] for pid in pids}
     return [Outcome(settings, notes_by_pid[pid], program_end, rank_notes.get(pid)) for pid in pids]
 
 
@@ -51,8 +52,8 @@ def is_recorded(notes: list[dict]) -> bool:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The notes of one process, and those on windows that others did not get; if no window opened, the notes of all
-    processes of the program."""
+    """The notes of one process, and the notes ELSEWHERE of all others; if no window opened, the notes of all processes
+    of the program."""
 
     settings: Settings
     notes: list[dict]
@@ -73,7 +74,7 @@ class Outcome:
 
     @property
     def has_prelude(self) -> bool:
-        """Whether the window has steps of the recorder, and opened before them, since a CUDA graph was captured."""
+        """Whether the window opened before the first step, for the capture of a CUDA graph: "steps" is noted later."""
         return bool(self.expected_steps) and self.last_note("steps") is not None
 
     @property
@@ -88,7 +89,8 @@ class Outcome:
 
     @property
     def was_cut(self) -> bool:
-        """Whether the window ended before it was complete."""
+        """Whether the window ended before it was complete: with the program, or because the program began a profile
+        of its own."""
         return self.ended_in_window or bool(self.closed and self.closed.get("profile"))
 
     @property
@@ -104,7 +106,7 @@ class Outcome:
 
     @property
     def expected_steps(self) -> int | None:
-        """The expected number of complete ranges `step`; None if the recorder opened none, or did not see the end."""
+        """The expected number of complete `step` ranges; None if the recorder opened none, or did not see the end."""
         return self.closed["done"] if self._has_steps and self.closed else None
 
     @property
@@ -126,16 +128,16 @@ class Outcome:
         return before_s, within_s
 
     def window_facts(self) -> dict[str, object]:
-        """Facts about the content of the window, for the capture: what a step is (`by`, one of OPTIMIZER to MODULE; its
-        `name` and `number` among those of its kind, from 0), the `first` step and how many were `done`, what the
-        program `repeated`, the calls of each step (`passes`), and what was compiled."""
+        """Facts about the content of the window, for the capture: what a step is (`by`: OPTIMIZER, WEIGHTS, GRAPH or
+        MODULE; its `name` and `number` among those of its kind, from 0), the `first` step and how many were `done`,
+        what the program `repeated`, the calls of each step (`passes`), and what was compiled."""
         opened, closed = self.opened or {}, self.closed or {}
         facts = {name: opened[name] for name in ("by", "name", "number", "first") if name in opened}
         facts |= {name: closed[name] for name in ("done", "repeated", *STEP_TIME_KEYS) if name in closed}
         return facts | closed.get("contents", {})
 
     def repetitions(self) -> list[tuple[str, str, int]]:
-        """The first actions that the program repeated until it ended: (kind, name, count) of each."""
+        """(kind, name, count) of actions that the program had repeated when it ended, at most MAX_NOTED_ACTIONS."""
         return [action for note in self.notes if note["event"] == "exit" for action in note.get("repeated", ())]
 
     def last_note(self, event: str) -> dict | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from kernel_recorder.contents import compilation_sentence, step_sentence
 from kernel_recorder.in_process.handover import MODULE, NO_RANK, NSYS, OPTIMIZER, PROGRAM, RANGE, SECONDS, STEPS, TORCH
-from kernel_recorder.outcome import STEP_NOUNS, Outcome
+from kernel_recorder.outcome import ELSEWHERE, STEP_NOUNS, Outcome
 from kernel_tables.clean_text import visible
 from kernel_tables.units import duration
 
@@ -95,7 +95,7 @@ def slowdown_sentence(outcome: Outcome) -> Iterator[str]:
 
 def unrecorded_processes_sentence(outcome: Outcome) -> Iterator[str]:
     """A sentence on processes that were not recorded, if there are any."""
-    if others := len({note["pid"] for note in outcome.notes if note["event"] == "elsewhere"}):
+    if others := len({note["pid"] for note in outcome.notes if note["event"] == ELSEWHERE}):
         yield f"{others} further process{'es' if others > 1 else ''} came to such a window; the first was recorded"
 
 

@@ -1,5 +1,5 @@
-"""The versions of the installed packages that the measured model refers to: with another version, it may be another
-program. Uses only the standard library."""
+"""The versions of the installed packages that the measured model refers to: with another version, the model may be
+another program. Uses only the standard library."""
 
 import ast
 import sys
@@ -12,18 +12,23 @@ from types import FunctionType, ModuleType
 from cs336_model.program.module_search import is_installed, packages_of
 
 _distributions_of_packages = cache(packages_distributions)  # it reads a file of every installed distribution
-_RECORDED_ELSEWHERE = {"cs336_model", "torch"}  # cs336_model by the digest of its sources, torch whenever it is loaded
+_NOT_FOLLOWED = {
+    "cs336_model",
+    "torch",
+}  # the first has a digest of its sources, torch is always added
 
 
 def loaded_distributions(targets: Iterable[str] = ()) -> dict[str, str]:
     """The version of every distribution with a package of `targets`, or one that those refer to, directly or not.
 
-    `targets` are what is measured. PyTorch's version is there whenever it is loaded, and stands for what only it
-    imports.
+    `targets` are what is measured. PyTorch's version is there whenever it is loaded; packages that only PyTorch imports
+    are left out.
     """
-    packages = _referenced_packages(packages_of(targets) - _RECORDED_ELSEWHERE)
+    packages = _referenced_packages(packages_of(targets) - _NOT_FOLLOWED)
     distributions = _distributions_of_packages() if packages else {}
-    names = {name for package in packages for name in distributions.get(package, [])} | ({"torch"} & sys.modules.keys())
+    names = {name for package in packages for name in distributions.get(package, [])}
+    if "torch" in sys.modules:
+        names.add("torch")
     return {name: known for name in sorted(names) if (known := distribution_version(name)) is not None}
 
 
@@ -45,7 +50,7 @@ def _referenced_packages(packages: set[str]) -> set[str]:
         package = waiting.pop()
         seen.add(package)
         references = {name for module in modules.get(package, []) for name in _packages_named_in(module)}
-        waiting |= (references & modules.keys()) - seen - sys.stdlib_module_names - _RECORDED_ELSEWHERE
+        waiting |= (references & modules.keys()) - seen - sys.stdlib_module_names - _NOT_FOLLOWED
     return seen
 
 

@@ -1,6 +1,6 @@
 """A window with a number of steps: steps of an optimizer, replays of a CUDA graph, or calls of a model.
 
-Steps of optimizers that run no Python, as those of compiled ones, are recognized by the weights that they change.
+A compiled optimizer runs no Python; its steps are recognized by the weights that they change.
 """
 
 import statistics
@@ -37,7 +37,8 @@ class StepClock:
         """Notes that a step has ended."""
         now_s = time.perf_counter()
         if self._last_s is not None:
-            (self._before_s if self._within_s is None else self._within_s).append(now_s - self._last_s)
+            durations_s = self._before_s if self._within_s is None else self._within_s
+            durations_s.append(now_s - self._last_s)
             del self._before_s[:-MAX_STEPS_BEFORE]
         self._last_s = now_s
 
@@ -58,7 +59,7 @@ class RepeatedAction:
     kind: str  # OPTIMIZER, WEIGHTS, GRAPH or MODULE
     name: str  # of the object
     count: int = 0
-    last_repetition: int = 0  # its number among the repetitions of all actions
+    last_repetition: int = 0  # its sequence number: repetitions of all actions are numbered together
     clock: StepClock = field(default_factory=StepClock)
 
 
@@ -67,15 +68,15 @@ class StepsWindow(Window):
     enough opens the window and defines what a step is.
 
     A step lasts from the end of an optimizer's step or of a replay to the next; of a model from call to call. A step of
-    an optimizer ends where the range closes that PyTorch opens around it, so that no range is half in the window.
+    an optimizer ends where PyTorch's own range around it closes, so that no range is half in the window.
     A compiled optimizer runs no Python that calls back; and in a backward pass, where hooks may call an optimizer for
     each weight, no window can open. In both cases a step begins with the first call of a model after the weights have
     changed.
 
-    Replays count from the last step that an optimizer made in Python, since a graph may contain only a part of a step.
-    Calls of modules with parameters count until the program creates an optimizer, or longer if they opened the window;
-    with CALLS always. If such calls opened the window, and an optimizer makes steps afterwards, the program had only
-    evaluated its model before training it: the window starts over, if the profiler can.
+    Each step that an optimizer makes in Python resets the counts of replays, since a graph may contain only a part of
+    a step. Calls of modules with parameters count until the program creates an optimizer, or longer if they opened the
+    window; with CALLS, they always count. If such calls opened the window, and an optimizer makes steps afterwards, the
+    program had only evaluated its model before training it: the window starts over, if the profiler can.
 
     A replay runs no Python: its kernels belong to the ranges that are open while the graph is captured.
     So the window opens before the first capture.
@@ -101,7 +102,7 @@ class StepsWindow(Window):
     def after_range(self, name: str, optimizer: Any = None) -> None:
         if optimizer is None or self.settings.window == CALLS or _is_capturing():
             return
-        if not is_in_backward():  # else the next call of a model finds its change of the weights
+        if not is_in_backward():  # else _before_call notices that the weights have changed
             self._stop_other_counts()
             self._count(OPTIMIZER, optimizer, type(optimizer).__name__)
 
@@ -114,7 +115,7 @@ class StepsWindow(Window):
 
     def _stop_other_counts(self) -> None:
         """Drops the counts of replays and calls, and stops watching weights and calls, once an optimizer made a step
-        in Python; what defines a step goes on."""
+        in Python; the action that defines a step keeps counting."""
         self._weights.stop()
         if self._step_action is None or self._step_action.kind != MODULE:
             self._calls.end()
@@ -136,14 +137,14 @@ class StepsWindow(Window):
             self._calls.end()
         if _is_capturing() or next(module.parameters(), None) is None:
             return
-        if was_waiting:
+        if was_waiting:  # facts of the calls before the window are compared with those in it
             self.recorder.ranges.call_before_window(module, args)
         if self._weights.has_optimizers and (self._step_action is None or self._step_action.kind != MODULE):
             for optimizer in self._weights.changed():
                 self._count(WEIGHTS, optimizer, type(optimizer).__name__)
         else:
             self._count(MODULE, module, model_name(module))
-        if was_waiting and self.recorder.is_open:
+        if was_waiting and self.recorder.is_open:  # the window opened in this call, so its range is not open yet
             self.recorder.ranges.call_begins(module, args)
 
     def _number(self, action: RepeatedAction) -> int:
@@ -173,7 +174,10 @@ class StepsWindow(Window):
 
     def _is_followed_by_optimizer(self, action: RepeatedAction, previous_repetition: int) -> bool:
         """Whether optimizers take turns, and another one is next: an iteration ends with the last of them.
-        `previous_repetition` is the number of the action's repetition before this one."""
+
+        `previous_repetition` is the number of the action's repetition before this one. If A and B take turns, B has
+        made one step fewer after each step of A, and its last step came after the previous one of A.
+        """
         others = [other for other in self._actions.values() if other.kind == action.kind == OPTIMIZER]
         return any(other.count == action.count - 1 and other.last_repetition > previous_repetition for other in others)
 

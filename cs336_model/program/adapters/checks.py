@@ -63,7 +63,7 @@ def checks_of_reduction(spec: RunSpec, device: torch.device) -> list[dict[str, A
     expected = train_on_whole_batch(small, device, partial(torch.optim.SGD, lr=LEARNING_RATE))
     reduction = AdaptedReduction(parallel, spec.adapters, small.dimensions["precision"])
     model = reduction.wrap(build_variant(small, device))
-    with calling(parallel):
+    with calling(parallel):  # an error in the student's code becomes Failed; the optimizer gets its parameters
         optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
     rank_part = whole_batch(small, device).split(sequences_per_gpu(spec.dimensions))[this_rank().number]
     losses, gradients = [], {}
@@ -178,13 +178,13 @@ def training_checks(
     spec: RunSpec, implementation: str, result: TrainingResult, expected: TrainingResult, device: torch.device
 ) -> list[Check]:
     """One check each of losses, gradients (if there are any) and parameters, with the largest error of any rank. An
-    error of parameters is relative to their change, beyond what their rounding explains."""
+    error of parameters is divided by their change; errors that their rounding explains do not count."""
     loss_errors = [
-        QuantityError("loss", relative_error(loss, reference, reference))
+        QuantityError("loss", relative_error(loss, reference, change=reference))
         for loss, reference in zip(result.losses, expected.losses, strict=True)
     ]
     gradient_errors = [
-        QuantityError(f"gradient of {name}", relative_error(value, reference, reference))
+        QuantityError(f"gradient of {name}", relative_error(value, reference, change=reference))
         for name, value in result.gradients.items()
         if (reference := expected.gradients[name]) is not None
     ]
@@ -192,7 +192,7 @@ def training_checks(
     for name, value in result.parameters.items():
         reference = expected.parameters[name]
         rounding = STEPS * UNIT_ROUNDOFF[FP32] * float(reference.norm())
-        error = relative_error(value, reference, reference - initial[name].detach(), rounding)
+        error = relative_error(value, reference, change=reference - initial[name].detach(), rounding=rounding)
         parameter_errors.append(QuantityError(f"parameter of {name}", error))
     case, precision, checks = f"{this_rank().count} processes, {STEPS} steps", spec.dimensions["precision"], []
     for errors in filter(None, (loss_errors, gradient_errors, parameter_errors)):

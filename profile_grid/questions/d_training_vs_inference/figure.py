@@ -67,6 +67,7 @@ def draw_class_shares(tables: panels.Tables) -> panels.Drawing:
         shorter_modes = dict.fromkeys(shares.loc[is_shorter, "mode"])
         notes.append(f"{SHORTER} {' or '.join(dimensions.MODES[mode] for mode in shorter_modes)}.")
     notes += panels.notes_on_cut(shares["bar"].nunique(), MAX_BARS, "At most {most} models and contexts")
+    # one panel for each combination of the other dimensions
     frame = panels.Frame(LEADING_KEYS, f"No capture holds {words.kernels}, so their classes have no shares.")
     title = f"{words.kernel.capitalize()} classes as shares of the time of all {words.kernels}"
     return frame.drawing(shares, side_runs, missing, panel, notes, title=title)
@@ -80,7 +81,7 @@ def _side(
     shares: pd.DataFrame, missing: pd.DataFrame, bars: list[str], channels: dict, fills: alt.Fill
 ) -> alt.LayerChart:
     """One side of a panel: these bars, or why they are missing."""
-    shares = shares[shares["bar"].isin(bars)].drop(columns="mode")
+    shares = shares[shares["bar"].isin(bars)].drop(columns="mode")  # a side has one mode, named in its title
     tooltip = marks.tooltip(shares, ("family", "family"), ("share", "share", marks.SHARE))
     stacks, marks_of_missing = marks.bars(shares, channels, fills, tooltip), _crosses(shares, missing, bars, channels)
     layers = [stacks, _percentages(shares, channels), *marks_of_missing]

@@ -35,12 +35,13 @@ def predicted_largest(row: Mapping[str, Any], dimension: str) -> int | None:
 
 
 def _estimated_peak_bytes(row: Mapping[str, Any]) -> int:
-    """The peak of the run's tensors from its shapes. That in the result of the run may be from older formulas."""
+    """The peak of the run's tensors from its shapes. The estimate in the run's result may be from older formulas."""
     return memory.estimated_peak_bytes(ideal.declared_shape(row), row["mode"], row)
 
 
 def memory_block(merged: per_pass.Merged) -> pd.DataFrame:
-    """(i) One row per run: the first of the blocks with the commonest numbers, and the same from the shapes."""
+    """(i) One row per run: the first of the blocks with the most frequent bytes, and the same numbers from the
+    shapes."""
     blocks = merged["memory_blocks"]
     alike = blocks.groupby(["run", *RECORDED_COLUMNS], dropna=False, sort=False)["block"].transform("size")
     blocks = blocks.assign(alike=alike, blocks=blocks.groupby("run")["block"].transform("size"))
@@ -65,7 +66,8 @@ def _predicted_bytes(run: pd.Series, block: dict) -> tuple[int | None, int | Non
 
 
 def memory_operations(merged: per_pass.Merged) -> pd.DataFrame:
-    """(i) One row per run, part, operator and line: what they keep in the run's block of `memory_block`, most first."""
+    """(i) One row per run, part, operator and line: what they keep in the run's block of `memory_block`; by
+    bytes."""
     blocks = memory_block(merged)[["run", "block"]]
     rows = merged["memory_activations"].merge(blocks, on=["run", "block"])
     total = rows.groupby("run")["bytes"].transform("sum")
@@ -101,6 +103,7 @@ def memory_parts(merged: per_pass.Merged) -> pd.DataFrame:
     one."""
     rows = merged["memory_activations"]
     parts = rows.groupby([*LEADING, "part"], sort=False)
+    # `block` has one value for all that is outside of blocks, which counts as one place
     sums = parts.agg(bytes=("bytes", "sum"), places=("block", "nunique")).reset_index()
     total = sums.groupby("run")["bytes"].transform("sum")
     table = sums.assign(bytes_of_a_place=sums["bytes"] / sums["places"], share=sums["bytes"] / total)
@@ -228,5 +231,5 @@ PAGE_TABLES = (
     PageTable("memory_groups", "Largest allocations at the peak"),
     PageTable("memory_at_failure", "Largest allocations when memory ran out"),
     PageTable("memory_fits", "What fits, measured by bisection"),
-    PageTable("memory_room", "Counted, expected, and what would fit"),
+    PageTable("memory_room", "Counted, predicted, and what would fit"),
 )
