@@ -103,7 +103,7 @@ def _remedies_within_bounds() -> Claim:
     within, count = count_within_bound(predictions), len(predictions)
     slower = int((predictions["measured_percent"] < 0).sum())
     text = " remedies (runs with a setting that a finding advises) measured in {studies} studies saved no more than"
-    text += " their bounds, which follow from the diagnosis; {slower} took more time."
+    text += " their bounds, which follow from the diagnosis when the study was measured; {slower} took more time."
     numbers = {"held": within, "all": count, "studies": len(tables), "slower": slower}
     return Claim(template_of_count(within, count) + text, "counted", **numbers)
 

@@ -199,7 +199,7 @@ ENERGY_COLUMNS = (
 def _changes(cells: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
     """The paragraphs of the section on changes in the captures."""
     if changes.empty:
-        yield "Nothing changed in the runs that were captured on both sides."
+        yield "No run with captures on both sides changed. Runs without captures on both sides are not compared here."
         return
     shown = changes[(changes["level"] != "kernel") | (changes.groupby(["run", "level"]).cumcount() < MAX_KERNELS)]
     short = short_names(shown.loc[shown["level"] == "kernel", "name"].unique())

@@ -11,7 +11,7 @@ from profile_grid.tables import model_parts, pivoting
 from profile_grid.tables.cells import lines_table, parts_table
 from profile_grid.tables.evidence import FASTER, RELEVANT_DIFFERENCE, SLOWER, UNCLEAR, needed_processes
 from profile_grid.tables.names import FORWARD, MAIN_PHASES, WHOLE_STEP
-from profile_grid.tables.wording import PASSES, Claim, capital, config_in_words, of_all
+from profile_grid.tables.wording import PASSES, Claim, capital, config_in_words, median_note, of_all
 
 LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key)
 
@@ -38,14 +38,15 @@ def largest_gain(times: pd.DataFrame, dimension: Dimension, base: str, modes: Se
             runs = f"{PASSES[row['mode']]} of {config_in_words(row | {dimension.key: dimension.default})}"
         value = dimension.words(steps[dimension.key].iloc[0])
         return Claim(text, "unclear", base=base, unclear=UNCLEAR, runs=runs, value=value, needed=_needed(steps))
-    median = f"; the median of {len(steps)} speed-ups is {ratio(steps['speed_up'].median())}" if len(steps) > 1 else ""
+    speed_ups = steps["speed_up"]
+    others = f"; all {len(steps)} speed-ups: {interval(speed_ups, ratio)}{median_note(speed_ups, ratio)}"
     largest = clear.loc[clear["speed_up"].where(clear["speed_up"] > 1, 1 / clear["speed_up"]).idxmax()]
     return Claim(
-        "{value}, {step} of {place} {is_faster} {base}{median}.",
+        "{value}, {step} of {place} {is_faster} {base}{others}.",
         "difference", value=capital(dimension.words(largest[dimension.key])), step=PASSES[largest["mode"]],
         # `value` names that dimension already
         place=config_in_words(largest.to_dict() | {dimension.key: dimension.default}),
-        is_faster=_speed_up_in_words(largest["speed_up"]), base=base, median=median,
+        is_faster=_speed_up_in_words(largest["speed_up"]), base=base, others=others if len(steps) > 1 else "",
     )  # fmt: skip
 
 

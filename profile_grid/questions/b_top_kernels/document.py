@@ -103,7 +103,7 @@ def _other_tops(tops: pd.DataFrame) -> pd.DataFrame:
 def tables(measured: Measured) -> list[Part]:
     """(b) The top kernel of every mode side by side; no table without kernels."""
     words = measured.words
-    figures = f"{words.time} and invocations in a single pass, share of the pass's {words.time}"
+    figures = f"{words.time} and invocations in one pass or step, and share of its {words.time}"
     return [(f"Top {words.kernel}: {figures}", _top_kernel_table(measured))] if measured.has_kernels else []
 
 

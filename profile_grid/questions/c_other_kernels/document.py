@@ -30,9 +30,10 @@ def sentences(measured: Measured) -> list[wording.Claim]:
     if classes.empty:
         return [wording.NO_FORWARD_PASS]
     longest_parts, families = _longest_parts(measured), family_shares(classes)
-    claims = [_lead(_other_shares(classes), longest_parts), *wording.mode_note(measured)]
+    fused = wording.fused_sentence(measured, classes)
+    claims = [_lead(_other_shares(classes), longest_parts, has_fused=bool(fused)), *wording.mode_note(measured)]
     claims += [*_families(families[families["family"] != MATMUL]), *_longest_part(longest_parts, measured)]
-    return [*claims, *_top_kernel(measured), *wording.fused_sentence(measured, classes)]
+    return [*claims, *_top_kernel(measured), *fused]
 
 
 def _other_shares(classes: pd.DataFrame) -> pd.Series:
@@ -41,12 +42,15 @@ def _other_shares(classes: pd.DataFrame) -> pd.Series:
     return classes["share"].where(is_other, 0.0).groupby(classes["run"], sort=False).sum()
 
 
-def _lead(other_shares: pd.Series, longest_parts: pd.DataFrame) -> wording.Claim:
+def _lead(other_shares: pd.Series, longest_parts: pd.DataFrame, *, has_fused: bool) -> wording.Claim:
+    """The share of other kernels, and the part with the most time. Fused attention, which contains matrix multiplies,
+    counts as other."""
     longest_part = f"; its longest part {_is_part(longest_parts['part'])}" if len(longest_parts) else ""
     median = wording.median_note(other_shares, percent)
     return wording.Claim(
-        "Everything but matrix multiplies takes {share} of the forward pass{median}{most}.",
+        "Everything but {separate}matrix multiplies takes {share} of the forward pass{median}{most}.",
         "counted", share=interval(other_shares, percent), median=median, most=longest_part,
+        separate="separate " if has_fused else "",
     )  # fmt: skip
 
 

@@ -42,8 +42,8 @@ def _data_parallel(layers: pd.DataFrame) -> pd.DataFrame:
 def _limits(rows: pd.DataFrame) -> Claim:
     """The smallest batches with which communication takes no longer than computation."""
     text = (
-        "With data parallelism on {devices} GPUs, communication takes no longer than computation in batches of at least"
-        " {tokens} tokens{runs}."
+        "With data parallelism on {devices} GPUs, the measured rates predict that communication takes no longer than"
+        " computation in batches of at least {tokens} tokens{runs}."
     )
     tokens = interval(rows["fewest_tokens"], count)
     runs = ", depending on the configuration" if len(rows) > 1 else ""
@@ -55,7 +55,8 @@ def _ratio(rows: pd.DataFrame) -> Claim:
     """Communication as a share of computation, and on how many GPUs it takes no longer."""
     text = (
         "At the measured rates, reducing the gradients of a feed-forward layer would take {share} of the time of its"
-        " backward pass{runs}. With the measured batches, it takes no longer than computation on up to {gpus} GPUs."
+        " backward pass{runs}. With the measured batches, it would take no longer than computation on up to {gpus}"
+        " GPUs, if the rates stayed the same."
     )
     runs = f" ({of_all(len(rows), len(rows))})" if len(rows) > 1 else ""
     gpus = interval(rows["most_devices"], count)
@@ -82,14 +83,14 @@ def _buckets(table: pd.DataFrame) -> list[Claim]:
         return []
     errors_ms, errors_of_means_ms = rows["error_ms"].abs(), (rows["other_sizes_ms"] - rows["measured_ms"]).abs()
     text = (
-        "A model of DDP's buckets predicts the cost of communication in {runs} with a mean error of {mean} ms (at most"
-        " {most} ms); guessing the mean cost of the other sizes of buckets is off by {without} ms."
+        "A model of DDP's buckets predicts the cost of communication with a mean error of {mean} ms (at most {most} ms)"
+        " in {runs}; the mean cost of the other sizes of buckets as a prediction has a mean error of {without} ms."
     )
     errors_claim = Claim(
         text, "predicted", runs=of_all(len(rows), len(rows), "run"), most=significant(errors_ms.max()),
         mean=significant(errors_ms.mean()), without=significant(errors_of_means_ms.mean()),
     )  # fmt: skip
-    text = "By the fit, each second of communication that overlaps computation lengthens computation by {slowdown} s."
+    text = "By the fitted model, each second of communication that overlaps computation lengthens it by {slowdown} s."
     within_spread, predictions = rows["within_spread"].dropna(), ""
     if len(within_spread):
         predictions = capital(of_all(int(within_spread.sum()), len(within_spread), "prediction"))

@@ -31,14 +31,14 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _matmul_alone(measured: Measured) -> list[Claim]:
-    """The share of matrix multiplies by mode, and that no configuration was captured in both inference and training."""
+    """That no configuration was captured in both inference and training; the share of matrix multiplies by mode."""
     texts = [
         f"{interval(rows['share'], percent)} of the {measured.words.time} of {PASSES[mode]}"
         for mode, rows in _matmul_shares(measured).groupby("mode", sort=False)
     ]
-    claims = [Claim("Matrix multiplies take {shares}.", shares=listed(texts))] if texts else []
     lacking = "Inference and training cannot be compared: no configuration has a complete capture of both."
-    return [*claims, Claim(lacking, "missing")]
+    claims = [Claim("Matrix multiplies take {shares}.", shares=listed(texts))] if texts else []
+    return [Claim(lacking, "missing"), *claims]
 
 
 def _matmul_shares(measured: Measured) -> pd.DataFrame:
@@ -58,7 +58,7 @@ def _matmul_change(changes: pd.Series, measured: Measured) -> Claim:
             runs = f"{len(amounts)}" if verdicts else of_all(len(amounts), len(changes), "run")
             share = word if verdicts else f"a {word} share than in inference"
             verdicts.append(f"{share} in {runs} ({interval(amounts, _unsigned_points)} points)")
-    median = f"; median change {points(changes.median())}" if len(changes) > 2 and len(verdicts) < 2 else ""
+    median = f"; median change {points(changes.median())} points" if len(changes) > 2 and len(verdicts) < 2 else ""
     if not verdicts:
         verdicts = [f"the same share as in inference within {_unsigned_points(MIN_CHANGE)} points"]
     elif similar:

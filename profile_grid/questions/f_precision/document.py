@@ -41,7 +41,7 @@ def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
     gains = parts.groupby("part", sort=False)["speed_up"].median().round(3)
     if len(gains) < 2 or gains.max() == gains.min():
         return []
-    text = "{in_lowest}, of the parts with {least_share} or more of the forward pass in {base}, {most} gains most"
+    text = "{in_lowest}, of the parts that take {least_share} or more of the forward pass in {base}, {most} gains most"
     text += " ({gain}) and {least} {gains} ({loss}), by {time}{medians}{table}."
     return [
         Claim(

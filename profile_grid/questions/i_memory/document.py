@@ -30,7 +30,7 @@ from profile_grid.tables.wording import (
 
 PREDICTED_BYTES = (  # words, recorded column, predicted column
     ("of the requested peaks", "requested_peak_bytes", "estimated_peak_bytes"),
-    ("of the activations with the logits", "activation_bytes", "estimated_activation_bytes"),
+    ("of the activations kept for the backward pass", "activation_bytes", "estimated_activation_bytes"),
 )
 NO_ANSWER = Claim("Not answered: no run whose allocations were to be recorded has a complete history.", "missing")
 MAX_FAILURES = 3  # failed runs whose allocations are shown; the tables have all

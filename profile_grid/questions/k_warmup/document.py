@@ -103,7 +103,7 @@ def _errors_after_fewer_steps(runs: pd.DataFrame, reports: pd.DataFrame) -> list
         fewer = reports[(reports["warmup_steps"] == number) & (taken > number)]
         if len(fewer):
             texts.append(f"{percent((fewer['ratio'] - 1).abs().median())} with {number or 'none'}")
-    text = "With fewer warm-up steps, the mean time of a step would differ by {texts}{median}."
+    text = "With fewer warm-up steps, the mean step would differ from that after all of them by {texts}{median}."
     return [Claim(text, texts=listed(texts), median=" (medians)" if len(runs) > 1 else "")] if texts else []
 
 

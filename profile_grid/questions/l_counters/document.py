@@ -68,8 +68,8 @@ def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
     lost_ms = kernels["gpu_time_ms"] * (1 - roof_share)
     row = kernels.loc[lost_ms.idxmax()]
     return Claim(
-        "{kernel} could gain the most: it takes {ms} ms, and would take {least} ms at its nearest roof, a measured rate"
-        " of computation or memory ({run}).",
+        "In its own precision, {kernel} could gain the most: it takes {ms} ms, and would take {least} ms at its nearest"
+        " roof, a measured rate of computation or memory ({run}).",
         kernel=measured.label(row["kernel"]), ms=significant(row["gpu_time_ms"]),
         least=significant(row["gpu_time_ms"] - lost_ms.max()), run=run_in_words(row),
     )  # fmt: skip
@@ -99,7 +99,7 @@ def _matmul_check(measured: Measured) -> list[Claim]:
     explained = f"all {every}" if some == every > 1 else f"{some} of {every}"
     texts = [
         f"Counted FLOPs are {interval(compared['ratio'], significant)} times those of the shapes. Padding to whole"
-        " tiles, scaling of results and adding up slices of K explain the difference in"
+        " tiles, scaling of results and adding up slices of K can explain the difference in"
         f" {explained} rows of the table of FLOPs"
     ]
     if len(padded):

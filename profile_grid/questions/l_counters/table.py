@@ -103,8 +103,8 @@ TABLES = (
     ratio | float | | counted ÷ from the shapes; empty if a launch was not counted
     padded_ratio | float | | FLOPs in complete tiles of its kernels ÷ those from the shapes; empty if a kernel's \
         name has no tile
-    within_padding | bool | | whether ratio is padded_ratio and at most 1 ÷ depth and 2 % more; without one, 1 within \
-        5 %
+    within_padding | bool | | whether ratio is at least padded_ratio and exceeds it by at most 1 ÷ depth + 2 %; if \
+        padded_ratio is empty, whether ratio is within 5 % of 1
     counted_share | float | of 1 | of its matrix multiplies' time, that of launches with counters
 """),
         make=counter_matmuls,

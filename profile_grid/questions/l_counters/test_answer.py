@@ -124,7 +124,7 @@ def test_counted_flops_stand_beside_those_of_the_shapes_twice_as_many_in_the_bac
 
 def test_a_gap_to_the_shapes_beyond_the_padding_of_tiles_is_said():
     text = answered(counted(FORWARD, head_ratio=1.3))
-    assert "slices of K explain the difference in 0 of 1 rows of the table of FLOPs; not in head (small at" in text
+    assert "slices of K can explain the difference in 0 of 1 rows of the table of FLOPs; not in head (small at" in text
     assert " no | " in line_of(text, "small", "512", "forward pass", "forward", "head", "40.89")
 
 

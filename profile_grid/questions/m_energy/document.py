@@ -106,8 +106,8 @@ def _idle_energy(rows: pd.DataFrame) -> list[Claim]:
     highest = bound_runs.loc[bound_runs["waiting_energy_share"].idxmax()]
     return [
         Claim(
-            "Without a profiler, {runs} {are} launch-bound: the GPU idles {waits} of a step, and up to {share} of the"
-            " step's energy is used meanwhile ({run}).", "counted",
+            "Without a profiler, {runs} {are} launch-bound: the GPU idles {waits} of a step. At idle power, this takes"
+            " up to {share} of the step's energy ({run}).", "counted",
             runs=of_all(len(bound_runs), len(rows), "run"), are="is" if len(bound_runs) == 1 else "are",
             waits=interval(bound_runs["waiting_share"], percent), share=percent(highest["waiting_energy_share"]),
             run=run_in_words(highest),

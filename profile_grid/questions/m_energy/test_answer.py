@@ -90,8 +90,8 @@ def test_launch_bound_runs_are_those_that_the_diagnosis_finds_to_be_so():
     assert use_of(counted(small), counted(large), findings=findings)["launch_bound"].tolist() == [True, False]
     text = answered(counted(small), counted(large), findings=findings)
     assert (
-        "Without a profiler, 1 of 2 runs is launch-bound: the GPU idles 75.0 % of a step, and up to"
-        " 18.8 % of the step's energy is used meanwhile" in text
+        "Without a profiler, 1 of 2 runs is launch-bound: the GPU idles 75.0 % of a step. At idle power,"
+        " this takes up to 18.8 % of the step's energy" in text
     )
     alone = answered(counted(large), findings=findings)
     text = "Without a profiler, no run is launch-bound; power of the idle GPU takes 1.3 % of a step's energy."

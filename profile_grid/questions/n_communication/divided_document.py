@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from kernel_tables.markdown import escaped
-from profile_grid.quantities import ABSENT, count, known, memory, significant
+from profile_grid.quantities import ABSENT, count, known, memory, percent, significant
 from profile_grid.questions.n_communication.divided import PEAK_BEFORE
 from profile_grid.stages.memory.usage_tables import BEFORE_OPTIMIZER, CATEGORY_COLUMNS
 from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODE, MODEL, OPTIMIZER, PARALLEL, keys_without
@@ -43,15 +43,17 @@ def gathers_claims(table: pd.DataFrame) -> Iterator[Claim]:
     runs = table.groupby("run", sort=False)
     for _, rows in runs:
         forward, backward = (rows[rows["pass"] == name] for name in (FORWARD, BACKWARD))
-        first = rows.iloc[0]
+        first, latest = rows.iloc[0], rows.loc[rows["mean_ms"].idxmax()]
+        latest_share = latest["mean_ms"] / rows["mean_ms"].sum() if (rows["late"] > 0).sum() > 1 else 0.0
         place = f"In {config_in_words(first)}" if runs.ngroups > 1 else capital(PARALLEL.words(first[PARALLEL.key]))
         yield Claim(
             "{place}, computation waits for the parameters of {forward} of {layers} blocks in the forward pass, and of"
-            " {backward} of {again} in the backward pass{recomputed}: {ms} ms of a captured step.",
+            " {backward} of {again} in the backward pass{recomputed}: {ms} ms of a captured step{mostly}.",
             place=place, ms=significant(rows["mean_ms"].sum()),
             forward=(forward["late"] > 0).sum(), backward=(backward["late"] > 0).sum(),
             layers=len(forward), again=len(backward),
             recomputed=", where recomputed ones count twice" if len(backward) > len(forward) else "",
+            mostly=f", {percent(latest_share)} of it for block {latest['block']}" if latest_share > 0.5 else "",
         )  # fmt: skip
 
 

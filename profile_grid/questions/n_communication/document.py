@@ -10,7 +10,7 @@ from profile_grid.questions.n_communication import divided_document
 from profile_grid.questions.n_communication.divided_document import LEADING_KEYS, megabytes
 from profile_grid.questions.n_communication.one_gpu import MIN_AGREEING_LOSSES, STRONG, WEAK
 from profile_grid.questions.n_communication.table import PARTS
-from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODEL, PARALLEL, keys_without
+from profile_grid.study.dimensions import BATCH_SIZE, CONTEXT_LENGTH, GPUS, MODEL, PARALLEL, keys_without
 from profile_grid.tables.cells import Part, errors_table, rows_table, text_or_status
 from profile_grid.tables.evidence import FASTER, SLOWER, UNCLEAR, error_of_ratio, ratio_verdicts
 from profile_grid.tables.measured import Measured
@@ -87,7 +87,8 @@ def _cost(times: pd.DataFrame) -> list[Claim]:
     slower, cost, others = compared[compared["verdict"] == SLOWER], "", ""
     spread = interval(compared["baseline_spread"].dropna(), percent)
     if len(slower):
-        work = config_in_words(slower.loc[slower["cost_share"].idxmax()])
+        named = [BATCH_SIZE.key] if slower[BATCH_SIZE.key].nunique() > 1 else []
+        work = config_in_words(slower.loc[slower["cost_share"].idxmax()], always_named=named)
         cost = f": {interval(slower['cost_share'], percent)} of the step, most in {work}"
     if len(slower) < len(compared):
         others = ". In the others, the cost is within the variation between processes (standard deviation without"
@@ -115,7 +116,8 @@ def _exposed_communication(steps: pd.DataFrame) -> list[Claim]:
         amount, ways = f"{least} to {most}", f", least {least_way} and most {most_way}"
     elif len(medians) == 1:
         times = interval(communicating["exposed_communication_ms"], significant)
-        amount, ways = f"{times} ms", f" ({amount})"
+        of_ranks = ", depending on the rank" if len(communicating) > communicating["run"].nunique() == 1 else ""
+        amount, ways = f"{times} ms", f" ({amount}{of_ranks})"
     text = "Under the profiler, exposed communication takes {amount} of a step{ways}."
     return [Claim(text, amount=amount, ways=ways)]
 

@@ -62,11 +62,10 @@ def _largest_findings(findings: pd.DataFrame, *, run_count: int) -> list[Claim]:
     largest = with_shown_gains(findings.drop_duplicates("run"))
     names, shares = [_finding_name(rule) for rule in largest["code"]], largest["percent"] / 100
     has_room = len(set(names)) <= MAX_IN_LEAD  # the first sentence of an answer is short
-    text = "The largest finding is {findings}: {most}{shares} of a step{median}."
+    text = "Fixing the largest finding saves at most {shares} of a step{median}: {findings}."
     lead = Claim(
         text, "predicted", findings=leaders(names, max_names=MAX_IN_LEAD, run_count=run_count),
         shares=interval(shares, percent),
-        most="at most " if len(largest) == 1 else "",
         median=median_note(shares, percent) if has_room else "",
     )  # fmt: skip
     runs_without = of_all(run_count - len(largest), run_count, "run")
@@ -166,7 +165,7 @@ def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
         f"{interval(share[rows.index], percent)} of that time in {PASSES[mode]}"
         for mode, rows in top_functions.groupby("mode", sort=False)
     ]
-    text = "The Python function with the most time in Python and PyTorch is {functions}: {texts}."
+    text = "By sampled stacks, the functions with the most time in Python and PyTorch are {functions}: {texts}."
     functions = leaders([code(name) for name in top_functions["function"]])
     return [Claim(text, functions=functions, texts=listed(texts))] if texts else []
 

@@ -141,7 +141,7 @@ FIRST_STEP = table_spec.TableSpec(
     "first_step",
     "One row per run with the stage cold_start and cause of time in its first step; the causes add up to the step",
     table_spec.columns("""
-    cause | text | | the first of these that any thread was in
+    cause | text | | what a thread did; of several causes at the same moment, the first in the order of this table
     first_ms | float | ms | in the very first step of the process, as captured
     later_ms | float | ms | mean over the later captured steps
     extra_ms | float | ms | first_ms − later_ms
