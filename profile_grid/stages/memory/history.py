@@ -104,7 +104,7 @@ def history_of(record: dict) -> AllocationHistory:
         operator=columns["operator"],
         line=columns["line"],
         holder=columns["held"],
-        ranges=[replace(span, closed=event_count) if span.closed is None else span for span in spans],
+        ranges=[replace(span, event_after=event_count) if span.event_after is None else span for span in spans],
         time_us=np.array(record["time_us"], dtype="float64"),
         counters=record["counters"],
         not_seen=record["cannot"],
@@ -165,12 +165,12 @@ def _category_by_life(history: AllocationHistory, allocation: int, phase: Phase)
     """The category of an allocation, made in this phase, that nothing held at the end."""
     free_event, backward = history.free_event[allocation], phase.backward
     is_freed = free_event < history.event_count
-    outlives_backward = backward is not None and phase.name == ranges.BACKWARD and free_event >= backward.closed
+    outlives_backward = backward is not None and phase.name == ranges.BACKWARD and free_event >= backward.event_after
     if any(name.startswith(ranges.COMMUNICATION) for name in history.names(int(history.range_number[allocation]))):
         return Category.GRADIENTS if outlives_backward and is_freed else Category.COMMUNICATION
     if not is_freed:
         return Category.WORKSPACE
-    if backward is not None and phase.name in ACTIVATION_PHASES and free_event >= backward.opened:
+    if backward is not None and phase.name in ACTIVATION_PHASES and free_event >= backward.first_event:
         return Category.ACTIVATIONS
     return Category.GRADIENTS if outlives_backward else Category.TEMPORARY
 

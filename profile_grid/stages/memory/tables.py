@@ -60,7 +60,7 @@ def tables_of_history(history: AllocationHistory, program: dict, rank: int = 0) 
         return RunTables(tables_status(INCOMPLETE, reason), {})
     moments = usage_tables.moments_table(history, live).assign(rank=rank)
     last_step = history.ranges[history.measured_steps()[-1]]
-    fullest = usage_tables.fullest_state(live, last_step.opened, last_step.closed)
+    fullest = usage_tables.fullest_state(live, last_step.first_event, last_step.event_after)
     tables = {
         "memory_phases": usage_tables.phases_table(history, live),
         "memory_moments": moments[usage_tables.MEMORY_MOMENTS.names],
@@ -177,7 +177,7 @@ def blocks_table(history: AllocationHistory, categories: np.ndarray, live: np.nd
         gradient_bytes = change_bytes = None
         if is_known:
             span = span_by_block[block]
-            change_bytes = int(total[span.closed - 1] - total[span.opened - 1])
+            change_bytes = int(total[span.event_after - 1] - total[span.first_event - 1])
             gradient_bytes = gradients.get(block, 0)
         saved_bytes = saved.get(block, 0) if has_backward else None
         rows.append((block, saved_bytes, gradient_bytes, change_bytes, residual.get(block)))

@@ -106,7 +106,7 @@ def test_the_largest_allocations_at_the_peak_are_told_with_range_and_operator_an
     history = made_up_history()
     backward = next(span for span in history.ranges if span.name == "backward")
     categories = categories_of(history)
-    state = fullest_state(live_bytes(history, categories), backward.opened, backward.closed)
+    state = fullest_state(live_bytes(history, categories), backward.first_event, backward.event_after)
     table = largest_table(history, category_names(categories), state)
     first = table.iloc[0].tolist()
     assert first == ["optimizer state", "(outside)", "", "", "", 200, 1, 200]

@@ -27,7 +27,7 @@ def phases_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
     rows = []
     for number, step in enumerate(history.measured_steps()):
         for name, span in ((WHOLE_STEP, history.ranges[step]), *history.phases_of(step)):
-            rows += _rows_at(live, fullest_state(live, span.opened, span.closed), number, name)
+            rows += _rows_at(live, fullest_state(live, span.first_event, span.event_after), number, name)
     rows += _rows_at(live, int(live.sum(axis=1).argmax()), NO_STEP, WHOLE_PROCESS) if len(live) else []
     return pd.DataFrame(rows, columns=MEMORY_PHASES.names)
 
@@ -37,10 +37,10 @@ def moments_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
     step; with the fullest moment until then: of initialisation, of the step, of the optimizer."""
     step = history.measured_steps()[-1]
     first_step = next(span for span in history.ranges if span.name == STEP)
-    events_until = {INITIALISED: (0, first_step.opened)}  # (first, end) of the events that lead to each moment
+    events_until = {INITIALISED: (0, first_step.first_event)}  # (first, end) of the events that lead to each moment
     if optimizer := dict(history.phases_of(step)).get(OPTIMIZER):
-        events_until[BEFORE_OPTIMIZER] = (history.ranges[step].opened, optimizer.opened)
-        events_until[AFTER_OPTIMIZER] = (optimizer.opened, optimizer.closed)
+        events_until[BEFORE_OPTIMIZER] = (history.ranges[step].first_event, optimizer.first_event)
+        events_until[AFTER_OPTIMIZER] = (optimizer.first_event, optimizer.event_after)
     rows = []
     for moment, (first_event, end_event) in events_until.items():
         at_moment, at_peak = live[end_event - 1], live[fullest_state(live, first_event, end_event)]
@@ -127,12 +127,12 @@ def timeline_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame
     """The last measured step in at most MAX_MOMENTS moments, each the fullest of its slice of the events."""
     number = history.measured_steps()[-1]
     step, phases, total = history.ranges[number], list(history.phases_of(number)), live.sum(axis=1)
-    states = np.arange(max(step.opened - 1, 0), step.closed)
+    states = np.arange(max(step.first_event - 1, 0), step.event_after)
     rows = []
     for moment, slice_states in enumerate(np.array_split(states, min(MAX_MOMENTS, len(states)))):
         state = slice_states[total[slice_states].argmax()]
         since_ms = (history.time_us[state] - history.time_us[states[0]]) / 1e3
-        phase = next((name for name, span in phases if span.opened <= state < span.closed), OUTSIDE)
+        phase = next((name for name, span in phases if span.first_event <= state < span.event_after), OUTSIDE)
         rows.append((moment, since_ms, phase, *live[state].tolist(), int(total[state])))
     return pd.DataFrame(rows, columns=MEMORY_TIMELINE.names)
 
