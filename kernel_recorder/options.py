@@ -50,7 +50,8 @@ def _add_window_options(command: argparse.ArgumentParser) -> None:
     )
     window.add_argument(
         "--skip", type=int, default=handover.DEFAULT_SKIP, metavar="N",
-        help=f"steps, calls, or instances of the range, to skip first (default: {handover.DEFAULT_SKIP})",
+        help=f"steps, calls, or instances of the range, to skip first (default: {handover.DEFAULT_SKIP}; at least 1 for"
+        " steps, since a step begins where the one before it ends)",
     )  # fmt: skip
     window.add_argument(
         "--steps", type=int, default=handover.DEFAULT_STEPS, metavar="N",

@@ -46,7 +46,7 @@ ODD = {  # warnings: nothing is known to be lost
     "nodes_not_recorded": "replayed activities run nodes of graphs that were captured before the recording",
     "calls_without_names": "API calls have no names or ends, so lost launches cannot be counted",
     "ranges_left_open": "ranges were never closed",
-    "several_threads": "launches inherit ranges of several other threads",
+    "several_threads": "launches on threads without a range belong to those that several other threads had open",
     "nsys_hedge": "nsys warns that some events may be missing",
     "nsys_older_than_driver": "nsys does not know the driver's CUDA",
     "nsys_warning": "nsys reports another warning",
