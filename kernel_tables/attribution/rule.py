@@ -33,10 +33,10 @@ class InheritedNodes(NamedTuple):
 
 
 class RangeAttributor:
-    """Attributes launches to the ranges of a capture. It is made before the launches are known. `attribution` can be
-    called once.
+    """Attributes launches to the ranges of a capture. It is made from the ranges, before the launches are known;
+    `attribution` can be called once.
 
-    A query is a launch, or an outermost range, that may inherit ranges of other threads.
+    A query is a launch, or the outermost range of a thread, that may inherit ranges of other threads.
     """
 
     def __init__(self, ranges: Ranges):
@@ -82,7 +82,9 @@ class RangeAttributor:
         for roots, nodes_around in self._root_parents:
             parent[roots] = nodes_around
         del self._threads, self._threads_of, self._end_ns, self._forest  # they take much memory
-        return Attribution(parent, innermost, launch_node, launch_node, first_replayed=len(parent))
+        return Attribution(
+            parent, innermost, launch_node=launch_node, activity_node=launch_node, first_replayed=len(parent)
+        )
 
     def _parents_of_roots(self, threads: list[ThreadRanges]) -> tuple[np.ndarray, np.ndarray]:
         """The outermost nodes of the threads of a process, and the node that each inherits from other threads."""
@@ -127,7 +129,7 @@ class RangeAttributor:
         """
         offers = []
         for thread in threads:
-            first, last = np.searchsorted(times_ns, (thread.first_ns, thread.last_ns))
+            first, last = np.searchsorted(times_ns, (thread.first_ns, thread.last_ns))  # outside, no range is open
             queries = first + np.flatnonzero(thread_ids[first:last] != thread.thread_id)
             nodes = nodes_of(thread, queries)
             is_open = nodes != NONE
@@ -146,7 +148,7 @@ class RangeAttributor:
         """The node of those ranges of a thread that enclose each of `ranges`, which are of other threads."""
         forest = self._forest
         nodes = thread.nodes_at(self._ranges.start_ns[ranges])
-        pending = np.flatnonzero(nodes != NONE)
+        pending = np.flatnonzero(nodes != NONE)  # move outwards, each until it is at a range that encloses
         while len(pending):
             pending = pending[~self._ranges.encloses(forest.range[nodes[pending]], ranges[pending])]
             nodes[pending] = forest.parent[nodes[pending]]
@@ -178,7 +180,8 @@ class RangeAttributor:
         A query with the same offers as the previous query has the same node.
         """
         first = np.cumsum(offer_count) - offer_count
-        index_in_previous = np.arange(len(nodes)) - np.repeat(offer_count, offer_count)  # if it has as many offers
+        # The index of the same offer to the previous query, if that has as many offers.
+        index_in_previous = np.arange(len(nodes)) - np.repeat(offer_count, offer_count)
         differs = (index_in_previous < 0) | (nodes != nodes[index_in_previous])
         is_new = np.logical_or.reduceat(differs, first)
         is_new[1:] |= offer_count[1:] != offer_count[:-1]
