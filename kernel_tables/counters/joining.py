@@ -61,7 +61,7 @@ def join_counters(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFram
             reasons[rows] = AMBIGUOUS
         elif key in counted_rows:
             counted_ns = _times_of_distinct_work(counters.iloc[counted_rows[key]])
-            has_depths = family(launches["class"].iloc[rows[0]]) in CLASSES_WITH_DEPTHS
+            has_depths = family(launches["class"].iloc[rows[0]]) in CLASSES_WITH_DEPTHS  # all are of one class
             durations_ns = launches["duration_ns"].to_numpy()[rows]
             nearest = _nearest_rows(durations_ns, counted_ns) if has_depths else counted_ns.index[0]
             counted_as[rows], reasons[rows] = nearest, np.where(nearest == NO_COUNTED_ROW, OTHER_DEPTH, "")

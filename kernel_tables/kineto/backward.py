@@ -105,8 +105,8 @@ def _with_chains_of_siblings(nesting: Nesting, chains: list[Chain | None]) -> li
 def _thread_ranges(
     nesting: Nesting, chains: list[Chain | None], passes_end_ns: np.ndarray, names: list[str], thread: int
 ) -> Iterator[Range]:
-    """The modules that are open on a thread while its nodes run; a node without a chain belongs to the modules of the
-    previous node."""
+    """The ranges of the modules to which the nodes of a thread belong, while these nodes run. A node without a chain
+    belongs to the modules of the previous node."""
     chains = _with_chains_of_siblings(nesting, chains)
     passes = np.searchsorted(passes_end_ns, nesting.times_ns, "right").tolist()
     open_since_ns: dict[int, int] = {}  # by call, outermost first
@@ -125,8 +125,8 @@ def _thread_ranges(
             yield from close(0)
         chain = chains[node]
         if chain is not None:
-            stays_open = [open_call == call for open_call, call in zip(open_since_ns, chain, strict=False)]
-            common_depth = [*stays_open, False].index(False)
+            is_equal = [open_call == call for open_call, call in zip(open_since_ns, chain, strict=False)]
+            common_depth = [*is_equal, False].index(False)  # how many calls stay open: up to the first that differs
             yield from close(common_depth)
             open_since_ns |= dict.fromkeys(chain[common_depth:], begin_ns)
         last_ns, last_pass = end_ns, passes[index + 1]

@@ -213,7 +213,7 @@ def _device_table(steps: DeviceSteps) -> pd.DataFrame:
     launch_ns = np.where(activities.has_launch, activities.launch_ns, activities.start_ns)
     rows = rows[np.lexsort((activities.start_ns[rows], launch_ns[rows], steps.step[rows]))]
     step, start_ns, duration_ns = steps.step[rows], activities.start_ns[rows], activities.duration_ns[rows]
-    computed = intervals.covered_ns(steps.during(steps.is_compute), start_ns, start_ns + duration_ns)
+    overlapped_ns = intervals.covered_ns(steps.during(steps.is_compute), start_ns, start_ns + duration_ns)
     kernels = [activities.names[name] for name in activities.name[rows].tolist()]
     paths = [trace.range_paths.tuples[path] for path in trace.activity_path[rows].tolist()]
     infos, requests = [parse_range_path(path) for path in paths], _kernel_requests(steps, rows)
@@ -237,7 +237,7 @@ def _device_table(steps: DeviceSteps) -> pd.DataFrame:
             "bucket": pd.array([info.bucket for info in infos], "Int64"),
             "start_ns": start_ns - steps.windows.begin_ns[step],
             "duration_ns": duration_ns,
-            "exposed_ns": duration_ns - computed,
+            "exposed_ns": duration_ns - overlapped_ns,
         }
     )
 

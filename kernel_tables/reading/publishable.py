@@ -36,8 +36,7 @@ KEPT_TEXTS = {  # by table, or ENUM for all tables with that prefix: the columns
     nccl_calls.LAYOUTS_TABLE: ("name",),
     **dict.fromkeys(METADATA, ("name", "value")),
 }
-# Columns with ids of strings.
-STRING_COLUMNS = ("shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId")
+STRING_COLUMNS = ("shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId")  # ids of strings
 IDENTIFYING_COLUMNS = ("uuid", "busLocation", "luid", "ctxswDevPath", "ctrlDevPath")
 KEPT_EXPORT_KEYS = (
     "EXPORT_SCHEMA_VERSION%", "EXPORT_PRODUCT_%", "CAPTURE_BACKEND",
@@ -117,7 +116,7 @@ def _layouts(database: sqlite3.Connection) -> nccl_calls.Layouts:
 
 def _copy_kept_tables(database: sqlite3.Connection, window: str | None, process: int | None) -> None:
     query = "SELECT name, sql FROM source.sqlite_master WHERE type = 'table' AND rootpage > 0"  # 0: a virtual table
-    statements = dict(database.execute(query))
+    statements = dict(database.execute(query))  # CREATE TABLE, by table
     since_ns = _window_start_ns(database, window, statements) if window else None
     tables = [table for table in statements if table in KEPT_TABLES or table.startswith(ENUM)]
     for table in tables:

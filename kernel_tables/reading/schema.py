@@ -70,7 +70,7 @@ HOST_COLUMNS = {
     SAMPLE_FRAMES: {"id": ("id",), "symbol": ("symbol",), "module": ("module",), "depth": ("stackDepth",)},
 }
 COPY_COLUMNS = {"bytes": ("bytes",), "source": ("srcKind",), "target": ("dstKind",)}
-CALL_NAME_COLUMNS = {"start": ("start",), "end": ("end",), "name_id": ("nameId",)}
+CALL_NAME_COLUMNS = {"start": ("start",), "end": ("end",), "name_id": ("nameId",)}  # for Capture.call_functions
 # Every read of these reads all rows to the last column, which proves that the rows are sound (soundness.py).
 TABLES_READ_TO_LAST_COLUMN = {*TABLE_COLUMNS, GRAPH_NODES, *HOST_COLUMNS}
 OPTIONAL_COLUMNS = {
