@@ -13,7 +13,7 @@ from kernel_tables.reading.schema import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING,
 
 KINDS = ("kernel", "memcpy", "memset", "graph")
 TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)  # in the order of KINDS
-COUNTS_AS_KERNEL = np.array([True, False, False, True])  # by kind
+COUNTS_AS_KERNEL = np.array([True, False, False, True])  # by kind; a replay stands for its kernels
 COPY_KINDS = (  # of exports without ENUM_CUDA_MEMCPY_OPER
     "Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array",
     "Array-to-Device", "Device-to-Array", "Device-to-Device", "Host-to-Host", "Peer-to-Peer",

@@ -57,7 +57,7 @@ class CaptureArrays(AbstractContextManager):
         self.capture = Capture(path, up_to_damage=up_to_damage)
         self._extra_rules = extra_rules
         self._with_details = False
-        self._place_columns: list[dict] | None = None
+        self._place_columns: list[dict] | None = None  # by table of TABLES, until `places` takes them
 
     def __exit__(self, *_) -> None:
         self.close()

@@ -26,7 +26,7 @@ class ThreadRanges:
         self.thread_id = thread_id
         self.nodes = range_numbers  # in opening order
         self.range_numbers = range_numbers  # by node
-        self.ends_ns = ranges.end_ns[range_numbers]  # by node, the first end of the ranges in its chain
+        self.ends_ns = ranges.end_ns[range_numbers]  # by node, the earliest end of the ranges in its chain
         self.segment_nodes = 0  # the number of nodes from `next_node` on that are used
         start_ns = ranges.start_ns[range_numbers]
         self.first_ns, self.last_ns = int(start_ns[0]), int(self.ends_ns.max())

@@ -73,9 +73,9 @@ def join_rounds(rounds: Sequence[pd.DataFrame]) -> pd.DataFrame:
     is_counted_elsewhere = is_counted.groupby(configuration).transform("any")
     executed = table[metrics.TENSOR_INSTRUCTIONS] - table[metrics.NON_MATRIX_INSTRUCTIONS].fillna(0.0)
     multiplies = executed.groupby(configuration).transform("max").gt(0)  # only one round requests these instructions
-    has_other_kinds = is_counted & multiplies & table[operations].sum(axis=1).eq(0)
-    is_left_out = has_other_kinds | (~is_counted & (is_counted_elsewhere | multiplies))
-    known_operations = [name for name in operations if table[name].notna().any()]  # by this GPU
+    has_uncounted_kinds = is_counted & multiplies & table[operations].sum(axis=1).eq(0)
+    is_left_out = has_uncounted_kinds | (~is_counted & (is_counted_elsewhere | multiplies))
+    known_operations = [name for name in operations if table[name].notna().any()]  # not NaN: this GPU counts them
     table = table.assign(**table[known_operations].mask(~is_counted, 0.0))
     return table.loc[~is_left_out, no_counters().columns].reset_index(drop=True)
 

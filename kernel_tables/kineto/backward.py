@@ -79,7 +79,7 @@ def _backward_chains(calls: ModuleCalls, recomputed: np.ndarray, requesters: np.
     """
     chains = dict(enumerate(calls.chains)) | {NONE: ()}
     requester = dict(zip(recomputed.tolist(), requesters.tolist(), strict=True))
-    for call in np.argsort(calls.start, kind="stable").tolist():
+    for call in np.argsort(calls.start, kind="stable").tolist():  # a requester comes before what it recomputes
         chain = chains[call]
         recomputed_depths = [depth for depth, outer in enumerate(chain) if outer in requester]
         if recomputed_depths:
@@ -93,7 +93,7 @@ def _with_chains_of_siblings(nesting: Nesting, chains: list[Chain | None]) -> li
     outer node, or else that of the outer node. An outermost node gets none here, since the previous one may be in
     another pass."""
     chains = list(chains)
-    previous_chain: dict[int, Chain | None] = {}  # by the node around it
+    previous_chain: dict[int, Chain | None] = {}  # by outer node
     for node in nesting.order:
         parent = nesting.parent[node]
         if parent != NONE and chains[node] is None:

@@ -148,6 +148,7 @@ def _launch_at(launches: list[_Launch], time_ns: int) -> _Launch | None:
 
 
 def _merged_request(calls: Sequence[NcclCall], kernel_count: int) -> CollectiveRequest:
+    """The request in the calls of one launch, which launched `kernel_count` kernels."""
     operations = {operation_named(call.name.removeprefix("nccl").lower()) for call in calls}
     communicators = {call.communicator for call in calls}
     sizes = [call.bytes for call in calls]
@@ -188,7 +189,7 @@ def _matched_table(ranks: Sequence[RankTrace], step_name: str) -> pd.DataFrame:
     table["communicator"] = pd.factorize(table["communicator"])[0]  # -1 where it is missing
     sizes = table[["communicator", "rank", "device"]].drop_duplicates().groupby("communicator").size()
     given_ranks = max(len(ranks), len(table[["rank", "device"]].drop_duplicates()))
-    size = table["communicator"].map(sizes).where(is_known, given_ranks).astype("int64")  # unknown: of all ranks
+    size = table["communicator"].map(sizes).where(is_known, given_ranks).astype("int64")  # else all given ranks
     if ranks_in_run(ranks) > given_ranks:  # a communicator may have more ranks than are given
         size[:] = UNKNOWN_SIZE
     table["communicator_size"] = size
