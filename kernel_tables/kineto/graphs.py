@@ -84,7 +84,7 @@ def _captures(trace: TorchTrace) -> list[_ActivitySequence]:
             # Of all threads, since autograd's launches into the capture, too. Calls of a capture that runs at the same
             # time are among them; then the kinds are those of no replay, so no node is certain.
             rows = creating[(start_ns > begin_ns) & (start_ns < end_ns)]
-            captures.append(_ActivitySequence(kinds[rows].tobytes(), rows, end_ns))
+            captures.append(_ActivitySequence(kinds=kinds[rows].tobytes(), rows=rows, time_ns=end_ns))
     return captures
 
 

@@ -153,7 +153,11 @@ def _merged_request(calls: Sequence[NcclCall], kernel_count: int) -> CollectiveR
     communicators = {call.communicator for call in calls}
     sizes = [call.bytes for call in calls]
     knows_bytes = bool(sizes) and None not in sizes and kernel_count == 1 and sum(sizes) <= MAX_BYTES
-    return CollectiveRequest(_only_value(operations), sum(sizes) if knows_bytes else None, _only_value(communicators))
+    return CollectiveRequest(
+        operation=_only_value(operations),
+        bytes=sum(sizes) if knows_bytes else None,
+        communicator=_only_value(communicators),
+    )
 
 
 def _only_value(values: set) -> str | int | None:
