@@ -13,7 +13,7 @@ from kernel_tables.reading.schema import GRAPH, KERNEL, MEMCPY, MEMSET, MISSING,
 
 KINDS = ("kernel", "memcpy", "memset", "graph")
 TABLES = (KERNEL, MEMCPY, MEMSET, GRAPH)  # in the order of KINDS
-COUNTS_AS_KERNEL = np.array([True, False, False, True])  # by kind
+COUNTS_AS_KERNEL = np.array([True, False, False, True])  # by kind; a replay stands for its kernels
 COPY_KINDS = (  # of exports without ENUM_CUDA_MEMCPY_OPER
     "Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array",
     "Array-to-Device", "Device-to-Array", "Device-to-Device", "Host-to-Host", "Peer-to-Peer",
@@ -103,7 +103,7 @@ def _values_of_calls(values: np.ndarray, launch_row: np.ndarray, default: int) -
 
 
 def _names(capture: Capture, tables: list[Columns]) -> tuple[np.ndarray, list[str]]:
-    """The index of each activity's name, and the names: those of kernels in full, others in nsys's words."""
+    """The index of each activity's name, and the names: full ones of kernels, nsys's words for other activities."""
     copies = dict(enumerate(COPY_KINDS)) | capture.labels("ENUM_CUDA_MEMCPY_OPER")
     names_of_labels = (  # in the order of TABLES
         lambda string_ids: _kernel_names(capture, string_ids),
@@ -134,8 +134,8 @@ def _kernel_names(capture: Capture, string_ids: np.ndarray) -> list[str]:
 
 
 def _with_missing_processes(capture: Capture, process: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """The process of each activity; where it is MISSING, the only one of the `known` processes, if there is one. Raises
-    TraceError if there are several."""
+    """The process of each activity. MISSING ones become the only `known` process, or stay MISSING if none is known.
+    Raises TraceError if there are several."""
     if len(process) and (process == process[0]).all() and process[0] != MISSING:
         return np.broadcast_to(process[0], process.shape)  # takes no memory
     is_missing = process == MISSING

@@ -72,7 +72,7 @@ def compact(values: np.ndarray) -> np.ndarray:
 
 def index_type(count: int) -> np.dtype:
     """The smallest type of integers for an index of `count` values, or -1 for none."""
-    return np.min_scalar_type(-count - 1)
+    return np.min_scalar_type(-count - 1)  # of a negative number, a signed type
 
 
 def concatenated(arrays: list[np.ndarray]) -> np.ndarray:
@@ -112,7 +112,7 @@ def factorize(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def positions_by_group(groups: np.ndarray, count: int) -> list[np.ndarray]:
     """The positions of each of the groups 0 to `count` - 1 in `groups`, ascending; -1 is in no group."""
-    if count < 8:
+    if count < 8:  # faster than sorting
         return [np.flatnonzero(groups == group) for group in range(count)]
     from_one = (groups + 1).astype(np.min_scalar_type(count))  # 0 for no group
     order = np.argsort(from_one, kind="stable")  # a radix sort if the integers are small enough

@@ -57,7 +57,7 @@ class CaptureArrays(AbstractContextManager):
         self.capture = Capture(path, up_to_damage=up_to_damage)
         self._extra_rules = extra_rules
         self._with_details = False
-        self._place_columns: list[dict] | None = None
+        self._place_columns: list[dict] | None = None  # by table of TABLES, until `places` takes them
 
     def __exit__(self, *_) -> None:
         self.close()
@@ -87,7 +87,7 @@ class CaptureArrays(AbstractContextManager):
         self._attributor()
 
     def enclosing(self, name: str) -> np.ndarray:
-        """For each activity, the instance of the outermost range `name` open at its launch, -1 if none."""
+        """For each activity, the number of the outermost range `name` that is open at its launch, -1 if none is."""
         outermost, node = np.append(self._outermost(name), NONE).astype(np.int32), self.attribution.launch_node
         return map_blocks(lambda block: outermost[node[block]], len(node), np.int32)
 
@@ -99,8 +99,8 @@ class CaptureArrays(AbstractContextManager):
 
     @property
     def columns(self) -> dict:
-        """The columns of activities and calls, by table. `gpu_activities` removes those of activities; of calls, the
-        correlation ids and the threads (see `call_threads`)."""
+        """The columns of activities and calls, by table. `gpu_activities` removes the columns of activities, and of
+        calls the correlation ids and the threads (see `call_threads`)."""
         return self._tables_read.columns
 
     def expect_details(self) -> None:
@@ -142,7 +142,7 @@ class CaptureArrays(AbstractContextManager):
     @cached_property
     def is_cpu_only(self) -> bool:
         """Whether the activities are operators of a program on the processor."""
-        devices = self.places["device"] if self.capture.has(KERNEL, "deviceId") else []  # a missing number reads as -1
+        devices = self.places["device"] if self.capture.has(KERNEL, "deviceId") else []  # missing ones read as -1, too
         return bool(len(devices)) and bool((devices == CPU_DEVICE).all())
 
     @property
@@ -233,7 +233,7 @@ class CaptureArrays(AbstractContextManager):
         return self._paths_of(self.attribution.launch_node)
 
     def _paths_of(self, node: np.ndarray) -> np.ndarray:
-        """The path id of each activity, by its node; BEFORE_CAPTURE for activities without a launch."""
+        """The path id of each activity, given its `node`; BEFORE_CAPTURE for activities without a launch."""
         path_of_node = np.append(self.range_paths.of_node, NO_RANGE)  # the last entry is for activities in no range
         path_of_node = path_of_node.astype(index_type(len(self.range_paths)))
         launch_row = self.gpu_activities.launch_row
@@ -264,7 +264,7 @@ class CaptureArrays(AbstractContextManager):
         attributor = why_no_attributor = None
         try:
             attributor = rule.RangeAttributor(arrays)
-        except BeyondLimits as error:  # raised where attributions are needed
+        except BeyondLimits as error:  # is raised later, where attributions are needed
             why_no_attributor = error
         return _CaptureRanges(coded.names, len(missing_names), unclosed_count, arrays, attributor, why_no_attributor)
 

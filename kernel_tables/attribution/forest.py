@@ -94,8 +94,8 @@ class Forest:
     def add_chains(self, count: int, members: ChainMembers) -> np.ndarray:
         """Adds the chains of `count` queries, as a trie that is built level by level, and returns the node of each.
 
-        A chain has its members in opening order. Adjacent queries share the nodes of the beginning that their chains
-        have in common; given in order of time, few nodes are added twice.
+        A chain has its members in opening order. As far as the chains of two adjacent queries begin with the same
+        members, they share nodes; so if queries are in order of time, few nodes are added twice.
         """
         keys = np.sort(members.query_index * self._range_count + members.range_index)
         range_index = keys % self._range_count

@@ -13,6 +13,7 @@ that launches its own graph, `forward > GPT` captured and `step > forward > GPT`
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ MAX_CLONES = 100  # a graph is instantiated once, and cloned a few times before
 
 
 class NodeCreations(NamedTuple):
-    """All creations of nodes of graphs in the capture, clones too; and by activity, the creation of its node."""
+    """All creations of nodes of graphs in the capture, clones included; and which of them each activity belongs to."""
 
     time_ns: np.ndarray
     thread: np.ndarray  # global id
@@ -92,14 +93,14 @@ def _creation_rows(events: Columns, nodes: np.ndarray) -> np.ndarray:
         row = rows_of_ids(events["node"][cloned], events["created"][cloned], nodes)
         if (row == NO_ROW).all():
             break
-        nodes = np.where(row == NO_ROW, nodes, events["original"][cloned][row] if len(cloned) else nodes)
+        nodes = np.where(row == NO_ROW, nodes, events["original"][cloned][row])  # from a clone to its original
     return np.append(created, NONE)[rows_of_ids(events["node"][created], events["created"][created], nodes)]
 
 
 def attribute_with_replays(
     attributor: rule.RangeAttributor, activities: Activities, creations: NodeCreations, ranges: Ranges
 ) -> Attribution:
-    """The attribution of launches and replayed activities. A creation is attributed as a launch is."""
+    """The attribution of launches and replayed activities. Creations of nodes are attributed as launches are."""
     threads, index = arrays.factorize(np.append(activities.threads, creations.thread))
     thread_count, count = len(activities.threads), len(activities)
     launch_thread_index = np.append(index[:thread_count], NONE)[activities.thread_index]
@@ -109,17 +110,17 @@ def attribute_with_replays(
         threads,
     )
     launch_node, creation_node = joint.launch_node[:count], joint.launch_node[count:]
-    attribution = Attribution(joint.parent, joint.range, launch_node, launch_node, joint.first_replayed)
+    attribution = replace(joint, launch_node=launch_node, activity_node=launch_node)
     replays = _replays(attribution, creations, activities)
     innermost_left_out = _innermost_left_out(attribution, replays, creations, creation_node, ranges)
     return _with_replays(attribution, replays, creation_node, innermost_left_out, ranges)
 
 
 class _Replays(NamedTuple):
-    """The replayed activities whose creation is known, and their replays. A replay is a launch of a graph."""
+    """The replayed activities whose creations are known, and their replays. A replay is a launch of a graph."""
 
     activity: np.ndarray  # of each replayed activity, its index
-    creation: np.ndarray  # of each replayed activity, that of its graph node
+    creation: np.ndarray  # of each replayed activity, the index of the creation of its graph node
     replay: np.ndarray  # of each replayed activity, the number of its replay, from 0
     launch_node: np.ndarray  # by replay, the node in the forest of ranges at its launch
     first_creation: np.ndarray  # by replay, the earliest creation of its graph nodes
@@ -163,10 +164,10 @@ def _with_replays(
     attribution: Attribution, replays: _Replays, creation_node: np.ndarray, innermost_left_out: np.ndarray,
     ranges: Ranges,
 ) -> Attribution:  # fmt: skip
-    """The attribution with a node for each of _Pairs whose range is not repeated (_is_repeated).
+    """The attribution with a further node for each of _Pairs whose range repeats none at the launch (_is_repeated).
 
-    So a captured range counts as opened once in every replay. A key is one number for a replay and a node of a
-    captured range.
+    So a captured range counts as opened once in every replay. A key is one number for a replay and the node of a
+    captured range together.
     """
     parent, innermost, count = attribution.parent, attribution.range, len(attribution.parent)
 
@@ -179,18 +180,18 @@ def _with_replays(
         return keys_of(replay, parent[node])
 
     key = keys_of(replays.replay, creation_node[replays.creation])
-    is_captured = key != NONE
-    activity_keys, index = arrays.factorize(key[is_captured])
+    has_captured_ranges = key != NONE
+    activity_keys, index = arrays.factorize(key[has_captured_ranges])
     keys = _with_all_above(activity_keys, keys_above)
     replay, captured_node = np.divmod(keys, count)
     key_above, launch_node = keys_above(keys), replays.launch_node[replay]
     above = np.where(key_above == NONE, NONE, np.searchsorted(keys, key_above))
     pairs = _Pairs(replay, innermost[captured_node], above)
     is_repeated = _is_repeated(pairs, attribution, replays, ranges)
-    pair_node = np.where(is_repeated, launch_node, count - 1 + np.cumsum(~is_repeated))
+    pair_node = np.where(is_repeated, launch_node, count - 1 + np.cumsum(~is_repeated))  # further nodes from count on
     pair_parent = np.where(above == NONE, launch_node, pair_node[above])
     activity_node = attribution.launch_node.copy()
-    activity_node[replays.activity[is_captured]] = pair_node[np.searchsorted(keys, activity_keys)][index]
+    activity_node[replays.activity[has_captured_ranges]] = pair_node[np.searchsorted(keys, activity_keys)][index]
     return Attribution(
         parent=np.append(parent, pair_parent[~is_repeated]),
         range=np.append(innermost, pairs.range[~is_repeated]),
@@ -203,8 +204,8 @@ def _with_replays(
 def _is_repeated(pairs: _Pairs, attribution: Attribution, replays: _Replays, ranges: Ranges) -> np.ndarray:
     """Whether the range of each pair repeats one that is open at the launch of its replay.
 
-    An outermost captured range does if a range at the launch has its name; an inner one, if the range around it repeats
-    one at the launch, and the next range there has its name.
+    An outermost captured range does if a range at the launch has its name. An inner one does if the range around it
+    repeats one at the launch, and the next inner range at the launch has its name.
     """
     names, node = [], replays.launch_node
     while (node != NONE).any():
@@ -212,11 +213,11 @@ def _is_repeated(pairs: _Pairs, attribution: Attribution, replays: _Replays, ran
         node = np.where(node == NONE, NONE, attribution.parent[node])
     names_at_launch = np.stack([*names, np.full(len(node), NONE)])  # by level, 0 for the innermost, and replay
     name = ranges.name[pairs.range]
-    level = np.full(len(name), NONE)  # of the repeated range
+    level = np.full(len(name), NONE)  # of the range at the launch that the pair repeats
     outermost, inner = np.flatnonzero(pairs.above == NONE), np.flatnonzero(pairs.above != NONE)
-    for candidate in reversed(range(len(names))):  # of several ranges of one name, the innermost counts
-        has_name = names_at_launch[candidate, pairs.replay[outermost]] == name[outermost]
-        level[outermost[has_name]] = candidate
+    for launch_level in reversed(range(len(names))):  # of several ranges of one name, the innermost counts
+        has_name = names_at_launch[launch_level, pairs.replay[outermost]] == name[outermost]
+        level[outermost[has_name]] = launch_level
     while len(inner):
         next_level = np.maximum(level[pairs.above[inner]] - 1, NONE)
         follows = (next_level != NONE) & (names_at_launch[next_level, pairs.replay[inner]] == name[inner])

@@ -10,12 +10,12 @@ from kernel_tables.attribution.arrays import each_block, factorize, map_blocks, 
 from kernel_tables.global_ids import process_of
 from kernel_tables.reading.capture import Capture, Columns
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # since activities.py imports this file
     from kernel_tables.attribution.activities import Activities
 
 NO_ROW = -1
 NO_LAUNCH = NO_ROW  # of an activity whose API call is not in the capture
-MAX_SLOTS_PER_ID, SPARE_SLOTS = 8, 1024  # if ids are spread wider, they are sorted, not put into an array by id
+MAX_SLOTS_PER_ID, SPARE_SLOTS = 8, 1024  # of an array by id; if ids need more slots, they are sorted instead
 NO_CAPTURE = -1  # no stream capture is running
 LAUNCH_FUNCTIONS = ("LaunchKernel", "LaunchCooperativeKernel", "GraphLaunch")
 

@@ -21,11 +21,12 @@ class ThreadRanges:
     """The ranges of one thread as nodes: a node is a range, or a segment of one, with the ranges around it."""
 
     def __init__(self, thread_id: int, range_numbers: np.ndarray, ranges: Ranges, next_node: int):
-        """`range_numbers` are those of this thread, ascending; further segments get nodes from `next_node` on."""
+        """`range_numbers` are those of this thread, ascending. The node of a range, or of its first segment, is the
+        number of the range; further segments get nodes from `next_node` on."""
         self.thread_id = thread_id
         self.nodes = range_numbers  # in opening order
         self.range_numbers = range_numbers  # by node
-        self.ends_ns = ranges.end_ns[range_numbers]  # by node, the first end of the ranges in its chain
+        self.ends_ns = ranges.end_ns[range_numbers]  # by node, the earliest end of the ranges in its chain
         self.segment_nodes = 0  # the number of nodes from `next_node` on that are used
         start_ns = ranges.start_ns[range_numbers]
         self.first_ns, self.last_ns = int(start_ns[0]), int(self.ends_ns.max())
@@ -64,11 +65,12 @@ def nesting_of(start_ns: np.ndarray, end_ns: np.ndarray) -> Nesting | None:
     is_solid = end_ns > start_ns
     closing, ends_ns = _in_order_of_closing(np.flatnonzero(is_solid), end_ns)
     closed_before = np.searchsorted(ends_ns, start_ns, "right")
-    parent = _parents(is_solid, depth=np.cumsum(is_solid) - is_solid - closed_before)
+    opened_before = np.cumsum(is_solid) - is_solid
+    parent = _parents(is_solid, depth=opened_before - closed_before)
     inner = np.flatnonzero(parent != NONE)
     if (end_ns[inner] > end_ns[parent[inner]]).any():
         return None
-    # In order of time, openings and closings are events; those that close come first where times are equal.
+    # Openings and closings are events in order of time; of equal times, closings come first.
     opening = np.arange(len(closing)) + closed_before[is_solid]  # the position of each opening among the events
     is_closing = np.ones(2 * len(closing), bool)
     is_closing[opening] = False

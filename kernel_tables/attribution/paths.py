@@ -21,7 +21,7 @@ class Paths:
         self.names = [*names, BEFORE_CAPTURE_NAME]
         node_name = range_name[attribution.range]
         node_path = np.zeros(len(node_name) + 1, np.int64)  # the last entry serves nodes without a parent
-        # By level, the parent and the last name of each path; first those of NO_RANGE and BEFORE_CAPTURE.
+        # By level, the parent and the last name's code of each path. The first level is NO_RANGE and BEFORE_CAPTURE.
         parents, last_names, count = [[NO_RANGE, NO_RANGE]], [[ranges.NONE, len(names)]], 2
         names_on_paths = 0  # a measure of the time and memory that paths take
         for depth, nodes in enumerate(attribution.levels, start=1):
@@ -79,8 +79,8 @@ class Paths:
         return self._totals(marked.astype(np.int64)) > 0
 
     def names_in(self, paths: np.ndarray, under: str | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """The distinct names of each of `paths`, from the first range `under` on: one entry per path and name, the
-        position in `paths` and the code of the name."""
+        """The distinct names on each of `paths`, only from its first range `under` inwards if that is given. Returns
+        one entry per path and name: the position in `paths`, and the code of the name."""
         is_inside = self.is_inside(under) if under is not None else np.ones(len(self), bool)
         position, current, keys = np.arange(len(paths)), paths, []
         while len(position):

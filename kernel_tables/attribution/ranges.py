@@ -65,7 +65,7 @@ def in_opening_order(start_ns: np.ndarray, end_ns: np.ndarray, thread: np.ndarra
 def without_call_numbers(text: pa.StringArray) -> pa.DictionaryArray:
     """Each name without the CALL_NUMBERS at its end, encoded as a dictionary of the few distinct names.
 
-    Only at the end, which takes a third of the time; coded_names removes numbers elsewhere from the distinct names.
+    To search only the end takes a third of the time; coded_names removes other CALL_NUMBERS from the distinct names.
     """
     return pc.replace_substring_regex(text, f"{CALL_NUMBERS}$", "").dictionary_encode()
 
@@ -85,7 +85,7 @@ def coded_names(text: pa.ChunkedArray, text_id: np.ndarray, registered: Mapping[
     ids, id_code = factorize(text_id)
     registered_names = pa.array([registered.get(number, "") for number in ids.tolist()], pa.string())
     is_empty = pc.equal(pc.binary_length(inline.dictionary), 0).to_numpy(zero_copy_only=False).astype(bool)
-    value_code = np.where(is_empty[inline_code], len(is_empty) + id_code, inline_code)
+    value_code = np.where(is_empty[inline_code], len(is_empty) + id_code, inline_code)  # index of each name in `values`
     values = _without_layers(pa.concat_arrays([inline.dictionary, registered_names]))
     names = pc.replace_substring_regex(values, CALL_NUMBERS, "").dictionary_encode()
     used, codes = factorize(_codes(names)[value_code])

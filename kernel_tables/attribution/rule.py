@@ -33,10 +33,10 @@ class InheritedNodes(NamedTuple):
 
 
 class RangeAttributor:
-    """Attributes launches to the ranges of a capture. It is made before the launches are known. `attribution` can be
-    called once.
+    """Attributes launches to the ranges of a capture. It is made from the ranges, before the launches are known;
+    `attribution` can be called once.
 
-    A query is a launch, or an outermost range, that may inherit ranges of other threads.
+    A query is a launch, or the outermost range of a thread, that may inherit ranges of other threads.
     """
 
     def __init__(self, ranges: Ranges):
@@ -82,10 +82,12 @@ class RangeAttributor:
         for roots, nodes_around in self._root_parents:
             parent[roots] = nodes_around
         del self._threads, self._threads_of, self._end_ns, self._forest  # they take much memory
-        return Attribution(parent, innermost, launch_node, launch_node, first_replayed=len(parent))
+        return Attribution(
+            parent, innermost, launch_node=launch_node, activity_node=launch_node, first_replayed=len(parent)
+        )
 
     def _parents_of_roots(self, threads: list[ThreadRanges]) -> tuple[np.ndarray, np.ndarray]:
-        """The outermost nodes of the threads of a process, and the node that each inherits from other threads."""
+        """The outermost nodes of the `threads` of one process, and the node that each inherits from other threads."""
         is_root = [thread.parents == NONE for thread in threads]
         roots = np.concatenate([thread.nodes[mask] for thread, mask in zip(threads, is_root, strict=True)])
         outermost = np.concatenate([thread.range_numbers[mask] for thread, mask in zip(threads, is_root, strict=True)])
@@ -93,14 +95,14 @@ class RangeAttributor:
         roots, outermost = roots[order], outermost[order]
         inherited = self._inherited_nodes(
             threads,
-            self._ranges.start_ns[outermost],
-            self._ranges.thread[outermost],
-            lambda thread, queries: self._nodes_around(thread, outermost[queries]),
+            times_ns=self._ranges.start_ns[outermost],
+            thread_ids=self._ranges.thread[outermost],
+            nodes_of=lambda thread, queries: self._nodes_around(thread, outermost[queries]),
         )
         return roots, inherited
 
     def _inherited_at_launches(self, times_ns: np.ndarray, thread_ids: np.ndarray) -> np.ndarray:
-        """The node of the ranges that are open on other threads of its process at each launch."""
+        """For each launch, the node of the ranges that are open on other threads of its process; NONE if none is."""
         nodes = np.full(len(times_ns), NONE, np.int32)
         processes, process_index = arrays.factorize(process_of(thread_ids))
         positions_by_process = arrays.positions_by_group(process_index, len(processes))
@@ -110,9 +112,9 @@ class RangeAttributor:
                 sorted_ns = times_ns[positions]
                 nodes[positions] = self._inherited_nodes(
                     threads,
-                    sorted_ns,
-                    thread_ids[positions],
-                    lambda thread, queries, sorted_ns=sorted_ns: thread.nodes_at(sorted_ns[queries]),
+                    times_ns=sorted_ns,
+                    thread_ids=thread_ids[positions],
+                    nodes_of=lambda thread, queries, sorted_ns=sorted_ns: thread.nodes_at(sorted_ns[queries]),
                 )
         return nodes
 
@@ -127,7 +129,7 @@ class RangeAttributor:
         """
         offers = []
         for thread in threads:
-            first, last = np.searchsorted(times_ns, (thread.first_ns, thread.last_ns))
+            first, last = np.searchsorted(times_ns, (thread.first_ns, thread.last_ns))  # outside, no range is open
             queries = first + np.flatnonzero(thread_ids[first:last] != thread.thread_id)
             nodes = nodes_of(thread, queries)
             is_open = nodes != NONE
@@ -143,10 +145,10 @@ class RangeAttributor:
             )
 
     def _nodes_around(self, thread: ThreadRanges, ranges: np.ndarray) -> np.ndarray:
-        """The node of those ranges of a thread that enclose each of `ranges`, which are of other threads."""
+        """For each of `ranges`, which are of other threads, the node of the ranges of `thread` that enclose it."""
         forest = self._forest
         nodes = thread.nodes_at(self._ranges.start_ns[ranges])
-        pending = np.flatnonzero(nodes != NONE)
+        pending = np.flatnonzero(nodes != NONE)  # move outwards, each until it is at a range that encloses
         while len(pending):
             pending = pending[~self._ranges.encloses(forest.range[nodes[pending]], ranges[pending])]
             nodes[pending] = forest.parent[nodes[pending]]
@@ -173,12 +175,14 @@ class RangeAttributor:
         return merged
 
     def _joint_nodes(self, nodes: np.ndarray, offer_count: np.ndarray) -> np.ndarray:
-        """The node of each query with several offers: offer_count[i] of `nodes`, query after query.
+        """For each query with several offers, the node of all ranges that are offered to it. `nodes` are the offers,
+        query after query; offer_count[i] of them are to the i-th.
 
         A query with the same offers as the previous query has the same node.
         """
         first = np.cumsum(offer_count) - offer_count
-        index_in_previous = np.arange(len(nodes)) - np.repeat(offer_count, offer_count)  # if it has as many offers
+        # The index of the same offer to the previous query, if that has as many offers.
+        index_in_previous = np.arange(len(nodes)) - np.repeat(offer_count, offer_count)
         differs = (index_in_previous < 0) | (nodes != nodes[index_in_previous])
         is_new = np.logical_or.reduceat(differs, first)
         is_new[1:] |= offer_count[1:] != offer_count[:-1]

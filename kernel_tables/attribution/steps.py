@@ -47,4 +47,6 @@ def clock_offsets_ns(traces: Sequence[CaptureArrays], step_name: str = "step") -
 def _first_step_ns(trace: CaptureArrays, step_name: str) -> int:
     """The start of the first measured step, else of the first range, else 0."""
     steps, start_ns = measured_steps(trace, step_name), trace.range_arrays.start_ns
-    return int(start_ns[steps[0]]) if len(steps) else int(start_ns[0]) if len(start_ns) else 0
+    if len(steps):
+        return int(start_ns[steps[0]])
+    return int(start_ns[0]) if len(start_ns) else 0

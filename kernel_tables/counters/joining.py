@@ -30,17 +30,18 @@ from kernel_tables.counters.metrics import (
 )
 from kernel_tables.kernel_classes.categories import family
 
-# nsys writes the types of numbers in templates, `<(int)4, (bool)1>`; Nsight Compute omits them, and some namespaces
+# In templates, nsys writes the types of numbers, `<(int)4, (bool)1>`. Nsight Compute omits them, and some namespaces.
 NUMBER_TYPE = re.compile(r"\([A-Za-z_][\w:<> ]*\)(?=-?\d)")
 NAMESPACE = re.compile(r"(?:[A-Za-z_]\w*|<unnamed>|\(anonymous namespace\))::")
 CLASSES_WITH_DEPTHS = ("gemm", "attention")
-# Of counted to captured time, which is shorter, since caches are emptied before counting.
+# The ratio of a kernel's counted to its captured time; it takes longer while it is counted, since caches are emptied.
 MIN_TIME_RATIO, MAX_TIME_RATIO = 0.8, 2.5
 MAX_FLOPS_DIFFERENCE = 0.01  # as a share, of launches that do the same work
 NOT_PROFILED = "not profiled, or its operations on tensor cores were not counted"
 AMBIGUOUS = "its name cannot be distinguished from another's"
 OTHER_DEPTH = "another depth than was counted, by its time"
 NO_COUNTED_ROW = -1
+FULL_OCCUPANCY = 99.5  # percent of the warps that fit on a multiprocessor: from here on, nothing limits it
 
 
 def common_spelling(name: str) -> str:
@@ -60,7 +61,7 @@ def join_counters(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFram
             reasons[rows] = AMBIGUOUS
         elif key in counted_rows:
             counted_ns = _times_of_distinct_work(counters.iloc[counted_rows[key]])
-            has_depths = family(launches["class"].iloc[rows[0]]) in CLASSES_WITH_DEPTHS
+            has_depths = family(launches["class"].iloc[rows[0]]) in CLASSES_WITH_DEPTHS  # all are of one class
             durations_ns = launches["duration_ns"].to_numpy()[rows]
             nearest = _nearest_rows(durations_ns, counted_ns) if has_depths else counted_ns.index[0]
             counted_as[rows], reasons[rows] = nearest, np.where(nearest == NO_COUNTED_ROW, OTHER_DEPTH, "")
@@ -84,13 +85,14 @@ def _keys(table: pd.DataFrame) -> pd.Series:
 
 
 def _keys_of_several_kernels(keys: pd.Series, kernels: pd.Series) -> set[str]:
-    """The keys that kernels with different names share."""
+    """The keys that several kernels share: their names differ, but not in common_spelling."""
     pairs = pd.DataFrame({"key": keys, "kernel": kernels}).drop_duplicates()
     return set(pairs.loc[pairs["key"].duplicated(), "key"])
 
 
 def _times_of_distinct_work(rows: pd.DataFrame) -> pd.Series:
-    """The counted times of the first row, and of each whose FLOPs differ from those of all rows kept so far, by row."""
+    """By row, the counted times of the rows that did different work: the first row, and each further one whose FLOPs
+    differ from those of all rows kept before it."""
     distinct: list[int] = []
     flops = work.total_flops(rows).fillna(0.0).to_numpy()
     for row, count in enumerate(flops):
@@ -110,15 +112,12 @@ def _nearest_rows(duration_ns: np.ndarray, counted_ns: pd.Series) -> np.ndarray:
     return np.where(is_near, counted_ns.index.to_numpy()[nearest], NO_COUNTED_ROW)
 
 
-FULL_OCCUPANCY = 99.5  # percent of the warps that fit on a multiprocessor: from here on, nothing limits it
-
-
 def launch_facts(grid: pd.Series, metrics: pd.DataFrame) -> pd.DataFrame:
     """One row per launch, given by its grid ("16x6x8") and metrics.
 
-    Columns: occupancy, occupancy_possible (of 1), limited_by ("" if nothing does), registers (per thread), waves, tail
-    (places for blocks that stay empty in the last wave, as a share of those in all waves), stall, second_stall and
-    their shares of the time in which warps wait.
+    Columns: occupancy and occupancy_possible (both from 0 to 1), limited_by ("" if nothing limits it), registers (per
+    thread), waves, tail (places for blocks that stay empty in the last wave, as a share of the places in all waves),
+    stall, second_stall and their shares of the time in which warps wait.
     """
     possible = metrics[OCCUPANCY_POSSIBLE]
     blocks = grid.map(lambda size: math.prod(map(int, size.split("x"))) if size else math.nan).astype("float64")
@@ -149,9 +148,9 @@ def _stalls(metrics: pd.DataFrame) -> pd.DataFrame:
     total, order = stalls.sum(axis=1), np.argsort(-stalls, axis=1, kind="stable")
     reasons, rows = np.array(list(STALLED_BY.values()), dtype=object), np.arange(len(stalls))
     columns = {}
-    for rank, heading in enumerate(("stall", "second_stall")):
-        stall = stalls[rows, order[:, rank]]
-        columns[heading] = pd.Series(np.where(stall > 0, reasons[order[:, rank]], ""), metrics.index, dtype="str")
+    for place, heading in enumerate(("stall", "second_stall")):
+        stall = stalls[rows, order[:, place]]
+        columns[heading] = pd.Series(np.where(stall > 0, reasons[order[:, place]], ""), metrics.index, dtype="str")
         columns[f"{heading}_share"] = pd.Series(stall / np.where(total > 0, total, np.nan), metrics.index)
     return pd.DataFrame(columns)
 
@@ -188,8 +187,8 @@ def filling_of(trace: CaptureArrays, counters: pd.DataFrame) -> Filling:
     return Filling(**columns)
 
 
-NEAR_ROOF = 0.6  # of a roof: Nsight Compute's "Speed Of Light" calls a kernel that is below this for both latency-bound
-ONE_WAVE = 1.0  # of blocks: below this the GPU is not filled once (its rule SmallGrid)
+NEAR_ROOF = 0.6  # of a roof; Nsight Compute ("Speed Of Light") calls a kernel below this share of both latency-bound
+ONE_WAVE = 1.0  # of blocks; with fewer, the GPU is not filled once (Nsight Compute's rule SmallGrid)
 MEMORY, COMPUTE, TOO_SMALL, LATENCY, UNKNOWN = "memory", "compute", "too small", "latency", "not counted"
 RULES = {
     MEMORY: (

@@ -1,12 +1,12 @@
 """The metrics of Nsight Compute that are read: names and units.
 
-FLOPs: instructions by the threads that executed them (an FMA is two operations), and on tensor cores the operations
-themselves, by the type of their operands. Occupancy, waves and limits are those of the launch.
+FLOPs are arithmetic instructions, counted once for each thread that executed them (an FMA is two operations); of tensor
+cores, they are operations, counted by the type of their operands. Occupancy, waves and limits are those of a launch.
 """
 
 from dataclasses import dataclass
 
-FLOP_KINDS = ("fp32", "tf32", "bf16", "fp16")  # on ordinary cores, then on tensor cores
+FLOP_KINDS = ("fp32", "tf32", "bf16", "fp16")  # fp32 on ordinary cores, the others on tensor cores
 INSTRUCTIONS = {name: f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in ("fadd", "fmul", "ffma")}
 TENSOR_OPERATIONS = {
     "tf32": "sm__ops_path_tensor_src_tf32_dst_fp32.sum",
@@ -15,7 +15,7 @@ TENSOR_OPERATIONS = {
 }
 # Instructions of tensor cores on floating-point numbers (fp8 too, but not fp64), and those of them that multiply no
 # matrices: compilers load constants by HFMA2.MMA, so even elementwise kernels execute some. A kernel that executes only
-# these does no operations there. The names are those on Hopper, seen only on an H200.
+# the latter does no operations on tensor cores. The names are those on Hopper, seen only on an H200.
 TENSOR_INSTRUCTIONS = "sm__inst_executed_pipe_tensor_op_hmma.sum"
 NON_MATRIX_INSTRUCTIONS = "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"
 TIME_NS = "gpu__time_duration.sum"
@@ -31,7 +31,7 @@ LIMITS = {  # the most blocks that fit on a multiprocessor, by the resource that
     "block size": "launch__occupancy_limit_warps",
     "blocks per multiprocessor": "launch__occupancy_limit_blocks",
 }
-STALLED_BY = {  # why warps wait; a warp that is ready but not selected does not
+STALLED_BY = {  # why warps wait; a warp that is ready but not selected does not wait
     "barrier": "barrier of the block",
     "branch_resolving": "branch",
     "dispatch_stall": "dispatcher",
@@ -50,7 +50,7 @@ STALLED_BY = {  # why warps wait; a warp that is ready but not selected does not
     "tex_throttle": "texture queue",
     "wait": "fixed latency of an instruction",
 }
-# Waiting warps per issued instruction.
+# By reason, the metric: waiting warps per issued instruction.
 STALLS = {name: f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio" for name in STALLED_BY}
 
 
@@ -66,7 +66,7 @@ def _metrics(names, *units: str) -> tuple[Metric, ...]:
     return tuple(Metric(name, units) for name in names)
 
 
-# They show for which kernels operations have to be counted, and are not kept.
+# These show for which kernels operations have to be counted, and are not kept.
 OPERATION_INDICATORS = _metrics((TENSOR_INSTRUCTIONS, NON_MATRIX_INSTRUCTIONS), "inst", "")
 METRICS = (
     *_metrics(INSTRUCTIONS.values(), "inst", ""),

@@ -1,6 +1,6 @@
 """The table that Nsight Compute prints (--csv --page raw), and the columns of it that are kept.
 
-It names the host, the program and its process; these are not read. One row per counted launch is kept, with the
+It also names the host, the program and its process, which are not read. One row per counted launch is kept, with the
 requested metrics.
 """
 
@@ -40,7 +40,7 @@ def read_counters(path: Path) -> pd.DataFrame:
 
 
 def read_kept_counters(path: Path) -> pd.DataFrame:
-    """The table of `join_rounds`, from plain CSV with its columns. Raises TraceError for another file."""
+    """A table of `join_rounds` that was written as plain CSV. Raises TraceError for another file."""
     wanted = no_counters()
     try:
         table = pd.read_csv(path, dtype=dict.fromkeys(CONFIGURATION, "str"), keep_default_na=False, na_values=[""])
@@ -55,26 +55,27 @@ def read_kept_counters(path: Path) -> pd.DataFrame:
 
 
 def join_rounds(rounds: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The launches of several rounds in one table, in order, with the metrics of METRICS.
+    """The launches of several rounds in one table, in order, with the metrics of METRICS. A round is one run of Nsight
+    Compute, which counts some of the metrics for some of the kernels.
 
-    A launch whose stalls were not requested gets those of the first launch of its kernel, grid and block. If its
-    operations on tensor cores were not requested, they are 0, provided that its kernel executed no instruction that
-    multiplies matrices there, or this GPU does not count these; otherwise, or if another round counted the operations
-    of its kernel, grid and block, the launch is left out. So is one that executed such instructions without a counted
-    operation, as in fp8.
+    A launch whose stalls were not requested gets those of the first launch of its configuration (kernel, grid and
+    block). If its operations on tensor cores were not requested, there are three cases: if another round counted those
+    of its configuration, the launch is left out; so it is if its kernel executed instructions that multiply matrices
+    there; otherwise, or on a GPU that does not count these instructions, the operations are 0. A launch that executed
+    such instructions without a counted operation, as in fp8, is left out, too.
     """
     table = pd.concat(rounds, ignore_index=True)
     stalls, operations = list(metrics.STALLS.values()), list(metrics.TENSOR_OPERATIONS.values())
-    first = table.groupby(CONFIGURATION, sort=False)[stalls].transform("first")
-    table = table.assign(**table[stalls].fillna(first))
+    first_stalls = table.groupby(CONFIGURATION, sort=False)[stalls].transform("first")
+    table = table.assign(**table[stalls].fillna(first_stalls))
     configuration = [table[name] for name in CONFIGURATION]
     is_counted = table[operations].notna().any(axis=1)
     is_counted_elsewhere = is_counted.groupby(configuration).transform("any")
     executed = table[metrics.TENSOR_INSTRUCTIONS] - table[metrics.NON_MATRIX_INSTRUCTIONS].fillna(0.0)
-    multiplies = executed.groupby(configuration).transform("max").gt(0)  # only one round requests it
-    has_other_kinds = is_counted & multiplies & table[operations].sum(axis=1).eq(0)
-    is_left_out = has_other_kinds | (~is_counted & (is_counted_elsewhere | multiplies))
-    known_operations = [name for name in operations if table[name].notna().any()]  # by this GPU
+    multiplies = executed.groupby(configuration).transform("max").gt(0)  # only one round requests these instructions
+    has_uncounted_kinds = is_counted & multiplies & table[operations].sum(axis=1).eq(0)
+    is_left_out = has_uncounted_kinds | (~is_counted & (is_counted_elsewhere | multiplies))
+    known_operations = [name for name in operations if table[name].notna().any()]  # not NaN: this GPU counts them
     table = table.assign(**table[known_operations].mask(~is_counted, 0.0))
     return table.loc[~is_left_out, no_counters().columns].reset_index(drop=True)
 

@@ -57,13 +57,13 @@ def rates_of(work: pd.DataFrame, seconds: pd.Series, roofs: Roofs) -> pd.DataFra
 
 
 def _flops_of(metrics: pd.DataFrame) -> pd.DataFrame:
-    """FLOPs by kind; 0 for kinds of tensor operations that this GPU has no counters of (NaN in every row)."""
+    """FLOPs by kind. Operations of tensor cores that are NaN in all rows become 0: this GPU has no counter for them."""
     adds, multiplies, fmas = (metrics[INSTRUCTIONS[name]] for name in ("fadd", "fmul", "ffma"))
     table = {FLOPS["fp32"]: adds + multiplies + 2 * fmas}
-    counted = table[FLOPS["fp32"]].notna()
+    is_counted = table[FLOPS["fp32"]].notna()
     for kind, metric in TENSOR_OPERATIONS.items():
         operations = metrics[metric]
-        table[FLOPS[kind]] = operations.mask(counted, 0.0) if operations.isna().all() else operations
+        table[FLOPS[kind]] = operations.mask(is_counted, 0.0) if operations.isna().all() else operations
     return pd.DataFrame(table)
 
 

@@ -42,7 +42,7 @@ COPY_KIND_BY_WORD = {"HtoD": 1, "DtoH": 2, "HtoA": 3, "AtoH": 4, "AtoA": 5, "Ato
 MEMORY_KINDS = ("Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static")  # by number
 BETWEEN_MEMORIES = re.compile(r"\(([\w ]+?) -> ([\w ]+?)\)")
 INDUCTOR_KERNEL = re.compile(r"(graph_\d+_)?cpp_fused_")
-MAX_NUMBER = 1 << 62  # of a property of a device
+MAX_NUMBER = 1 << 62  # that a property of a device may have
 Table = dict[str, Sequence[Any]]  # the values of every column
 
 
@@ -65,8 +65,8 @@ def export_capture(profiler: Any, capture: Path, on_gpu: bool, torch_version: st
 def capture_tables(
     trace: TorchTrace, on_gpu: bool, torch_version: str = "unknown", *, derive_ranges: bool = False
 ) -> dict[str, Table]:
-    """The columns of every table that gets rows. With `derive_ranges`, since the recorder opened none in this trace,
-    ranges are derived from modules and operators. CaptureError if no activity was recorded."""
+    """The columns of every table that gets rows. With `derive_ranges`, for a trace that the recorder did not write,
+    modules or operators become ranges, too (derived_ranges). CaptureError if no activity was recorded."""
     strings = Strings()
     tables = _gpu_tables(trace, strings) if on_gpu else _cpu_tables(trace, strings)
     if not len(tables["CUPTI_ACTIVITY_KIND_KERNEL"]["start"]) and not trace.count(COPY, FILL):
@@ -78,10 +78,10 @@ def capture_tables(
     tables["NVTX_EVENTS"] = _range_table(ranges)
     tables["TARGET_INFO_SESSION_START_TIME"] = {"utcEpochNs": [trace.began_utc_ns]}
     tables["TARGET_INFO_GPU"] = _gpu_table(trace.facts.get("deviceProperties"))
-    last_ns = trace.last_ns  # all times of a capture have to be before it
+    last_ns = trace.last_ns  # a reader refuses times after the end that a capture states
     tables["ANALYSIS_DETAILS"] = {"globalVid": [0], "duration": [last_ns], "startTime": [0], "stopTime": [last_ns]}
     tables["META_DATA_EXPORT"] = _metadata(torch_version)
-    tables["StringIds"] = {"id": range(len(strings.values)), "value": strings.values}
+    tables["StringIds"] = {"id": range(len(strings.values)), "value": strings.values}  # of all tables above
     return tables
 
 
@@ -95,14 +95,14 @@ def write_capture(tables: dict[str, Table], path: Path) -> None:
             connection.execute(f"CREATE TABLE {table} ({columns})")
         for table, columns in tables.items():
             names = ", ".join(f'"{name}"' for name in columns)
-            values = ", ".join("?" * len(columns))
-            rows = zip(*(_values(*column) for column in columns.items()), strict=True)
-            connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({values})", rows)
+            placeholders = ", ".join("?" * len(columns))
+            rows = zip(*(_values(name, column) for name, column in columns.items()), strict=True)
+            connection.executemany(f"INSERT INTO {table} ({names}) VALUES ({placeholders})", rows)
     connection.close()
 
 
 def _values(name: str, column: Sequence[Any]) -> Sequence[Any]:
-    """The values of a column for SQLite: NULL for a missing number, NONE. A time is never missing, but may be -1."""
+    """The values of a column for SQLite: the number NONE (-1) becomes NULL, except for times, which may be -1 ns."""
     if not isinstance(column, np.ndarray):
         return column
     values = column.tolist()
@@ -155,7 +155,7 @@ def _memory_kinds(names: Sequence[str]) -> tuple[list[int | None], list[int | No
 
 
 def _cpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
-    """The operators, which launch themselves, and after them Gloo's collectives, as activities, and their launches."""
+    """The tables of activities (operators, which launch themselves, and after them Gloo's collectives) and launches."""
     operators, collectives = outermost_operators(trace), gloo_collectives(trace)
     annotations = np.array([collective.annotation for collective in collectives], np.int64)
     names = np.concatenate([strings.ids_of(trace, OPERATOR, operators), strings.ids_of(trace, ANNOTATION, annotations)])
@@ -171,9 +171,9 @@ def _cpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
         "correlation": correlation,
     }
     calls = np.array([collective.call for collective in collectives], np.int64)
-    launches = np.concatenate([operators, calls])
-    is_known = launches != NONE
-    launches = launches[is_known]  # rows of operators
+    launching = np.concatenate([operators, calls])  # by activity, the row of the operator that launched it, or NONE
+    is_known = launching != NONE
+    launches = launching[is_known]
     launch_columns = {name: trace[OPERATOR][name][launches] for name in ("start", "end", "thread")}
     launch_columns["correlation"] = correlation[is_known]
     kernel_table = _operation_table(activities, process_of(activities["thread"])) | _name_columns(names, names)
@@ -200,14 +200,14 @@ def _gpu_tables(trace: TorchTrace, strings: Strings) -> dict[str, Table]:
         return table | {"graphNodeId": nodes.call_rows[kind]}
 
     full, short = strings.ids_of(trace, KERNEL), strings.ids_of(trace, KERNEL, convert=short_name)
-    copies = trace.names_of(COPY)
-    source_kinds, target_kinds = _memory_kinds(copies)
+    copy_names = trace.names_of(COPY)
+    source_kinds, target_kinds = _memory_kinds(copy_names)
     sizes = {name: kernels[name] for name in SIZES} | {"registersPerThread": kernels["registers"]}
     return {
         "CUPTI_ACTIVITY_KIND_RUNTIME": _launch_table(calls, strings.ids_of(trace, CALL, call_rows)),
         "CUPTI_ACTIVITY_KIND_KERNEL": operations(KERNEL) | _name_columns(full, short) | sizes,
         "CUPTI_ACTIVITY_KIND_MEMCPY": operations(COPY)
-        | {"bytes": trace[COPY]["bytes"], "copyKind": list(map(copy_kind, copies))}
+        | {"bytes": trace[COPY]["bytes"], "copyKind": list(map(copy_kind, copy_names))}
         | {"srcKind": source_kinds, "dstKind": target_kinds},
         "CUPTI_ACTIVITY_KIND_MEMSET": operations(FILL)
         | {"bytes": trace[FILL]["bytes"], "value": [0] * trace.count(FILL)},
@@ -237,7 +237,7 @@ def _operation_table(events: Columns, process: np.ndarray) -> Table:
     return {
         "start": events["start"],
         "end": events["end"],
-        "deviceId": events["device"].tolist(),  # a list, in which -1, the processor, does not become NULL
+        "deviceId": events["device"].tolist(),  # as a list, since _values leaves the -1 in it, the processor
         "contextId": events["context"].tolist(),
         "streamId": events["stream"].tolist(),
         "correlationId": events["correlation"],
@@ -272,7 +272,7 @@ def _gpu_table(devices: Any) -> Table:
     """TARGET_INFO_GPU from Kineto's deviceProperties, without impossible values."""
     devices = devices if isinstance(devices, list) else []
     devices = [device for device in devices if isinstance(device, dict) and _is_number(device.get("id"))]
-    keys = {
+    keys = {  # by column, the key in deviceProperties
         "id": "id", "totalMemory": "totalGlobalMem", "smCount": "numSms", "threadsPerWarp": "warpSize",
         "computeMajor": "computeMajor", "computeMinor": "computeMinor",
     }  # fmt: skip

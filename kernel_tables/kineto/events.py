@@ -57,7 +57,7 @@ NO_ARGS = Args()
 
 
 def decoded_block(text: bytes) -> list[Event] | None:
-    """The events of a JSON array; None if only SLOW_DECODER can decode them."""
+    """The events of a JSON array; None if msgspec is not installed or cannot decode them: then SLOW_DECODER may."""
     if msgspec is None:
         return None
     try:
@@ -83,11 +83,12 @@ def event_of(content: Any) -> Event:
     if args is None:
         return Event(*texts, *rest, None)
     shapes = json.dumps(args["Input Dims"]).encode() if "Input Dims" in args else b""
-    return Event(*texts, *rest, Args(*(args.get(key) for key in ARG_KEYS.values() if key != "Input Dims"), shapes))
+    other_args = (args.get(key) for key in ARG_KEYS.values() if key != "Input Dims")
+    return Event(*texts, *rest, Args(*other_args, shapes))  # `shapes` is the last of ARG_KEYS
 
 
 def joined_times(times: Sequence[Any]) -> bytes:
-    """The times as in the file, without quotation marks, with a space after each, even a missing one."""
+    """The times as in the file, but without quotation marks. A space follows each, even a missing one."""
     try:
         joined = b" ".join(times)
     except TypeError:
@@ -96,7 +97,8 @@ def joined_times(times: Sequence[Any]) -> bytes:
 
 
 def integers(values: Sequence[Any], default: int) -> np.ndarray:
-    """The values as 64-bit integers, `default` for None and all that are none; quoted integers and 1.0 count."""
+    """The values as 64-bit integers, `default` for None and for what is no integer. Quoted integers, and floats such as
+    1.0, are integers, too."""
     known = [default if value is None else value for value in values] if None in values else values
     if set(map(type, known)) <= {int, str}:  # NumPy would cut off the fraction of a float
         try:
@@ -109,15 +111,15 @@ def integers(values: Sequence[Any], default: int) -> np.ndarray:
 def _integer(value: Any, default: int) -> int:
     try:
         number = float(value) if isinstance(value, str) and "." in value else value
-        integer = int(number, 0) if isinstance(number, str) else int(number)
+        integer = int(number, 0) if isinstance(number, str) else int(number)  # base 0 takes "0x1f", too
     except (TypeError, ValueError, OverflowError):
         return default
     is_valid = -(1 << 63) <= integer < 1 << 63 and (isinstance(number, str) or integer == number)
     return integer if is_valid else default
 
 
-# Texts whose times all have the same form, and are below 2^63 ns. Possessive (*+): otherwise a wrong time after many
-# correct ones would make the regex try all ways to match these.
+# Texts in which all times have the same form, and are below 2^63 ns. The repetition is possessive (*+): otherwise a
+# wrong time after many correct ones would make the regex try all ways to match these.
 WHOLE_MICROSECONDS = re.compile(rb"(?:-?(?:[0-8]\d{15}|\d{1,15}) )*+")
 THREE_DECIMALS = re.compile(rb"(?:-?(?:[0-8]\d{15}|\d{1,15})\.\d{3} )*+")
 NONZERO_FRACTION = re.compile(rb"\.0*[1-9]")
@@ -146,7 +148,8 @@ def _nanoseconds(text: str) -> int:
     if len(decimals) <= 3 and len(whole) < 16 and (whole + decimals).isdecimal():
         return int(whole + decimals.ljust(3, "0"))
     try:
-        value = round(Decimal(text).scaleb(3)) if len(text) < MAX_NUMBER_CHARS else TIME_LIMIT_NS
+        is_short = len(text) < MAX_NUMBER_CHARS
+        value = round(Decimal(text).scaleb(3)) if is_short else TIME_LIMIT_NS  # which is refused below
     except (InvalidOperation, OverflowError, ValueError):
         raise ValueError(f"{text[:MAX_NUMBER_CHARS]!r} is not a time") from None
     if abs(value) >= TIME_LIMIT_NS:
@@ -173,7 +176,7 @@ ITEM_BYTES = {
     "Byte": 1, "Bool": 1, "Float8_e4m3fn": 1, "Float8_e5m2": 1,
 }  # fmt: skip
 
-MAX_COUNT = 1 << 56  # elements, or the number of a call; with the size of an element it fits in 64 bits
+MAX_COUNT = 1 << 56  # of elements, or a correlation id; times the bytes of an element, it fits in 64 bits
 
 
 class CollectiveArgs(NamedTuple):
@@ -181,8 +184,8 @@ class CollectiveArgs(NamedTuple):
 
     correlation: int | None
     call: str  # its external id: the same for all kernels of a call of PyTorch
-    name: str
-    elements: tuple[Any, Any]  # in, out
+    name: str  # in lower case without underscores
+    elements: tuple[Any, Any]  # of the input and of the output
     dtype: Any
     communicator: int
 
@@ -226,5 +229,5 @@ def _is_count(value: Any) -> bool:
 
 
 def _communicator(name: str, ranks: str) -> int:
-    """A number of a group of ranks: the same on each rank, and different for each group."""
+    """A number for a group of ranks: the same on each of these ranks, and another one for each group."""
     return int.from_bytes(hashlib.sha256(f"{name} {ranks}".encode()).digest()[:7])

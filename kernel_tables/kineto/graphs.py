@@ -13,23 +13,25 @@ import numpy as np
 from kernel_tables.kineto.trace import CALL, COPY, DEVICE_KINDS, FILL, KERNEL, NONE, Columns, TorchTrace
 
 REPLAY = "GraphLaunch"
-MAX_OVERLAP_NS = 500  # between the times of activities that run one after another: up to 96 ns on an H200
-CREATING_CALLS = {KERNEL: ("LaunchKernel", "LaunchCooperativeKernel"), COPY: ("Memcpy",), FILL: ("Memset",)}
+MAX_OVERLAP_NS = 500  # by inexact times, activities that run one after another overlap by up to 96 ns on an H200
+CREATING_CALLS = {  # words in the names of the calls that create nodes, by kind
+    KERNEL: ("LaunchKernel", "LaunchCooperativeKernel"), COPY: ("Memcpy",), FILL: ("Memset",),
+}  # fmt: skip
 
 
 class GraphNodes(NamedTuple):
-    """The rows of the calls that created nodes; and by kind, for each activity the row of its call, NONE if unknown."""
+    """The nodes of the graphs that were replayed. A node is given by the row of the call that created it."""
 
-    creations: np.ndarray
-    call_rows: dict[str, np.ndarray]
+    creations: np.ndarray  # the nodes
+    call_rows: dict[str, np.ndarray]  # by kind, for each activity of that kind its node; NONE if it is unknown, or none
 
 
 class _ActivitySequence(NamedTuple):
-    """The activities that a capture created, or that a replay ran, in order. `kinds` and `names` are bytes of arrays,
-    which can be compared with ==."""
+    """The activities for which a capture created nodes, or which a replay ran, in order. `kinds` and `names` are bytes
+    of arrays, which can be compared with ==."""
 
     kinds: bytes  # int8, indices into DEVICE_KINDS
-    rows: np.ndarray  # of calls, or of activities of their kind
+    rows: np.ndarray  # of the calls of a capture; or of the activities of a replay, each among those of its kind
     time_ns: int  # the end of the capture, or the launch of the replay
     names: bytes = b""  # int64, numbers of names
     is_serial: bool = True
@@ -38,13 +40,15 @@ class _ActivitySequence(NamedTuple):
 def graph_nodes(trace: TorchTrace) -> GraphNodes:
     """The nodes of the activities of replays, if they are certain."""
     call_rows = {kind: np.full(trace.count(kind), NONE) for kind in DEVICE_KINDS}
-    captures = _captures(trace)
-    replays_by_capture: dict[int, list[_ActivitySequence]] = {}
-    for replay in _replays(trace) if captures else ():
-        fits = [capture.kinds == replay.kinds and capture.time_ns <= replay.time_ns for capture in captures]
-        if sum(fits) == 1:
-            replays_by_capture.setdefault(fits.index(True), []).append(replay)
     creations = [np.empty(0, np.int64)]
+    captures = _captures(trace)
+    if not captures:
+        return GraphNodes(creations[0], call_rows)
+    replays_by_capture: dict[int, list[_ActivitySequence]] = {}
+    for replay in _replays(trace):
+        is_possible = [capture.kinds == replay.kinds and capture.time_ns <= replay.time_ns for capture in captures]
+        if sum(is_possible) == 1:
+            replays_by_capture.setdefault(is_possible.index(True), []).append(replay)
     for capture_index, replays in replays_by_capture.items():
         calls = captures[capture_index].rows
         if not all(replay.is_serial and replay.names == replays[0].names for replay in replays):
@@ -72,30 +76,32 @@ def _captures(trace: TorchTrace) -> list[_ActivitySequence]:
     creating = creating[np.argsort(calls["start"][creating], kind="stable")]
     start_ns = calls["start"][creating]
     captures = []
-    for begin in begins.tolist():
-        begin_ns = calls["end"][begin]
-        ends_after = ends[(calls["thread"][ends] == calls["thread"][begin]) & (calls["start"][ends] > begin_ns)]
+    for begin_row in begins.tolist():
+        begin_ns = calls["end"][begin_row]
+        ends_after = ends[(calls["thread"][ends] == calls["thread"][begin_row]) & (calls["start"][ends] > begin_ns)]
         if len(ends_after):
             end_ns = int(calls["start"][ends_after].min())
+            # Of all threads, since autograd's launches into the capture, too. Calls of a capture that runs at the same
+            # time are among them; then the kinds are those of no replay, so no node is certain.
             rows = creating[(start_ns > begin_ns) & (start_ns < end_ns)]
-            captures.append(_ActivitySequence(kinds[rows].tobytes(), rows, end_ns))
+            captures.append(_ActivitySequence(kinds=kinds[rows].tobytes(), rows=rows, time_ns=end_ns))
     return captures
 
 
 def _replays(trace: TorchTrace) -> list[_ActivitySequence]:
-    """The activities of each launch of a graph, those of a launch by start."""
+    """The activities of each launch of a graph, in the order in which they started."""
     calls = trace[CALL]
     launches = calls_named(trace, REPLAY)
     launched_ns = dict(zip(calls["correlation"][launches].tolist(), calls["start"][launches].tolist(), strict=True))
-    launched_ns.pop(NONE, None)
+    launched_ns.pop(NONE, None)  # of launches without a correlation id
     activities = _activities(trace)
     replayed = np.flatnonzero(np.isin(activities["correlation"], list(launched_ns)))
     replayed = replayed[np.lexsort((activities["start"][replayed], activities["correlation"][replayed]))]
     activities = {name: column[replayed] for name, column in activities.items()}
-    begins = np.flatnonzero(np.diff(activities["correlation"], prepend=NONE))
+    first = np.flatnonzero(np.diff(activities["correlation"], prepend=NONE))  # activity of each replay
     replays = []
-    for begin, end in zip(begins, np.append(begins[1:], len(replayed)), strict=True):
-        replay = {name: column[begin:end] for name, column in activities.items()}
+    for replay_slice in map(slice, first, np.append(first[1:], len(replayed))):
+        replay = {name: column[replay_slice] for name, column in activities.items()}
         replays.append(
             _ActivitySequence(
                 kinds=replay["kind"].tobytes(),
@@ -109,7 +115,7 @@ def _replays(trace: TorchTrace) -> list[_ActivitySequence]:
 
 
 def _activities(trace: TorchTrace) -> Columns:
-    """The activities of all DEVICE_KINDS; `kind` is an index into these, `row` the row among those of the kind."""
+    """The activities of all DEVICE_KINDS; `kind` is an index into these, `row` the row in the columns of that kind."""
     columns = {
         name: np.concatenate([trace[kind][name] for kind in DEVICE_KINDS])
         for name in ("start", "end", "name", "correlation")

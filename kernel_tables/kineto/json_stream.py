@@ -14,13 +14,13 @@ from typing import Any
 
 from kernel_tables.kineto.events import SLOW_DECODER, Event, decoded_block, event_of
 
-BLOCK_BYTES, PACKED_BYTES = 4 << 20, 1 << 18
+BLOCK_BYTES, PACKED_BYTES = 4 << 20, 1 << 18  # that are read at a time, the second from a gzip file
 MAX_EVENT_BYTES = 16 << 20  # if more bytes are no valid event, the JSON is damaged, not cut by the end of a block
-GZIP_MAGIC, GZIP_WINDOW = b"\x1f\x8b", 31
+GZIP_MAGIC, GZIP_WINDOW = b"\x1f\x8b", 31  # 31 makes zlib expect the header of a gzip file
 EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 EVENT_BOUNDARY = re.compile(rb"\}\s*,\s*\{")
 SPACE = re.compile(r"[ \t\n\r]*")
-END_BYTES = 1 << 16  # the last of a block, in which the end of an event is searched first
+END_BYTES = 1 << 16  # at the end of a block, where the end of the last complete event is searched first
 MAX_NAMED_KEYS = 6
 
 
@@ -29,7 +29,7 @@ class NotATrace(ValueError):
 
 
 class InvalidJson(ValueError):
-    """The JSON is invalid; all events before that position have been yielded."""
+    """The JSON is invalid from some position on; all events before that have been yielded."""
 
 
 def file_blocks(path: Path) -> Iterator[bytes]:
@@ -41,8 +41,9 @@ def file_blocks(path: Path) -> Iterator[bytes]:
             return
         file.seek(0)
         unpacker = zlib.decompressobj(GZIP_WINDOW)
+        # The rest of what was read: of this member of the gzip file, or the next member; or else more of the file.
         while packed := unpacker.unconsumed_tail or unpacker.unused_data.lstrip(b"\0") or file.read(PACKED_BYTES):
-            if unpacker.eof:  # a gzip file may have several members
+            if unpacker.eof:  # of a member; another one follows
                 unpacker = zlib.decompressobj(GZIP_WINDOW)
             try:
                 yield unpacker.decompress(packed, BLOCK_BYTES)
@@ -65,7 +66,8 @@ class EventStream:
         self._at_end = False
         self._is_first = True  # no event has been decoded
         self._events_ended = False
-        self._bytes_before = self._lines_before = self._line_bytes_before = 0  # the text; the last: in its first line
+        self._bytes_before = self._lines_before = 0  # bytes and lines of the file before the text
+        self._line_bytes_before = 0  # bytes before the text in its first line
         self._unpacking_error: InvalidJson | None = None
 
     def __iter__(self) -> Iterator[list[Event]]:
@@ -95,7 +97,7 @@ class EventStream:
                     return True
             if self._at_end:
                 raise self._no_events_error()
-            searched = max(0, len(self._text) - END_BYTES)  # the key may have been cut
+            searched = max(0, len(self._text) - END_BYTES)  # the key may have been cut by the end of the text
             self._read_more()
 
     def _no_events_error(self) -> ValueError:
@@ -113,7 +115,7 @@ class EventStream:
             self._read_more()
         end = self._block_end()
         text = self._text[:end].lstrip()
-        if end and text.startswith(b",") != self._is_first:
+        if end and text.startswith(b",") != self._is_first:  # a comma precedes every event but the first
             block = decoded_block(b"[%b]" % text.removeprefix(b","))
             if block is not None:
                 self._advance(end)
@@ -130,11 +132,11 @@ class EventStream:
         return 0
 
     def _decode_singly(self) -> list[Event]:
-        """As _next_block, for a text that cannot be decoded as a block. InvalidJson if the text is damaged, or ends,
-        before its next event."""
+        """As _next_block, for a text that cannot be decoded as a block. InvalidJson if no event can be decoded, since
+        the text is damaged there, or the file ends."""
         text, fault = _utf8(self._text)
         kind_of_fault = "invalid JSON"
-        events, position, decoded_end = [], 0, 0  # in the text; decoded_end is that of the last decoded event
+        events, position, decoded_end = [], 0, 0  # positions in the text; decoded_end: where the last event ended
         try:
             while True:
                 position = SPACE.match(text, position).end()
@@ -153,7 +155,10 @@ class EventStream:
                 events.append(event_of(content))
                 decoded_end, self._is_first = position, False
         except json.JSONDecodeError as error:
-            fault, position = (fault, len(text)) if fault else (error.msg.removesuffix(" at"), error.pos)
+            if fault:  # the byte after the text, which is not UTF-8, cuts the event
+                position = len(text)
+            else:
+                fault, position = error.msg.removesuffix(" at"), error.pos
         except (ValueError, RecursionError) as error:
             fault, kind_of_fault = str(error), "an invalid event"
         decoded_bytes = len(text[:decoded_end].encode())
@@ -186,7 +191,7 @@ class EventStream:
             self.facts |= rest
 
     def _read_more(self) -> None:
-        """Appends a block of the file to the text, which ends where the file cannot be unpacked."""
+        """Appends a block of the file to the text. Where a file cannot be unpacked further, it counts as ended."""
         try:
             self._text += next(self._file_blocks)
         except StopIteration:
@@ -199,8 +204,8 @@ class EventStream:
         dropped, self._text = self._text[:count], self._text[count:]
         self._bytes_before += count
         self._lines_before += dropped.count(b"\n")
-        in_earlier_text = 0 if b"\n" in dropped else self._line_bytes_before
-        self._line_bytes_before = len(dropped.rpartition(b"\n")[2]) + in_earlier_text
+        bytes_before_dropped = 0 if b"\n" in dropped else self._line_bytes_before
+        self._line_bytes_before = len(dropped.rpartition(b"\n")[2]) + bytes_before_dropped
 
     def _invalid_json(self, position: int, reason: str, kind_of_fault: str = "invalid JSON") -> InvalidJson:
         """The error at this byte of the text."""
@@ -220,7 +225,7 @@ def _parsed(text: bytes) -> Any:
 
 
 def _utf8(text: bytes) -> tuple[str, str]:
-    """Returns (the text up to the first byte that is not UTF-8, the fault or "")."""
+    """Returns (the text up to the first byte that is not UTF-8, the fault there, or "" without one)."""
     try:
         return text.decode(), ""
     except UnicodeDecodeError as error:

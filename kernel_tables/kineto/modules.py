@@ -13,6 +13,12 @@ import numpy as np
 
 from kernel_tables.kineto.trace import FUNCTION, MODULE, NONE, Columns, TorchTrace
 
+NOT_OF_CLASS = re.compile(r"_\d+$|^FSDP(?=[A-Z])")  # fully_shard renames the class Block to FSDPBlock
+# Wrappers around a module that are not part of its model.
+WRAPPERS = {
+    "DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule", "CheckpointWrapper",
+}  # fmt: skip
+
 
 class Range(NamedTuple):
     """A range of a capture."""
@@ -32,12 +38,12 @@ def rows_by_thread(thread: np.ndarray, mask: np.ndarray | None = None) -> dict[i
 
 
 def outermost(events: Columns, rows: np.ndarray) -> np.ndarray:
-    """Those of `rows`, events of one thread, that are in no other event, by start; of two events with equal times, the
-    one with the lower `order`."""
+    """The `rows` of events of one thread that lie in no other one of these, by start. Of two events with equal times,
+    the one with the lower `order` is the outer one."""
     rows = rows[np.lexsort((events["order"][rows], -events["end"][rows], events["start"][rows]))]
     covered_ns = np.maximum.accumulate(events["end"][rows])
     is_outermost = np.append(True, events["start"][rows[1:]] >= covered_ns[:-1])
-    return rows[is_outermost[: len(rows)]]
+    return rows[is_outermost[: len(rows)]]  # cut, since it has one entry even without rows
 
 
 class Nesting:
@@ -79,25 +85,18 @@ class Nesting:
         return self.innermost[np.searchsorted(self.times_ns, times_ns, "right") - 1]
 
 
-NOT_OF_CLASS = re.compile(r"_\d+$|^FSDP(?=[A-Z])")  # fully_shard renames the class Block to FSDPBlock
-# Wrappers around a module that are not part of its model.
-WRAPPERS = {
-    "DataParallel", "DistributedDataParallel", "FullyShardedDataParallel", "OptimizedModule", "CheckpointWrapper",
-}  # fmt: skip
-
-
 class ModuleCalls:
     """The calls of modules, without wrappers, by number."""
 
     def __init__(self, trace: TorchTrace) -> None:
         functions, names = trace[FUNCTION], trace.names.values
-        class_names = {
+        class_names = {  # by number of the event's name
             number: NOT_OF_CLASS.sub("", names[number].removeprefix(MODULE))
             for number in np.unique(functions["name"]).tolist()
             if names[number].startswith(MODULE)
         }
-        called = [number for number, name in class_names.items() if name not in WRAPPERS]
-        is_call = np.isin(functions["name"], called)
+        kept_numbers = [number for number, name in class_names.items() if name not in WRAPPERS]
+        is_call = np.isin(functions["name"], kept_numbers)
         self.start, self.end, self.thread = (functions[name][is_call] for name in ("start", "end", "thread"))
         self.names = [class_names[number] for number in functions["name"][is_call].tolist()]
         self._threads = rows_by_thread(self.thread)
@@ -120,7 +119,8 @@ class ModuleCalls:
 
     @cached_property
     def chains(self) -> list[tuple[int, ...]]:
-        """For each call, the calls around it and itself, outermost first, without those named like the one around."""
+        """For each call, the calls around it and itself, outermost first; without calls of the same class as the one
+        directly around them."""
         chains: list[tuple[int, ...]] = [()] * len(self)
         for call in np.lexsort((-self.end, self.start)).tolist():
             chain_around = chains[self.parent[call]] if self.parent[call] != NONE else ()
@@ -130,7 +130,7 @@ class ModuleCalls:
 
     @property
     def ranges(self) -> list[Range]:
-        """The ranges of the calls, without calls that have the name of the call around them."""
+        """The ranges of the calls, without calls of the same class as the one directly around them."""
         return [self.range_of(call) for call, chain in enumerate(self.chains) if chain and chain[-1] == call]
 
     def range_of(self, call: int, name: str | None = None) -> Range:

@@ -8,7 +8,7 @@ import re
 from urllib.parse import quote, unquote
 
 MARK = "%="  # prefix of an encoded name
-UNCHANGED = re.compile(r"""(?!%=)[ !#-\[\]-~]*""")
+UNCHANGED = re.compile(r"""(?!%=)[ !#-\[\]-~]*""")  # printable ASCII but quotation mark and backslash, without MARK
 
 
 def encoded(name: str) -> str:

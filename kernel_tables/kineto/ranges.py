@@ -18,6 +18,8 @@ from kernel_tables.kineto.modules import ModuleCalls, Range, outermost, rows_by_
 from kernel_tables.kineto.names import decoded
 from kernel_tables.kineto.trace import ANNOTATION, FUNCTION, MODULE, NONE, OPERATOR, Columns, TorchTrace
 
+BACKWARD, STEP = "backward", "step"
+PROFILER_STEP = re.compile(r"ProfilerStep#\d+")  # of torch.profiler's schedule
 GLOO_PREFIX, CALL_PREFIX = "gloo:", "c10d::"
 OPERATION_OF_CALL = {  # for calls on one tensor; Gloo has no reduce-scatter, but reduces all, and keeps a part
     "allgatherbase": "allgather",
@@ -58,20 +60,16 @@ def _operations(trace: TorchTrace, kind: str, prefix: str) -> Iterator[tuple[int
         yield row, OPERATION_OF_CALL.get(operation, operation)
 
 
-BACKWARD, STEP = "backward", "step"
-PROFILER_STEP = re.compile(r"ProfilerStep#\d+")
-
-
 def derived_ranges(trace: TorchTrace, *, on_gpu: bool) -> list[Range]:
-    """The ranges of a trace that the recorder did not write. Operators are ranges only without modules, and `on_gpu`:
-    otherwise they are the activities."""
+    """The ranges of a trace that the recorder did not write. Operators become ranges only if the trace has no modules,
+    and only `on_gpu`: without a GPU, they are the activities."""
     ranges = _with_steps(annotations(trace, with_gloo=on_gpu))
     calls = ModuleCalls(trace)
     opened_passes = [opened for opened in ranges if opened.name == BACKWARD]
     ranges += _without_inner(_backward_passes(trace, calls), opened_passes)
     if len(calls):
-        passes_end_ns = np.unique([any_range.end_ns for any_range in ranges])
-        # Of ranges with equal times, the one that is earlier in the list is the outer one; inner ones end first.
+        passes_end_ns = np.unique([any_range.end_ns for any_range in ranges])  # annotations separate passes, too
+        # Of ranges with equal times, the earlier in the list is the outer one; backward_ranges yields inner ones first.
         ranges += reversed(list(backward_ranges(trace, calls, passes_end_ns)))
         ranges += calls.ranges
     elif on_gpu:
@@ -85,7 +83,8 @@ def has_modules(trace: TorchTrace) -> bool:
 
 
 def annotations(trace: TorchTrace, *, with_gloo: bool) -> list[Range]:
-    """The ranges that the program opened; `with_gloo` also those of Gloo's threads, which are collectives."""
+    """The ranges that the program opened; `with_gloo` also Gloo's collectives, which are activities in a capture
+    without a GPU."""
     ranges = _as_ranges(trace[ANNOTATION], slice(None), map(decoded, trace.names_of(ANNOTATION)))
     return [opened for opened in ranges if with_gloo or not opened.name.startswith(GLOO_PREFIX)]
 
@@ -109,6 +108,7 @@ def _backward_passes(trace: TorchTrace, calls: ModuleCalls) -> list[Range]:
     """The calls of torch.autograd.backward; in a trace without these and without modules, the times in which a thread
     runs nodes in a row."""
     functions, names = trace[FUNCTION], trace.names.values
+    # Functions are calls of modules, or of torch.autograd.backward (trace.py).
     rows = [row for row, name in enumerate(functions["name"].tolist()) if not names[name].startswith(MODULE)]
     if rows or len(calls):
         return _as_ranges(functions, rows, [BACKWARD] * len(rows))
@@ -139,7 +139,7 @@ def _as_ranges(events: Columns, rows: Sequence[int] | slice, names: Iterable[str
 
 
 def _without_inner(ranges: list[Range], outer: list[Range]) -> list[Range]:
-    """Those of `ranges` that do not lie in one of `outer` in time."""
+    """The `ranges` that lie in none of `outer` in time."""
     if not ranges or not outer:
         return ranges
     starts_ns, ends_ns = np.array(sorted((around.start_ns, around.end_ns) for around in outer)).T

@@ -36,12 +36,13 @@ CATEGORIES = {
 }  # fmt: skip
 # Arrows from operators to the nodes that differentiate them.
 ARROW_CATEGORIES = {"fwdbwd": ARROW, "forward_backward": ARROW}
-KINDS_BY_PHASE = {"X": CATEGORIES, "s": ARROW_CATEGORIES, "f": ARROW_CATEGORIES}  # complete; start and end of an arrow
+# By the phase of an event: X has a duration, s is the start of an arrow, f its end.
+KINDS_BY_PHASE = {"X": CATEGORIES, "s": ARROW_CATEGORIES, "f": ARROW_CATEGORIES}
 DEVICE_KINDS = (KERNEL, COPY, FILL)
 MODULE, AUTOGRAD_FILE = "nn.Module: ", "torch/autograd/__init__.py("  # in names of functions
 NONE = -1  # a missing number
 MAX_TIME_NS = 1 << 61  # 73 years; the sum of three fits in 64 bits
-MIN_SUBSTITUTE = NUMBER_MASK - 0xFFFF  # for the number of a thread or process
+MIN_SUBSTITUTE = NUMBER_MASK - 0xFFFF  # numbers of threads and processes from here on are substitutes (see Threads)
 SIZES = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
 
 Columns = dict[str, np.ndarray]
@@ -68,8 +69,8 @@ class Numbers:
 
 
 class Threads:
-    """Global ids of threads. The number of a process or thread is replaced by one from MIN_SUBSTITUTE on, the highest
-    first, if it does not fit into a global id or is none."""
+    """Global ids of threads. If what an event gives for its process or thread does not fit into a global id, or is no
+    number, a number from MIN_SUBSTITUTE on replaces it, the highest first."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple, int] = {}
@@ -97,12 +98,15 @@ class Threads:
 
 class TorchTrace:
     """The events of each kind in columns: start, end (nanoseconds from the first event), name (a number of `names`),
-    those of _COLUMNS, and SIZES of kernels. `facts` is the rest of the JSON; `counts` the number of events by category;
-    `whole_microseconds`: no duration on a device has a fraction of a microsecond."""
+    the columns in _COLUMNS, and for kernels those in SIZES.
+
+    `facts` is the rest of the JSON; `counts` the number of events by category; `collectives` what PyTorch requested of
+    NCCL's kernels; `whole_microseconds`: no duration on a device has a fraction of a microsecond.
+    """
 
     def __init__(self, path: Path, *, up_to_damage: bool = False) -> None:
         """Reads the trace. Invalid JSON raises InvalidJson; with `up_to_damage`, it is read up to where it is invalid,
-        as `damage` says. NotATrace if the file is no trace."""
+        and `damage` says where that is. NotATrace if the file is no trace."""
         self.names, self.shapes, self.threads = Numbers(), Numbers(), Threads()
         self.collectives: list[CollectiveArgs] = []
         self.counts: Counter[str | None] = Counter()
@@ -164,7 +168,8 @@ class TorchTrace:
                     raise NotATrace(f"no trace of PyTorch's profiler: {error}") from error
 
     def _columns(self, kind: str, events: list[Event]) -> Columns:
-        durations = b"0 " * len(events) if kind == ARROW else joined_times([event.dur for event in events])
+        has_durations = kind != ARROW  # an end of an arrow is one moment
+        durations = joined_times([event.dur for event in events]) if has_durations else b"0 " * len(events)
         if self.whole_microseconds and kind in DEVICE_KINDS:
             self.whole_microseconds = not has_fractions(durations)
         start_ns, duration_ns = nanoseconds(joined_times([event.ts for event in events])), nanoseconds(durations)
@@ -199,7 +204,8 @@ def _arg_column(name: str, default: int = NONE) -> ColumnMaker:
 
 
 def _arg_or_field_column(name: str, field: str) -> ColumnMaker:
-    """A column of an argument, or if it is missing, of a field of the event with the same meaning; at least 0."""
+    """The column of one of the args, at least 0. If an event lacks it, its `field` counts, which means the same: of
+    activities, the pid is the device and the tid the stream."""
 
     def column(_trace: TorchTrace, events: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
         values = [getattr(event_args, name) for event_args in args]
@@ -212,6 +218,7 @@ def _arg_or_field_column(name: str, field: str) -> ColumnMaker:
 
 
 def _correlation(_trace: TorchTrace, _events: Sequence[Event], args: Sequence[Any]) -> np.ndarray:
+    """The correlation ids; some older traces write them under the key of the external id."""
     values = [event_args.correlation for event_args in args]
     for older_name in ("external_id", "old_external_id"):
         if None in values:
@@ -221,7 +228,8 @@ def _correlation(_trace: TorchTrace, _events: Sequence[Event], args: Sequence[An
 
 
 def _size_columns(args: Sequence[Any]) -> Columns:
-    """The columns of SIZES; NONE for all three of a size that is not a list of three, and for what is no integer."""
+    """The columns of SIZES. A size that is not a list of three is NONE in all of its three columns; what is no integer
+    is NONE in its own."""
     columns: list[np.ndarray] = []
     for name in ("grid", "block"):
         sizes = [getattr(event_args, name) for event_args in args]
@@ -238,7 +246,7 @@ _DEVICE_COLUMNS = {
     "correlation": _correlation,
 }
 _MEMORY_COLUMNS = _DEVICE_COLUMNS | {"bytes": _arg_column("bytes")}
-_ORDER_COLUMN = {"order": _arg_column("external_id", 0)}  # of events with equal times
+_ORDER_COLUMN = {"order": _arg_column("external_id", 0)}  # of events with equal times, the outer one has the lower
 _OPERATOR_COLUMNS = {
     "sequence": _arg_column("sequence"),
     "forward_thread": _arg_column("forward_thread", 0),

@@ -7,9 +7,9 @@ on the other ranks is waiting for the slowest rank.
 
 A range names the bytes that are reduced or gathered on one rank: `all-reduce, bytes = 26214400, bucket = 0`.
 
-The request for a kernel of NCCL is in the calls that launched it. A call launches a kernel, unless it is between
-ncclGroupStart and ncclGroupEnd: then the outermost ncclGroupEnd launches what all calls between them request (NCCL's
-manual, "Group Calls").
+What was requested of a kernel of NCCL is known from the calls that launched it. A call launches a kernel itself, unless
+it is between ncclGroupStart and ncclGroupEnd: then the outermost ncclGroupEnd launches what all calls between them
+request (NCCL's manual, "Group Calls").
 """
 
 import re
@@ -38,7 +38,11 @@ ALL_REDUCE, ALL_GATHER = "all-reduce", "all-gather"
 REDUCE_SCATTER, ALL_TO_ALL = "reduce-scatter", "all-to-all"
 ONE_WAY = ("broadcast", "reduce")
 COUNTED_BY_RANK = (ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, "gather", "scatter")  # NCCL counts the bytes of one rank
-BUS_FACTORS = {ALL_REDUCE: 2.0, ALL_GATHER: 1.0, REDUCE_SCATTER: 1.0, ALL_TO_ALL: 1.0}
+BUS_FACTORS = {ALL_REDUCE: 2.0, ALL_GATHER: 1.0, REDUCE_SCATTER: 1.0, ALL_TO_ALL: 1.0}  # for very many ranks
+GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
+UNKNOWN_OPERATION = "unknown"
+UNKNOWN_SIZE = 0  # of a communicator
+COLUMNS = columns.column_names("communication --collectives")
 
 
 class CollectiveInfo(NamedTuple):
@@ -50,8 +54,8 @@ class CollectiveInfo(NamedTuple):
 
 
 def parse_range_path(path: Sequence[str]) -> CollectiveInfo:
-    """Operation and bytes by the innermost range that names either, bucket by the innermost range that names one; all
-    None if no range names an operation or bytes."""
+    """The operation and the bytes are those of the innermost range that names either; the bucket is that of the
+    innermost range that names one. All are None if no range names an operation or bytes."""
     bucket = next((int(match[1]) for name in reversed(path) if (match := BUCKET_IN_RANGE.search(name))), None)
     for name in reversed(path):
         operation, size = OPERATION_IN_RANGE.search(name), BYTES_IN_RANGE.search(name)
@@ -74,23 +78,21 @@ def bus_factor(operation: str, ranks: int) -> float | None:
     """Bandwidth of the busiest link ÷ bandwidth of the algorithm, as in NCCL's own tests; None if unknown or 0."""
     if operation in ONE_WAY:
         return 1.0
-    return BUS_FACTORS.get(operation, 0.0) * (ranks - 1) / ranks or None
+    factor = BUS_FACTORS.get(operation, 0.0) * (ranks - 1) / ranks
+    return factor or None
 
 
 def _hyphenated(operation: str) -> str:
     return operation.replace("_", "-")
 
 
-GROUP_START, GROUP_END = "ncclGroupStart", "ncclGroupEnd"
-
-
 class CollectiveRequest(NamedTuple):
-    """The requested operation of a kernel, `bytes` in sum; what its calls lack, or disagree on, is None."""
+    """What was requested of a kernel, `bytes` in sum. What its calls do not tell, or differ in, is None."""
 
     operation: str | None = None
     bytes: int | None = None
     communicator: int | None = None
-    counted_by_nccl: bool = True  # then `bytes` is the part of one rank in operations COUNTED_BY_RANK
+    counted_by_nccl: bool = True  # then, for operations COUNTED_BY_RANK, `bytes` is the part of one rank
 
 
 class _Launch(NamedTuple):
@@ -102,10 +104,11 @@ class _Launch(NamedTuple):
 
 
 def match_requests(calls: Iterable[NcclCall], kernels: Sequence[tuple[int, int]]) -> list[CollectiveRequest]:
-    """The request of each kernel of NCCL, given by the (thread, time) of its launch; `calls` are by thread, then time.
+    """The request of each of `kernels` of NCCL, given by the (thread, time) of its launch. `calls` are sorted by
+    thread, then by time.
 
-    A request is empty if its launch is in none of `calls`, or in a group that began before the capture; bytes are
-    unknown if one call or group launched several kernels.
+    A request is empty if the kernel was launched in none of `calls`, or in a group that began before the capture; bytes
+    are unknown if one call or group launched several kernels.
     """
     by_thread = {thread: _launches(thread_calls) for thread, thread_calls in groupby(calls, attrgetter("thread"))}
     launches = [_launch_at(by_thread.get(thread, []), time_ns) for thread, time_ns in kernels]
@@ -117,7 +120,8 @@ def match_requests(calls: Iterable[NcclCall], kernels: Sequence[tuple[int, int]]
 def _launches(calls: Iterable[NcclCall]) -> list[_Launch]:
     """The launches of one thread, in order of time."""
     launches: list[_Launch] = []
-    depth, group, is_complete, last_ns = 0, [], True, -1
+    depth, group, is_complete = 0, [], True  # how many groups are open; the calls in them, and whether all are known
+    last_ns = -1  # the end of the previous call
     for call in calls:
         if call.end_ns <= last_ns:
             continue  # NCCL itself made this call, inside the previous one
@@ -138,26 +142,26 @@ def _launches(calls: Iterable[NcclCall]) -> list[_Launch]:
 
 
 def _launch_at(launches: list[_Launch], time_ns: int) -> _Launch | None:
-    """The launch of one thread during which it is this time."""
+    """The one of a thread's `launches` that was running at this time, None if none was."""
     index = bisect_right(launches, time_ns, key=attrgetter("start_ns")) - 1
     return launches[index] if index >= 0 and time_ns < launches[index].end_ns else None
 
 
 def _merged_request(calls: Sequence[NcclCall], kernel_count: int) -> CollectiveRequest:
+    """The request in the calls of one launch, which launched `kernel_count` kernels."""
     operations = {operation_named(call.name.removeprefix("nccl").lower()) for call in calls}
     communicators = {call.communicator for call in calls}
     sizes = [call.bytes for call in calls]
     knows_bytes = bool(sizes) and None not in sizes and kernel_count == 1 and sum(sizes) <= MAX_BYTES
-    return CollectiveRequest(_only_value(operations), sum(sizes) if knows_bytes else None, _only_value(communicators))
+    return CollectiveRequest(
+        operation=_only_value(operations),
+        bytes=sum(sizes) if knows_bytes else None,
+        communicator=_only_value(communicators),
+    )
 
 
 def _only_value(values: set) -> str | int | None:
     return next(iter(values)) if len(values) == 1 else None
-
-
-UNKNOWN_OPERATION = "unknown"
-UNKNOWN_SIZE = 0  # of a communicator
-COLUMNS = columns.column_names("communication --collectives")
 
 
 def collectives(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.DataFrame:
@@ -183,18 +187,19 @@ def _matched_table(ranks: Sequence[RankTrace], step_name: str) -> pd.DataFrame:
     tables = [_device_table(steps) for steps in device_steps(ranks, step_name)]
     if not tables:  # nothing ran on a device
         return pd.DataFrame(columns=[*COLUMNS, "communicator_size"])
-    table = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
+    with_rows = [table for table in tables if len(table)]  # others might change the types of columns
+    table = pd.concat(with_rows or tables[:1], ignore_index=True)
     is_known = table["communicator"].notna()
-    table["communicator"] = pd.factorize(table["communicator"])[0]
+    table["communicator"] = pd.factorize(table["communicator"])[0]  # -1 where it is missing
     sizes = table[["communicator", "rank", "device"]].drop_duplicates().groupby("communicator").size()
     given_ranks = max(len(ranks), len(table[["rank", "device"]].drop_duplicates()))
-    size = table["communicator"].map(sizes).where(is_known, given_ranks).astype("int64")
+    size = table["communicator"].map(sizes).where(is_known, given_ranks).astype("int64")  # else all given ranks
     if ranks_in_run(ranks) > given_ranks:  # a communicator may have more ranks than are given
         size[:] = UNKNOWN_SIZE
     table["communicator_size"] = size
-    is_of_one_rank = table["counted_by_nccl"] & table["operation"].isin(COUNTED_BY_RANK)
+    has_bytes_of_one_rank = table["counted_by_nccl"] & table["operation"].isin(COUNTED_BY_RANK)
     all_bytes = (table["requested_bytes"] * size).where(size > 1)  # a single rank has no communicator
-    table["bytes"] = table["bytes"].fillna(table["requested_bytes"].where(~is_of_one_rank, all_bytes))
+    table["bytes"] = table["bytes"].fillna(table["requested_bytes"].where(~has_bytes_of_one_rank, all_bytes))
     return _with_bandwidth(_with_transfer(table))
 
 
@@ -213,7 +218,7 @@ def _device_table(steps: DeviceSteps) -> pd.DataFrame:
     launch_ns = np.where(activities.has_launch, activities.launch_ns, activities.start_ns)
     rows = rows[np.lexsort((activities.start_ns[rows], launch_ns[rows], steps.step[rows]))]
     step, start_ns, duration_ns = steps.step[rows], activities.start_ns[rows], activities.duration_ns[rows]
-    computed = intervals.covered_ns(steps.during(steps.is_compute), start_ns, start_ns + duration_ns)
+    overlapped_ns = intervals.covered_ns(steps.during(steps.is_compute), start_ns, start_ns + duration_ns)
     kernels = [activities.names[name] for name in activities.name[rows].tolist()]
     paths = [trace.range_paths.tuples[path] for path in trace.activity_path[rows].tolist()]
     infos, requests = [parse_range_path(path) for path in paths], _kernel_requests(steps, rows)
@@ -226,7 +231,7 @@ def _device_table(steps: DeviceSteps) -> pd.DataFrame:
             "rank": steps.rank.number,
             "device": steps.device,
             "step": step,
-            "number": np.arange(len(rows)) - np.searchsorted(step, step),
+            "number": np.arange(len(rows)) - np.searchsorted(step, step),  # in its step
             "operation": operations,
             "range": [path[-1] if path else "" for path in paths],
             "kernel": kernels,
@@ -237,13 +242,13 @@ def _device_table(steps: DeviceSteps) -> pd.DataFrame:
             "bucket": pd.array([info.bucket for info in infos], "Int64"),
             "start_ns": start_ns - steps.windows.begin_ns[step],
             "duration_ns": duration_ns,
-            "exposed_ns": duration_ns - computed,
+            "exposed_ns": duration_ns - overlapped_ns,
         }
     )
 
 
 def _kernel_requests(steps: DeviceSteps, rows: np.ndarray) -> list[CollectiveRequest]:
-    """The requests of the collectives in these rows, by PyTorch's profiler or by NCCL's own calls."""
+    """The requests of the collectives in these rows of activities, by PyTorch's profiler or by NCCL's own calls."""
     trace, activities = steps.rank.trace, steps.scope.activities
     if torch_collectives := trace.capture.torch_collectives:
         keys = zip(activities.process[rows].tolist(), activities.correlation[rows].tolist(), strict=True)
@@ -253,7 +258,7 @@ def _kernel_requests(steps: DeviceSteps, rows: np.ndarray) -> list[CollectiveReq
             CollectiveRequest(operation if operation in known else None, size, communicator, counted_by_nccl=False)
             for operation, size, communicator in collectives_of_rows
         ]
-    # of all devices, since a group may launch on several
+    # Requests are matched with the kernels of all devices, since a group may launch on several.
     launched = np.flatnonzero(steps.scope.is_of_class(COMMUNICATION) & activities.has_launch)
     launches = list(zip(activities.thread[launched].tolist(), activities.launch_ns_of(launched).tolist(), strict=True))
     by_row = dict(zip(launched.tolist(), match_requests(trace.capture.nccl_calls, launches), strict=True))

@@ -27,6 +27,7 @@ PART_COLUMNS = dict(
 )  # fmt: skip
 SUM_COLUMNS = ("bytes", "transfer_ns", "waiting_ns")
 COLUMNS = columns.column_names("communication")
+GATHER_COLUMNS = ["rank", "device", "step", "pass", "layer", "begin_ns", "end_ns", "gathers", "lateness_ns"]
 
 
 def communication(ranks: Sequence[RankTrace], step_name: str = "step") -> pd.DataFrame:
@@ -64,13 +65,13 @@ def _device_table(steps: DeviceSteps) -> pd.DataFrame:
 
 
 def findings_of_ranks(ranks: Sequence[RankTrace], step_name: str = "step") -> list[errors.Finding]:
-    """The findings about several ranks: on their numbers of steps, or if these agree, on their collectives."""
+    """The findings about several ranks: on their numbers of steps, or if these are equal, on their collectives."""
     return list(_steps_differ(ranks, step_name)) or list(_collectives_differ(ranks, step_name))
 
 
 def _steps_differ(ranks: Sequence[RankTrace], step_name: str) -> Iterator[errors.Finding]:
-    """A finding on ranks with fewer steps than others. Processes without steps do not count if their capture contains
-    several processes."""
+    """A finding if some ranks have fewer steps than others. A process without steps does not count if its capture
+    contains several processes."""
     process_counts = Counter(rank.trace for rank in ranks)
     step_counts = {rank: len(rank.steps(step_name)) for rank in ranks}
     counts = {rank.number: count for rank, count in step_counts.items() if count or process_counts[rank.trace] == 1}
@@ -94,15 +95,12 @@ def _collectives_differ(ranks: Sequence[RankTrace], step_name: str) -> Iterator[
         )
 
 
-GATHER_COLUMNS = ["rank", "device", "step", "pass", "layer", "begin_ns", "end_ns", "gathers", "lateness_ns"]
-
-
 def lateness_of_gathers(
     ranks: Sequence[RankTrace], step_name: str = "step", passes: Sequence[str] = ("forward", "backward"),
     layer: str = "block",
 ) -> pd.DataFrame:  # fmt: skip
-    """One row per rank, device, step, pass and layer, of steps with all-gathers; without layers whose computation ended
-    before that of the previous layer.
+    """One row per rank, device, step, pass and layer, for steps with all-gathers. A layer whose computation ended
+    before that of the previous layer has no row.
 
     Columns: rank, device, step; pass (name of its range); layer (number in the pass, in the order of computation);
     begin_ns (when its computation could begin) and end_ns (when it ended), since the step began on this device; gathers
@@ -116,9 +114,9 @@ def lateness_of_gathers(
         of_device = (table["rank"] == steps.rank.number) & (table["device"] == steps.device)
         for step, gathers in table[of_device].groupby("step"):
             start_ns = gathers["start_ns"].to_numpy("int64") + steps.windows.begin_ns[step]
-            times = Intervals(start_ns, start_ns + gathers["duration_ns"].to_numpy("int64"))
+            gather_times = Intervals(start_ns, start_ns + gathers["duration_ns"].to_numpy("int64"))
             for pass_name in passes:
-                rows += _layer_rows(steps, int(step), pass_name, layer, times)
+                rows += _layer_rows(steps, int(step), pass_name, layer, gather_times)
     return pd.DataFrame(rows, columns=GATHER_COLUMNS)
 
 
@@ -157,7 +155,8 @@ def _instance_rows(instance: np.ndarray, start_ns: np.ndarray) -> list[np.ndarra
 
 def lateness(gathers: Intervals, gap_start_ns: int, gap_end_ns: int, *, recorded_late: bool = False) -> int:
     """The ns from the start of a gap in computation to the end of the last all-gather that ended in it; 0 without one.
-    With `recorded_late`, since ends are recorded late, it may also end after the gap, by a tenth of its time in it."""
+    With `recorded_late`, the ends of all-gathers are recorded late: one that ends after the gap counts, too, if it does
+    so by at most a tenth of the time that it ran in the gap."""
     in_gap_ns = np.minimum(gathers.end_ns, gap_end_ns) - np.maximum(gathers.start_ns, gap_start_ns)
     tolerance_ns = np.maximum(in_gap_ns, 0) // 10 if recorded_late else 0
     ends_ns = gathers.end_ns[(gathers.end_ns > gap_start_ns) & (gathers.end_ns <= gap_end_ns + tolerance_ns)]

@@ -21,6 +21,9 @@ from kernel_tables.errors import NotConserved
 from kernel_tables.intervals import Intervals, covered_ns, difference, intersection, union
 from kernel_tables.reading.schema import MISSING, RANK_KEY, RANKS_KEY
 
+COMMUNICATION = "communication"  # a class of kernels
+OVERLAPPED = "overlapped communication"  # a key of parts_ns
+
 
 @dataclass(frozen=True)
 class RankTrace:
@@ -28,7 +31,7 @@ class RankTrace:
 
     number: int
     trace: CaptureArrays
-    process: int  # global id; MISSING if its capture contains no work of any process
+    process: int  # global id; in a capture without work, that of the first range, MISSING if there is none
 
     @cached_property
     def is_of_process(self) -> np.ndarray:
@@ -59,7 +62,7 @@ def ranks_of(traces: Sequence[CaptureArrays]) -> list[RankTrace]:
     processes = [(trace, process) for trace, ids in ids_by_trace for process in ids]
     stated_numbers = numbers_in_run(traces) if len(processes) == len(traces) else None
     numbers = stated_numbers or range(len(processes))
-    ranks = [RankTrace(number, *process) for number, process in zip(numbers, processes, strict=True)]
+    ranks = [RankTrace(number, trace, process) for number, (trace, process) in zip(numbers, processes, strict=True)]
     return sorted(ranks, key=lambda rank: rank.number)
 
 
@@ -84,12 +87,8 @@ def processes_with_work(trace: CaptureArrays) -> list[int]:
 
 
 def _first_process(trace: CaptureArrays) -> int:
-    """The process of the first range of a capture without work."""
+    """The process of the first range, for a capture without work; MISSING without ranges."""
     return int(trace.range_arrays.process[0]) if len(trace.range_arrays) else MISSING
-
-
-COMMUNICATION = "communication"  # a class of kernels
-OVERLAPPED = "overlapped communication"
 
 
 class StepWindows(NamedTuple):
@@ -139,8 +138,8 @@ class DeviceSteps:
         """The window of every step on this device.
 
         If all that the steps launched here ran inside their ranges, since the program waited for the device, the
-        windows are these ranges. If the program runs ahead in any step, each lasts from the start of its first activity
-        here to that of the next step, the last one to the end of all activities of the steps.
+        windows are these ranges. If the program runs ahead in any step, each window lasts from the start of the step's
+        first activity here to the start of the next window, and the last one to the end of all activities of the steps.
         """
         ranges, steps, activities = self.rank.trace.range_arrays, self.rank.steps(self.step_name), self.scope.activities
         windows = StepWindows(ranges.start_ns[steps], ranges.end_ns[steps])
@@ -172,7 +171,7 @@ class DeviceSteps:
         """
         compute, communication = self.during(self.is_compute), self.during(self.is_communication)
         memory = difference(self.during(self.is_here & self.scope.is_memory), compute, communication)
-        busy = (compute, difference(communication, compute), memory)
+        busy = (compute, difference(communication, compute), memory)  # as PARTS, but idle
         idle_ns = self.length_ns - covered_ns(self.during(self.is_here), *self.windows)
         parts = dict(zip(PARTS, (*(covered_ns(part, *self.windows) for part in busy), idle_ns), strict=True))
         if (sum(parts.values()) != self.length_ns).any():

@@ -94,7 +94,7 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
             reads = {table: pool.submit(self._columns, table, convert_text, with_details) for table in tables}
             try:
                 yield reads
-            except ImpossibleCapture as error:
+            except ImpossibleCapture as error:  # of a read, if the block awaited it: then it is in `findings`, too
                 block_error = error
         findings = [finding for read in reads.values() for finding in _impossibilities(read.exception())]
         if findings:
@@ -105,7 +105,7 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
 
     def domains(self) -> dict[tuple[int, int], str]:
         """The names of NVTX domains by (process, domain id); the default domain has no name."""
-        # their times are not read: a domain may have been created before the capture began, at a time below zero
+        # Times are not read: a domain may have been created before the capture began, at a time below zero.
         events = self.read_columns(
             schema.NVTX, schema.DOMAIN_NAME_COLUMNS, types=(schema.DOMAIN_CREATE,), convert_text=_unchanged
         )
@@ -144,8 +144,8 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
         return self.read_columns(schema.MEMCPY, schema.COPY_COLUMNS)
 
     def call_functions(self) -> CallFunctions:
-        """The functions of the API calls, in the order of reading(RUNTIME). Without the columns for that, calls have no
-        duration and MISSING ids."""
+        """The functions of the API calls, in the order of reading(RUNTIME). If the export lacks the columns for that,
+        every call ends when it starts, and its id is MISSING."""
         if schema.RUNTIME not in self.tables:
             return CallFunctions(np.empty(0, np.int64), np.empty(0, np.int64), {})
         calls = self.read_columns(schema.RUNTIME, self._known_call_columns)
@@ -175,8 +175,8 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
         """Integer `columns` of a table, given as in schema.py, rows in the order of reading(); empty without the table.
 
         `condition` restricts the rows. Only for NVTX_EVENTS: with `types`, only events of these types are read; with
-        `convert_text`, also `text`. A row that is shorter than its columns is refused only where SQLite reads the last
-        column: hence the first condition, which is always true.
+        `convert_text`, also `text`. SQLite notices that a row is shorter than its columns only if it reads the last
+        column; therefore the SQL has a first condition on that column, which is always true.
         """
         if table not in self.tables:
             text = {"text": pa.chunked_array([], pa.string())} if convert_text else {}
@@ -208,12 +208,12 @@ class Capture(small_tables.SmallTables, AbstractContextManager):
         with ThreadPoolExecutor(len(parts)) as pool:
             first, *others = pool.map(read, parts)
         while others:
-            first.extend(others.pop(0))
+            first.extend(others.pop(0))  # pop, so that the memory of each is free afterwards
         return first.result()
 
     def _parts(self, table: str) -> list[_TablePart]:
         """The parts of a table, in the order of rows: of a large table, one for each processor but OTHER_THREADS, at
-        most MAX_PARTS. The first has room for all rows, since it takes up those of the others."""
+        most MAX_PARTS. The first expects all rows, since those of the others are added to it."""
         file_bytes = self._file.stat().st_size
         has_row_numbers = ROW_NUMBER_NAMES.isdisjoint(column.lower() for column in self.tables[table])
         if file_bytes < LARGE_BYTES or not has_row_numbers:

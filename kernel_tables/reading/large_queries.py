@@ -50,7 +50,7 @@ def valid_text(text: pa.Array) -> pa.StringArray:
 
 
 def _use_while_reading(reader: pa.RecordBatchReader, use: BatchUse, before_each: Callable[[], None]) -> None:
-    uses: deque[Future] = deque()  # that are not finished
+    uses: deque[Future] = deque()  # that may be unfinished
     with ThreadPoolExecutor(1) as pool:
         for batch in reader:
             before_each()

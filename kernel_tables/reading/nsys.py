@@ -43,8 +43,8 @@ def export_report(report: Path, target: Path, payloads: bool = False) -> Path:
     """Exports `report` as SQLite to `target`, completely or not at all, and returns `target`. With `payloads`, NVTX
     payloads (Python stacks, bytes of NCCL's calls) are exported, too, if this nsys can.
 
-    A failed export leaves a partial file that is newer than its report, so nsys writes to another name, and the file is
-    checked before it is renamed. Raises TraceError without nsys, or with nsys's own reason.
+    A failed export of nsys leaves a partial file, newer than its report. So nsys writes to another name, and the file
+    is checked before it is renamed. Raises TraceError without nsys, or if the export fails, with nsys's own reason.
     """
     nsys = find()
     if nsys is None:

@@ -27,7 +27,7 @@ KEPT_TABLES = (
     nccl_calls.LAYOUTS_TABLE, "OSRT_API", "DIAGNOSTIC_EVENT", "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME",
     "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE", "TARGET_INFO_CUDA_CONTEXT_INFO", "TARGET_INFO_CUDA_STREAM", *METADATA,
 )  # fmt: skip
-KEPT_TEXTS = {  # by table the columns whose texts stay
+KEPT_TEXTS = {  # by table, or ENUM for all tables with that prefix: the columns whose texts stay
     NVTX: ("text", "jsonText"),
     STRINGS: ("value",),
     ENUM: ("name", "label"),
@@ -36,14 +36,14 @@ KEPT_TEXTS = {  # by table the columns whose texts stay
     nccl_calls.LAYOUTS_TABLE: ("name",),
     **dict.fromkeys(METADATA, ("name", "value")),
 }
-STRING_COLUMNS = ("shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId")
+STRING_COLUMNS = ("shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId")  # ids of strings
 IDENTIFYING_COLUMNS = ("uuid", "busLocation", "luid", "ctxswDevPath", "ctrlDevPath")
 KEPT_EXPORT_KEYS = (
     "EXPORT_SCHEMA_VERSION%", "EXPORT_PRODUCT_%", "CAPTURE_BACKEND",
     schema.RANK_KEY, schema.RANKS_KEY, schema.WINDOW_KEY,
 )  # fmt: skip
-# By table, the condition of rows that stay. Of nsys's messages, these are warnings, errors, and the counts of what it
-# collected; the others name processes and files.
+# By table, the SQL condition for rows that stay. Of nsys's messages (DIAGNOSTIC_EVENT), these are warnings, errors, and
+# the counts of what it collected; its other messages name processes and files.
 KEPT_ROWS = {
     **dict.fromkeys(METADATA, " OR ".join(f"name LIKE '{key}'" for key in KEPT_EXPORT_KEYS)),
     nccl_calls.LAYOUTS_TABLE: f"name IN {nccl_calls.FIELDS}",
@@ -60,9 +60,9 @@ ASSIGNED = re.compile(r"\b([A-Za-z_]\w*)=\S+")
 
 
 def write_publishable(source: Path, target: Path, window: str | None = None, process: int | None = None) -> None:
-    """Writes what may be published of the capture `source` to `target`; with `window`, the name of a range, only what
-    began within or after the longest range of that name, if there is any; with `process`, an operating system's number,
-    only what belongs to that process or to none.
+    """Writes what may be published of the capture `source` to `target`. With `window`, the name of a range, that is
+    only what began within or after the longest range of that name, if there is one. With `process`, its number in the
+    operating system, that is only what belongs to that process or to none.
 
     The source is opened read-only. `target` must not exist; it is complete when this returns. Raises TraceError if the
     source is damaged (a copy would be sound, and lack what was lost), OSError if the disk is full.
@@ -72,7 +72,7 @@ def write_publishable(source: Path, target: Path, window: str | None = None, pro
         with full_disk_as_os_error(target), closing(sqlite3.connect(target, uri=True)) as database, database:
             database.execute("PRAGMA journal_mode=OFF")
             database.execute("PRAGMA synchronous=OFF")
-            database.execute("PRAGMA ignore_check_constraints=ON")  # those that the source brings with its tables
+            database.execute("PRAGMA ignore_check_constraints=ON")  # of the source's tables, which are created here
             database.create_function("published_text", 1, _published_text, deterministic=True)
             database.create_function("published_stack", 1, _published_stack, deterministic=True)
             database.execute("ATTACH ? AS source", (f"{source.resolve().as_uri()}?mode=ro",))
@@ -101,7 +101,7 @@ def _published_text(value: bytes | None) -> str | None:
 
 
 def _published_stack(blob: bytes | None) -> bytes | None:
-    """The payload of a sampled Python stack, which consists of numbers; None for another one."""
+    """The payload of a sampled Python stack, which consists of numbers; None for any other payload."""
     return None if python_samples.frames_of(blob) is None else blob
 
 
@@ -116,7 +116,7 @@ def _layouts(database: sqlite3.Connection) -> nccl_calls.Layouts:
 
 def _copy_kept_tables(database: sqlite3.Connection, window: str | None, process: int | None) -> None:
     query = "SELECT name, sql FROM source.sqlite_master WHERE type = 'table' AND rootpage > 0"  # 0: a virtual table
-    statements = dict(database.execute(query))
+    statements = dict(database.execute(query))  # CREATE TABLE, by table
     since_ns = _window_start_ns(database, window, statements) if window else None
     tables = [table for table in statements if table in KEPT_TABLES or table.startswith(ENUM)]
     for table in tables:

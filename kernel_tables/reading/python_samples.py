@@ -44,7 +44,7 @@ class PythonSample(NamedTuple):
 
 
 def frames_of(blob: object) -> tuple[Frame, ...] | None:
-    """The frames in a value of `binaryData`, innermost first; None if it is not a stack, to the byte."""
+    """The frames in a value of `binaryData`, innermost first; None if its bytes are not exactly a stack."""
     _, _, data = payload_of(blob) or Payload(0, 0, b"")
     if len(data) < STACK.size:
         return None
@@ -87,8 +87,8 @@ def function_name(text: str) -> str | None:
 def module_name(path: str) -> str | None:
     """The module of a file, such as torch.nn.modules.linear or <string>; None if it is not a Python file.
 
-    To show no folder of a user, it is only the last part of the name, unless the file is installed, or of Python's
-    library, or in a package next to this one.
+    To show no folder of a user, it is only the name of the file, unless that is installed, in Python's library, or in a
+    package next to this one.
     """
     file = _without_folders(html.unescape(path).replace("\\", "/"))
     name = file.removesuffix(".py").replace("/", ".")
@@ -98,7 +98,7 @@ def module_name(path: str) -> str | None:
 def _without_folders(file: str) -> str:
     if folder := PACKAGES_FOLDER.match(file):
         return file[folder.end() :]
-    # a user's folder may have the name of Python's library or of a package, so the file below has to be known
+    # A user's folder may have the name of Python's library or of a package, so the file in it has to be known, too.
     library_file = LIBRARY_FOLDER.sub("", file, count=1)
     if library_file != file and library_file.partition("/")[0].removesuffix(".py") in sys.stdlib_module_names:
         return library_file
@@ -110,7 +110,7 @@ def _without_folders(file: str) -> str:
 
 @functools.cache
 def _packages() -> frozenset[str]:
-    """The packages next to this one: those of its project, or of the environment in which it is installed."""
+    """The packages next to kernel_tables: in its project, or in the environment in which it is installed."""
     return frozenset(path.parent.name for path in PACKAGE_PARENT.glob("*/__init__.py"))
 
 
@@ -122,6 +122,8 @@ def _files(package: str) -> frozenset[tuple[str, ...]]:
 
 def frame_name(function: str | None, file: str | None) -> str:
     """A frame in words, `forward (torch.nn.modules.linear)`, without the module if it is unknown; "(unknown)" without a
-    function. The file may be named as a module already."""
+    function. In a publishable copy, `file` is the module already."""
     name, module = function_name(function or ""), module_name(file or "") or file or ""
-    return f"{name} ({module})" if name and MODULE_NAME.fullmatch(module) else name or "(unknown)"
+    if not name:
+        return "(unknown)"
+    return f"{name} ({module})" if MODULE_NAME.fullmatch(module) else name

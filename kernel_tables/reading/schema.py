@@ -21,9 +21,9 @@ BOUNDS = "ANALYSIS_DETAILS"
 GPUS = "TARGET_INFO_GPU"
 SESSION = "TARGET_INFO_SESSION_START_TIME"
 OSRT, SAMPLES, SAMPLE_FRAMES = "OSRT_API", "COMPOSITE_EVENTS", "SAMPLING_CALLCHAINS"
-METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")
-# Names of metadata: the capture's rank, and the number of ranks; of JSON, where it is invalid, what it lacks, and the
-# nanoseconds of which all its times are multiples.
+METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # one or the other, by nsys's version
+# Names of metadata: the capture's rank, and the number of ranks. Of a capture that was converted from JSON: where the
+# JSON is invalid, what it lacks, and the nanoseconds of which all its times are multiples.
 RANK_KEY, RANKS_KEY = "RECORDED_RANK", "RECORDED_RANKS"
 DAMAGE_KEY, NOTES_KEY, RESOLUTION_KEY = "TRACE_DAMAGE", "TRACE_NOTES", "TRACE_RESOLUTION_NS"
 WINDOW_KEY = "RECORDED_WINDOW"  # what `record` noted about its window, as JSON
@@ -32,7 +32,7 @@ MARK, PUSH_POP, START_END, DOMAIN_CREATE = 34, 59, 60, 75  # types of NVTX event
 MISSING = -1  # replaces NULL and missing columns
 
 # By table, the columns that are read: {name here: names in nsys's versions, of which the first that is there counts}.
-# Those in OPTIONAL_COLUMNS may be lacking. A "label" is what an activity is named by: a string id, or a kind.
+# Those in OPTIONAL_COLUMNS may be lacking. An activity is named by its "label": a string id, or the number of a kind.
 ACTIVITY_COLUMNS = {
     "start": ("start",),
     "end": ("end",),
@@ -70,8 +70,9 @@ HOST_COLUMNS = {
     SAMPLE_FRAMES: {"id": ("id",), "symbol": ("symbol",), "module": ("module",), "depth": ("stackDepth",)},
 }
 COPY_COLUMNS = {"bytes": ("bytes",), "source": ("srcKind",), "target": ("dstKind",)}
-CALL_NAME_COLUMNS = {"start": ("start",), "end": ("end",), "name_id": ("nameId",)}
-TABLES_READ_TO_LAST_COLUMN = {*TABLE_COLUMNS, GRAPH_NODES, *HOST_COLUMNS}  # all rows, which proves that these are sound
+CALL_NAME_COLUMNS = {"start": ("start",), "end": ("end",), "name_id": ("nameId",)}  # for Capture.call_functions
+# Every read of these reads all rows to the last column, which proves that the rows are sound (soundness.py).
+TABLES_READ_TO_LAST_COLUMN = {*TABLE_COLUMNS, GRAPH_NODES, *HOST_COLUMNS}
 OPTIONAL_COLUMNS = {
     "returned", "device", "stream", "process", "label", "domain", "text_id", "node", "original", *COPY_COLUMNS,
     *SIZE_COLUMNS,
@@ -79,7 +80,7 @@ OPTIONAL_COLUMNS = {
 
 
 def tables_of_nsys(path: Path, user_path: Path) -> dict[str, dict[str, bool]]:
-    """The columns of every table of the SQLite file, by table, in their order, and whether each may be NULL.
+    """By table of the SQLite file, its columns in their order, and whether each may be NULL.
 
     Views are left out, since reading one may never end. Raises TraceError, which names `user_path`, if the file is
     damaged or has none of nsys's tables.

@@ -21,9 +21,9 @@ OPERATIONS_BETWEEN_CHECKS = 100_000  # a millisecond; a check waits for Python's
 def read_only_connection(path: Path, user_path: Path, abandoned: Event | None = None) -> Iterator[sqlite3.Connection]:
     """A connection that reads the file.
 
-    Invalid UTF-8 becomes replacement marks; a value is no longer than the file, or 1 MiB. A statement ends when the
+    Invalid UTF-8 becomes replacement marks; a value may be as long as the file, or 1 MiB. A statement is ended when the
     connection has been open for longer than a slow disk needs for the file, or when `abandoned` is set. Raises
-    ImpossibleCapture if SQLite refuses the file.
+    ImpossibleCapture for that, and if SQLite refuses the file.
     """
     size = path.stat().st_size
     try:

@@ -53,8 +53,8 @@ class SmallTables:
 
     @cached_property
     def bounds(self) -> Bounds:
-        """The end and the length that the capture states; no bounds if it states none. Raises ImpossibleCapture if they
-        cannot be."""
+        """The end and the length that the capture states; Bounds() if it states none. Raises ImpossibleCapture if they
+        are impossible."""
         if not self.has(schema.BOUNDS, "startTime", "stopTime", "duration"):
             return Bounds()
         rows = self._rows(f"SELECT startTime, stopTime, duration FROM {schema.BOUNDS}")
@@ -73,7 +73,7 @@ class SmallTables:
         return table in self.tables and self.tables[table].keys() >= set(columns)
 
     def strings(self, ids: np.ndarray | list[int]) -> dict[int, str]:
-        """The strings of the distinct ids that are used; an id without a string is left out."""
+        """The string of each distinct id; ids that are MISSING, or have no string, are left out."""
         used = [string_id for string_id in np.unique(ids).tolist() if string_id != schema.MISSING]
         if not self.has(schema.STRINGS, "id", "value") or not used:
             return {}
@@ -173,14 +173,14 @@ class SmallTables:
         tables = [table for table in schema.TABLE_COLUMNS if self.has(table, "start", "end")]
         latest = [self._rows(f'SELECT max(ifnull("end", start)) FROM {table}')[0][0] for table in tables]
         last_ns = max((time_ns for time_ns in latest if isinstance(time_ns, int)), default=0)
-        if last_ns > self.bounds.last_ns:
+        if last_ns > self.bounds.last_ns:  # can only be the end of an API call: TimeCheck has seen all other ends
             raise impossible(
                 self.path, "outside_capture", f"an API call ends {last_ns} ns after its begin; export it again"
             )
         return last_ns
 
     def has_nameless_calls(self) -> bool:
-        """Whether the function of any API call is unknown, or the ends of all calls are."""
+        """Whether the function of some API call is unknown, or the export has no ends of API calls."""
         if schema.RUNTIME not in self.tables:
             return False
         if not (self.has(schema.RUNTIME, "nameId", "end") and self.has(schema.STRINGS, "id", "value")):

@@ -1,8 +1,8 @@
 """Whether a file is SQLite and complete, by its first bytes and its size; and the proof that it is sound: SQLite's
 own check, which runs while the file is read.
 
-Reading alone does not notice cells of zeros, pages that occur twice, or pages that nothing refers to. It notices a row
-that is shorter than its columns if it reads the last column.
+Reading alone does not notice cells of zeros, pages that occur twice, or pages that nothing refers to. That a row is
+shorter than its columns is noticed only if the last column is read.
 """
 
 import sqlite3
@@ -33,8 +33,8 @@ def _require_ok(connection: sqlite3.Connection, user_path: Path, check: str) -> 
 def _require_sound_pages(path: Path, user_path: Path) -> None:
     """Raises ImpossibleCapture unless every page of the file is sound, and in one place of one table.
 
-    quick_check begins with the pages. The rows follow, which take ten times as long; so it is ended after as many
-    operations as the pages can need.
+    quick_check begins with the pages. The rows follow, which take ten times as long; so the check is ended after as
+    many operations as the pages can need.
     """
     with read_only_connection(path, user_path) as connection:
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
@@ -55,7 +55,7 @@ def _require_sound_pages(path: Path, user_path: Path) -> None:
 class Proof:
     """SQLite's check of all pages, and of the rows of `tables`, on a separate thread, started at once.
 
-    Rows of other tables are proven where they are read, up to their last column.
+    Rows of other tables are proven sound by reading them up to their last column.
     """
 
     def __init__(self, path: Path, user_path: Path, tables: list[str]):

@@ -32,7 +32,8 @@ def is_json(path: Path) -> bool:
             begin = zlib.decompressobj(json_stream.GZIP_WINDOW).decompress(begin, FIRST_BYTES)
         except zlib.error:
             begin = b""
-    begins_like_json = begin.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"["))
+    without_byte_order_mark = begin.removeprefix(b"\xef\xbb\xbf")
+    begins_like_json = without_byte_order_mark.lstrip().startswith((b"{", b"["))
     return begins_like_json or path.name.removesuffix(".gz").endswith(".json")
 
 
@@ -95,7 +96,7 @@ def _add_facts(tables: dict[str, Table], trace: TorchTrace) -> None:
 
 
 def _notes(trace: TorchTrace, graph_node: np.ndarray) -> Iterator[str]:
-    """What the trace lacks, a line each; `graph_node` is that of each kernel."""
+    """What the trace lacks, a line each. `graph_node` has the node of each kernel, NONE if it is unknown or none."""
     if trace.damage:
         yield f"only what comes before the damage was read: {trace.damage}"
     if not trace.count(*DEVICE_KINDS):
@@ -162,7 +163,7 @@ def _require_readable(path: Path) -> None:
 
 
 def _unpacked(path: Path, folder: Path) -> Path:
-    """The file in `folder` with the unpacked content of `path`, named without `.gz`."""
+    """Unpacks `path` into `folder`, and returns the path of the file there, which is named without `.gz`."""
     target = folder / (path.stem if path.suffix == ".gz" else path.name)
     try:
         with gzip.open(path, "rb") as packed, target.open("wb") as unpacked:

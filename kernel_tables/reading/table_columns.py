@@ -16,14 +16,17 @@ NARROW_COLUMNS = ("correlation", "label", "text_id", "name_id", "device", "strea
 MAX_NARROW = (1 << 31) - 1
 CONSTANT_COLUMNS = ("process", "thread", "device", "stream")  # often all values are equal
 
+Columns = dict  # by name a numpy array; `text` is a pyarrow array
+TextConverter = Callable[[pa.StringArray], pa.Array]
+
 
 class GrowingColumn:
     """Integers in order of arrival, MISSING for NULL."""
 
     def __init__(self, expected_rows: int = 0, *, narrow: bool = False, constant: bool = False) -> None:
-        """With `narrow`, they have 32 bits as long as all are from MISSING to MAX_NARROW. With `constant`, they take no
-        memory as long as all are equal. With the number of `expected_rows`, growing needs no copies; room takes no
-        memory before it is used."""
+        """With `narrow`, integers have 32 bits as long as all are from MISSING to MAX_NARROW. With `constant`, they
+        take no memory as long as all are equal. There is room for `expected_rows` from the beginning, so that growing
+        needs no copies; room takes no memory before it is used."""
         self._min_room = max(expected_rows, MIN_ROOM)
         self._values = np.empty(1 if constant else self._min_room, np.int32 if narrow else np.int64)
         self._is_constant = constant  # then only the first of _values is used
@@ -74,12 +77,8 @@ class GrowingColumn:
         return self._values
 
 
-Columns = dict  # by name a numpy array; `text` is a pyarrow array
-TextConverter = Callable[[pa.StringArray], pa.Array]
-
-
 class TableColumns:
-    """Integer columns of one table, and its texts if requested; all rows, or those of some types."""
+    """Integer columns of one table, and its texts if requested; of all rows, or of those with some types."""
 
     def __init__(
         self, path: Path, table: str, names: list[str], time_check: TimeCheck, required: Collection[str],
@@ -110,7 +109,7 @@ class TableColumns:
             self._texts.append(self._convert_text(large_queries.valid_text(batch["text"])))
 
     def extend(self, other: "TableColumns") -> None:
-        """Adds the rows that another one has read, which is empty afterwards."""
+        """Adds the rows of `other`, which has no columns afterwards."""
         self._time_check.extend(other._time_check)
         for name, column in self._columns.items():
             column.extend(other._columns.pop(name))

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from kernel_tables.errors import ERROR, Finding
 
 NEVER_NS = 1 << 62  # 146 years; the difference of two times before that fits in a 64-bit integer
-LARGEST_SUM_NS = NEVER_NS >> 3  # of a table; the sums over the few tables fit then, too
+LARGEST_SUM_NS = NEVER_NS >> 3  # of the times of one table; so the sum over the few tables fits into 64 bits, too
 CONSEQUENCE = "the figures would be wrong; the file is damaged: export the report again, or capture again"
 
 
@@ -29,7 +29,7 @@ class TimeCheck:
         """With `may_be_open`, an end may be missing."""
         self._table, self._bounds, self._may_be_open = table, bounds, may_be_open
         self._missing_count = 0
-        self._extents: dict[str, tuple[int, int]] = {}  # (least, greatest) value of "start", "end" and "length"
+        self._extents: dict[str, tuple[int, int]] = {}  # (least, greatest) value, by "start", "end" and "length"
         self._backwards_count = 0
         self._total_ns = 0.0
 
@@ -60,7 +60,7 @@ class TimeCheck:
             self._widen_to(name, np.array(extent))
 
     def findings(self) -> list[Finding]:
-        """The impossibilities so far; those of lengths only if every start and end is possible."""
+        """What is impossible so far; wrong lengths only if every start and end is possible."""
         findings = list(self._out_of_bounds())
         if self._missing_count:
             findings.insert(0, _finding("no_time", f"{self._missing_count} times of {self._table} are missing"))
