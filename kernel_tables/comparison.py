@@ -29,7 +29,6 @@ class Side:
 
 def side_of(trace: capture_arrays.CaptureArrays, step_name: str = "step") -> Side:
     """A trace as one side of a comparison. Raises ImpossibleCapture if the capture is impossible."""
-    trace.require_possible()
     scope, activities = Scope(trace, step_name), trace.gpu_activities
     rows = np.flatnonzero(scope.is_in_scope)  # the activities of measured steps; without steps, all
     step_of_rows = np.maximum(scope.step_by_activity[rows], 0)  # without steps, all of the capture is step 0
@@ -52,6 +51,7 @@ def side_of(trace: capture_arrays.CaptureArrays, step_name: str = "step") -> Sid
     )
     facts = {name: trace.metadata[key] for key, name in FACTS.items() if key in trace.metadata}
     facts |= {"GPUs": "; ".join(trace.capture.gpus()) or "unknown", "steps": str(len(scope.step_ranges))}
+    trace.require_possible()  # last: called before Scope, it would read the tables without their details
     return Side(facts, scope.step_count, launches)
 
 

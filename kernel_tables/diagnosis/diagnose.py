@@ -62,7 +62,7 @@ def diagnose(
     """
     scope = source if isinstance(source, Scope) else Scope(source, step_name)
     findings = _diagnoses((*rules, *custom_rules), DiagnosisContext(scope, _filling(scope.trace, counters)))
-    scope.trace.require_possible()
+    scope.trace.require_possible()  # reads names and ranges of any capture, also those that no rule needed
     return sorted(findings, key=lambda finding: (finding.abstained, -(finding.gain_ms or 0)))
 
 

@@ -79,8 +79,8 @@ def _names_by(text_of: Callable[[str], str], names: Iterable[str]) -> dict[str, 
 
 
 def _with_different_ends(short: str, names: list[str]) -> dict[str, str]:
-    """The short names of `names`, whose short names are all `short`. If that is truncated, each shows its beginning, and
-    its end from where they differ on."""
+    """The short names of `names`, which are all `short` so far. If that is truncated, each shows its beginning, and its
+    end from where they differ on."""
     texts = {name: _main_text(name) for name in names}
     if len(short) < MAX_CHARACTERS or len(set(texts.values())) == 1:
         return dict.fromkeys(names, short)
@@ -117,7 +117,7 @@ def _with_different_parts(short: str, names: list[str]) -> dict[str, str]:
 
 
 def _numbered(short: dict[str, str], fixed: Mapping[str, str]) -> dict[str, str]:
-    """The short names (which include `fixed`). Those that are still equal get numbers in the order of the full names."""
+    """The short names, which include `fixed`. Those still equal get numbers in the order of the full names."""
     used, numbered = set(fixed.values()), dict(fixed)
     groups = _names_by(short.get, sorted(short.keys() - fixed.keys()))
     for text, group in sorted(groups.items()):
