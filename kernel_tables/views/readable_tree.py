@@ -182,7 +182,7 @@ def _add_own_nodes(root: Node) -> None:
 
 
 def _shown_ids(tree_nodes: list[_TreeNode], limit: int) -> set[int]:
-    """The ids of about `limit` nodes to show: the outermost, the phases with all nodes around them, then the longest."""
+    """The ids of about `limit` nodes to show: the outermost, the phases with all around them, then the longest."""
     shown_ids = set()
     for entry in reversed(tree_nodes):  # inner nodes first, so that those around them are added, too
         is_phase = entry.parent is not None and entry.parent.name == STEP
