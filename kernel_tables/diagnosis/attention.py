@@ -134,8 +134,7 @@ class _Stream:
 
     @property
     def may_be_softmax_backward(self) -> np.ndarray:
-        """By stretch: whether it may be the backward pass of a softmax in separate kernels: reductions and other
-        work."""
+        """By stretch: whether it may be the backward pass of a softmax in separate kernels."""
         roles, rows = self._roles, self._rows
         others = ~(roles.reduction | roles.view | roles.product)[rows]
         return self._may_hold_softmax & (self._totals(roles.reduction[rows]) > 0) & (self._totals(others) > 1)

@@ -68,8 +68,7 @@ class DiagnosisContext:
             return self
         context = copy(self)
         first, *others = (hit.ns_by_activity for hit in hits)
-        # A single hit needs no new array.
-        context.claimed_ns = sum((ns.astype(np.int64) for ns in others), start=first)
+        context.claimed_ns = sum((ns.astype(np.int64) for ns in others), start=first)  # a single one needs no copy
         return context
 
     @cached_property
@@ -111,7 +110,6 @@ class DiagnosisContext:
         return total_ns
 
     def has_idle(self, cause: str) -> bool:
-        """Whether any idle time has this cause."""
         return any(cause in idle.ns_by_cause for idle in self.idle_by_device)
 
     @cached_property

@@ -112,7 +112,8 @@ def _diagnoses(rules: Sequence[DiagnosisRule], context: DiagnosisContext) -> lis
             rule = replace(rule, advice=rule.advice_on_cpu)
         elif rule.advice_in_graphs and context.is_mostly_replayed:
             rule = replace(rule, advice=rule.advice_in_graphs)
-        if reason := next(filter(None, (need(context) for need in rule.needs)), None):
+        reasons = filter(None, (need(context) for need in rule.needs))  # worked out one by one, so only up to the first
+        if reason := next(reasons, None):
             diagnoses[code] = _diagnosis(rule, reason, abstained=True)
         elif hit := _hit(rule, context, hits):
             gain_ms, gain_percent = _gain(context.scope, code, hit, before_ns)

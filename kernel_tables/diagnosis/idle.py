@@ -73,7 +73,8 @@ def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
         unclaimed_ns, only_launches = unclaimed_ns - ns_by_cause[HOST], ns_by_cause[HOST] == 0
     calls_by_cause = {cause: held_up_by(scope, blocking, device, cause) for cause in CAUSES}
     calls_by_cause = {cause: calls for cause, calls in calls_by_cause.items() if len(calls)}
-    late = _by_launch(scope, device, next_row, np.flatnonzero(is_of_host) if calls_by_cause else np.empty(0, np.intp))
+    late_gaps = np.flatnonzero(is_of_host) if calls_by_cause else np.empty(0, np.intp)  # only needed for calls
+    late = _by_launch(scope, device, next_row, late_gaps)
     for cause, calls in calls_by_cause.items():
         claimed_ns, cause_avoidable_ns = np.zeros((2, len(gap_ns)), np.int64)
         held_up_ns = covered_ns(calls, late.since_ns, late.until_ns)

@@ -51,7 +51,8 @@ def unfused_elementwise(context: DiagnosisContext) -> RuleHit | None:
     mask = scope.is_of_class("elementwise") & scope.is_in_span & (context.claimed_ns == 0)
     is_member, chains, gain_ns, total_ns = np.zeros(len(mask), bool), 0, 0, 0
     devices = [device for device in scope.devices if mask[device.rows].any()]
-    for rows in (rows for device in devices for rows in scope.streams(device)):
+    streams = [rows for device in devices for rows in scope.streams(device)]
+    for rows in streams:
         path, is_elementwise = scope.trace.activity_path[rows], mask[rows]
         begins = np.append(True, (path[1:] != path[:-1]) | ~is_elementwise[1:] | ~is_elementwise[:-1])
         first = np.flatnonzero(begins)  # of each stretch: a chain, or a single other kernel

@@ -182,7 +182,6 @@ class Scope:
 
     @cached_property
     def processes_with_steps(self) -> int:
-        """The number of processes with measured steps."""
         return len(np.unique(self.trace.range_arrays.process[self.step_ranges]))
 
     def in_words(self, ns: int) -> str:

@@ -48,7 +48,6 @@ class StepTime:
 
     @property
     def duration(self) -> str:
-        """The time as a person reads it."""
         return duration(self.ns)
 
     @property
@@ -81,7 +80,8 @@ def step_time(scope: Scope) -> StepTime | None:
     total_ns[COMPUTE] -= loading_ns
     if sum(total_ns.values()) != scope.span_ns or min(total_ns.values()) < 0:
         raise NotConserved(f"{total_ns} are not the {scope.span_ns} ns of the steps")
-    names = NAMES_ON_CPU if on_cpu else NAMES_ON_GPU if idle_waiting_ns else NAMES_ON_GPU | {IDLE: "idle"}
+    names_on_gpu = NAMES_ON_GPU if idle_waiting_ns else NAMES_ON_GPU | {IDLE: "idle"}
+    names = NAMES_ON_CPU if on_cpu else names_on_gpu
     count = scope.steps_on_devices
     parts_ns = {name: total_ns[part] / count for part, name in names.items() if total_ns[part]}
     idle_ns = ((WAITING, idle_waiting_ns), (IDLE, idle_otherwise_ns))

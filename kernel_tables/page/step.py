@@ -69,7 +69,6 @@ def ms_by(leaves: Iterable[Leaf], text_of: Callable[[Leaf], str]) -> dict[str, f
 
 
 def family_of(leaf: Leaf) -> str:
-    """The family of the leaf's kernel class."""
     return family(leaf.kernel_class)
 
 

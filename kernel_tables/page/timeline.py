@@ -13,7 +13,6 @@ from kernel_tables.kernel_names.short import short_names
 from kernel_tables.page.colors import LOOKS, PHASES, PLAIN, family_look, in_stacking_order, phase_look
 from kernel_tables.views.timeline import KERNEL, LAUNCH, RANGE
 
-
 TRACK_TITLES = {RANGE: "ranges", LAUNCH: "API calls"}
 
 

@@ -52,7 +52,6 @@ class TraceView(NamedTuple):
         return (self.index << NUMBER_BITS) + process_number(global_id)
 
     def thread_track(self, thread: int) -> Track:
-        """The track of a thread."""
         return Track(self.pid(thread), thread_number(thread))
 
 

@@ -25,8 +25,7 @@ RangePath = tuple[str, ...]
 
 @dataclass
 class Node:
-    """A range with the sums of what was launched in it and in its inner ranges. Without a name, it is only such
-    sums."""
+    """A range with sums of all that was launched in it and its inner ranges. Without a name, it is only such sums."""
 
     name: str = ""
     instances: int | None = None  # None if it is not a range
