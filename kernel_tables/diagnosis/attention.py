@@ -33,11 +33,10 @@ SOFTMAX_BACKWARD = re.compile(r"(?i)softmax\w*_?backward")
 EXPONENTIAL = re.compile(r"exp_kernel|aten::exp_?$")
 SPLIT_PRODUCT = re.compile(r"(?i)split_?k\w*reduce")  # the second kernel of one product
 LINEAR = re.compile(r"aten::(?:linear|addmm)$")  # a layer, not a product of two activations
-MIN_BETWEEN_NS = 10_000  # what lies between the products takes so long; a softmax over one row of logits takes less
+MIN_BETWEEN_NS = 10_000  # least time between the products; a softmax over one row of logits takes less
 MAX_COPIES = 4  # on each side of a chain: of queries, keys and values, or of their gradients
-# In the backward pass, each product becomes two (twins), the gradients of its two operands. So many activities may lie
-# between twins, views not counted.
-MAX_BETWEEN_TWINS = 2
+# In the backward pass, each product becomes two (twins), the gradients of its two operands.
+MAX_BETWEEN_TWINS = 2  # activities between twins, views not counted
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,8 @@ class Attention:
     """The chains of attention, as masks by activity."""
 
     forward: np.ndarray  # the chains of the forward pass, with their products
-    backward: np.ndarray  # those of the backward pass
-    is_product: np.ndarray  # of all products, also those in no chain
+    backward: np.ndarray  # the chains of the backward pass, likewise
+    is_product: np.ndarray  # all products, also those in no chain
     # Chains were found outside of a step's ranges, but products inside of them: such chains may be a loss, and
     # `forward` lacks them.
     is_doubtful: bool = False

@@ -45,7 +45,7 @@ RULES_WITH_IDLE_TIME = (  # those that count idle time, and perhaps other time
     "sync_in_step", "copy_in_step", "pageable_copy", "allocation_in_step", "unfused_optimizer",
 )  # fmt: skip
 
-RULES = (
+RULES = (  # by position: code, looks_for, threshold, advice, sure, find, needs
     DiagnosisRule(
         "waiting_for_data", "the GPU idle, or a program on the CPU held up, while a DataLoader gets the next batch",
         CAUSE_SIZE,

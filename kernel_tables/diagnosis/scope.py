@@ -100,11 +100,11 @@ class Scope:
 
     def _rows_of_devices(self) -> list[np.ndarray]:
         """The rows of the activities of each device of each process."""
-        numbers, number_index = factorize(self.trace.places["device"])
+        devices, device_index = factorize(self.trace.places["device"])
         processes, process_index = factorize(self.activities.process)
-        if len(numbers) == len(processes) == 1:
+        if len(devices) == len(processes) == 1:
             return [np.arange(len(self.activities), dtype=np.int32)]
-        pairs, pair_index = factorize(process_index.astype(np.int64) * len(numbers) + number_index)
+        pairs, pair_index = factorize(process_index.astype(np.int64) * len(devices) + device_index)
         return [rows.astype(np.int32, copy=False) for rows in positions_by_group(pair_index, len(pairs))]
 
     def _device(self, rows: np.ndarray, is_in_scope: np.ndarray) -> Device:

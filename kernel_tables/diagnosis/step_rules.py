@@ -14,7 +14,7 @@ MIN_STEPS = 6
 # The ten steps of small, context 512, lie within 10 % on an H200, whose clocks fall by 5 % in 80 ms of bf16 products.
 OUTLIER, DRIFT = 1.25, 0.10
 MORE_WORK = 1.05  # times the launches of other steps
-EXPLAINING = 1 + (OUTLIER - 1) / 2  # times the launches of other steps: enough to explain half of an OUTLIER
+EXPLAINING = 1 + (OUTLIER - 1) / 2  # times the launches of other steps: explains half of what an OUTLIER takes longer
 
 
 def unsteady_steps(context: DiagnosisContext) -> RuleHit | None:
