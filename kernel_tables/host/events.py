@@ -15,7 +15,7 @@ from kernel_tables.intervals import Intervals, overlapping_pairs
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import HOST_COLUMNS, MISSING, OSRT, RUNTIME, SAMPLE_FRAMES, SAMPLES
 
-PYTHON_SUFFIX = ".py"  # the module of a Python frame ends so
+PYTHON_SUFFIX = ".py"  # of the module of a Python frame, which is its file
 NO_OWNER = -1
 
 

@@ -261,9 +261,9 @@ def _several_threads(trace: CaptureArrays) -> Iterator[Finding]:
     if not len(ranges):
         return
     thread, node = ranges.thread[forest.range], forest.launch_node  # by node; by activity
-    # How often the thread changes along the ranges around each node. One change is a single inherited thread.
+    # How often the thread changes along the ranges around each node: with each change, one more thread is inherited.
     changes = forest.totals(((forest.parent != NONE) & (thread != thread[forest.parent])).astype(np.int64))
-    has_own = thread[node] == trace.gpu_activities.thread  # the innermost range is of the launching thread
+    has_own = thread[node] == trace.gpu_activities.thread  # else the thread of the innermost range is inherited, too
     if launches := np.count_nonzero((node != NONE) & (changes[node] > has_own)):
         yield finding(
             "several_threads",
