@@ -21,8 +21,8 @@ IN_FP32 = r"sgemm|simt|ffma|f32f32_f32f32"
 
 
 class KernelNameFields(NamedTuple):
-    """The fields of a full name in which rules search. Operators have the first field, kernels the next two; the others
-    are empty."""
+    """The fields of a full name in which rules search. Of the first three, operators only have the first, kernels only
+    the other two; what they do not have is empty."""
 
     operators: str  # the name of an ATen operator without aten::
     own_name: str  # the name of a kernel up to its template arguments or parameters, in lower case
@@ -137,7 +137,7 @@ def _fitting(rule: KernelClassRule, fields: list[KernelNameFields], positions: l
 
 
 def _expression(field: str, pattern: str) -> str:
-    """The regular expression of a pattern. Of the field `operators`, the pattern is a list of names."""
+    """The regular expression of a pattern. For the field `operators`, the pattern is a list of names."""
     return rf"^_?(?:{'|'.join(pattern.split())})(?:_backward(?:_data)?)?_?$" if field == "operators" else pattern
 
 
