@@ -33,7 +33,7 @@ TYPES = {
     "c10::Float8_e4m3fn": "fp8", "c10::Float8_e5m2": "fp8", "c10::complex<float>": "complex64", "long": "int64",
     "int": "int32", "short": "int16", "bool": "bool", "unsigned char": "uint8", "signed char": "int8",
 }  # fmt: skip
-# Before the name of a function or in its identifier: namespaces without a name, the type that it returns.
+# What is left out of the name of a function: namespaces without a name, and the type that it returns.
 _UNNAMED = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}")
 _RETURN_TYPE = re.compile(r"^(?:void |static |(?:typename )?std::enable_if<.{0,300}?>::type )+")
 _MANGLED = re.compile(r"_ZN?[KVL]*(\d.*)")  # Itanium: identifiers, each after its length

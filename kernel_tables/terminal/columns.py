@@ -33,7 +33,7 @@ class TextColumn:
 
     heading: str
     cells: Sequence[str]
-    right: bool = True  # aligned, as numbers are
+    right: bool = True  # right-aligned, as numbers are; else left-aligned
     min_chars: int | None = None  # None: texts are not cut
     cut_start: bool = False  # texts are cut at the start, not at the end
     drop_rank: int = 0
