@@ -21,7 +21,7 @@ from kernel_tables.commands.table_commands import TABLES, add_table_options, wri
 
 BAD_INPUT, INTERRUPTED = 2, 130
 REQUIRED_PACKAGES = ("numpy", "pandas", "pyarrow", "adbc_driver_sqlite", "jinja2")
-# The commands in the order of the help: these modules, tables, other modules.
+# The help lists the commands in this order: FIRST_MODULES, TABLE_SUMMARIES, OTHER_MODULES.
 FIRST_MODULES = (record, report)
 OTHER_MODULES = (diagnose, names, check, diff, host, communication)
 TABLE_SUMMARIES = {
@@ -33,7 +33,7 @@ TABLE_SUMMARIES = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit status: 0; 1 for findings or differences; 2 for bad input; 130 after Ctrl-C; that of `record`."""
+    """The exit status: 0; 1 for findings or differences; 2 for bad input; 130 after Ctrl-C; of `record`, its own."""
     parser = command_parser()
     if not (sys.argv[1:] if arguments is None else arguments):
         parser.print_help(sys.stderr)
@@ -98,7 +98,8 @@ def _add_module_commands(commands: argparse._SubParsersAction, modules: Sequence
 
 
 def _add_table_options(command: argparse.ArgumentParser, name: str) -> None:
-    (shared.add_trace_output if name == "trace" else shared.add_output)(command)
+    add_output = shared.add_trace_output if name == "trace" else shared.add_output
+    add_output(command)
     default = "measure, if there is such a range" if name == "trace" else "everything"
     command.add_argument("--under", metavar="NAME", help=f"only inside ranges of this name (default: {default})")
     if name in TABLES:
@@ -133,7 +134,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _import_while_reading(traces) -> None:
-    """Reads the columns, and imports pandas meanwhile: while it reads, the interpreter is free."""
+    """Reads the columns, and imports pandas meanwhile. Reading does not hold the interpreter's lock."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as pool:

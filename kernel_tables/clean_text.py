@@ -19,7 +19,7 @@ INVISIBLE_CHARACTERS = r"\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 INVISIBLE = re.compile(f"[{INVISIBLE_CHARACTERS}]")
 INVISIBLE_OR_NEWLINE = re.compile(f"[\n{INVISIBLE_CHARACTERS}]")
 SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "'")  # full-width ones too
+FORMULA_STARTS = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "'")  # also full-width = + - @
 
 
 def visible(text: str) -> str:

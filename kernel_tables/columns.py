@@ -20,18 +20,18 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its dtype, one of DTYPES; its unit, or ""; its meaning in one line."""
+    """One column of a table."""
 
     name: str
-    dtype: str
-    unit: str
-    meaning: str
+    dtype: str  # one of DTYPES
+    unit: str  # or ""
+    meaning: str  # one line
     may_be_null: bool = False  # in the schema of TABLES: a value may be missing
     is_optional: bool = False  # likewise: the column may be missing
 
     def fits(self, values: Any) -> bool:
-        """Whether the values of a Series have the dtype; any may be missing. Integers in a column with missing values
-        may be floats; a column without values fits any dtype."""
+        """Whether the values of a Series have the dtype. Any may be missing; then integers may be floats. A column
+        without values fits any dtype."""
         import pandas as pd
 
         present = values.dropna()
@@ -46,8 +46,8 @@ class Column:
 
 
 def columns(*parts: str | Iterable[Column]) -> tuple[Column, ...]:
-    """Columns from texts with lines "name | dtype | unit | meaning", and from columns. A column "name?" may be missing,
-    and so may a value of "dtype?". Raises ValueError for other lines."""
+    """The columns in `parts`, which are columns, or texts with lines "name | dtype | unit | meaning". "name?" means
+    that the column may be missing, "dtype?" that a value may be missing. Raises ValueError for other lines."""
     declared: list[Column] = []
     for part in parts:
         declared += map(_column_in, filter(str.strip, part.splitlines())) if isinstance(part, str) else part
@@ -204,7 +204,7 @@ ONLY_IN_PYTHON = ("activities",)  # tables that `kernel_tables.read` returns and
 
 
 def column_names(table: str) -> list[str]:
-    """The names of the columns that one of TABLES always has."""
+    """The names of the columns that `table`, one of TABLES, always has."""
     return [column.name for column in TABLES[table] if not column.is_optional]
 
 

@@ -14,22 +14,21 @@ from kernel_tables.trace import Trace
 
 
 class Frames(NamedTuple):
-    """The tables of captures, with the columns of kernel_tables.columns.TABLES; `rank` if there are several captures.
-    Times are nanoseconds, all but means and deviations integers. `notes` say what JSON of torch.profiler lacks, a line
-    each."""
+    """The tables of captures, with the columns of kernel_tables.columns.TABLES; the column `rank` only if there are
+    several captures. Times are nanoseconds: integers, except means and deviations."""
 
     activities: pd.DataFrame
     ranges: pd.DataFrame  # the tree: `range` is the path, `depth` 0 for the outermost
     kernels: pd.DataFrame
     classes: pd.DataFrame
-    notes: list[str]
+    notes: list[str]  # what JSON of torch.profiler lacks, a line each
 
 
 def read(*paths: str | os.PathLike, under: str | None = None, up_to_damage: bool = False) -> Frames:
-    """The tables of one capture, or of the captures of the ranks of a run, by rank.
+    """The tables of one capture, or of the captures of the ranks of a run, by rank. Raises TraceError.
 
     A capture is JSON of torch.profiler, an nsys SQLite export, an .nsys-rep, or one of them gzipped. With `under`, only
-    what is inside ranges of this name; with `up_to_damage`, invalid JSON as far as it is valid. Raises TraceError.
+    what is inside ranges of this name counts. With `up_to_damage`, invalid JSON is read as far as it is valid.
     """
     if not paths:
         raise TypeError("read() needs the path of a capture")
@@ -42,7 +41,7 @@ def read(*paths: str | os.PathLike, under: str | None = None, up_to_damage: bool
 
 
 def _tables(trace: Trace, under: str | None, rank: RankTrace | None) -> tuple[pd.DataFrame, ...]:
-    """The frames of a trace, or of what one `rank` launched."""
+    """The first four fields of Frames for a trace, or for what one `rank` launched."""
     process = None if rank is None else rank.process
     methods = (trace.range_tree, trace.kernels, trace.classes)
     tables = (_activities(trace, under, process), *(method(under, process) for method in methods))

@@ -1,11 +1,11 @@
-"""nsys's global ids: bits 0 to 23 are the thread, 24 to 47 the process, those above the host. Numbers or arrays."""
+"""nsys's global ids, as numbers or arrays: bits 0 to 23 are the thread, 24 to 47 the process, higher bits the host."""
 
 NUMBER_BITS = 24  # of the number of a thread or a process
 NUMBER_MASK = (1 << NUMBER_BITS) - 1
 
 
 def global_thread(process: int, thread: int) -> int:
-    """The global id of a thread by the operating system's numbers; of the process (globalPid) if the thread is 0."""
+    """The global id of a thread from the operating system's numbers; with thread 0, that of the process (globalPid)."""
     return process << NUMBER_BITS | thread & NUMBER_MASK
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-BLOCK = 1 << 18  # so many lengths are summed at once: a long array of lengths takes memory
+BLOCK = 1 << 18  # how many lengths are summed at once, since a long array of lengths takes memory
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ def union(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
         start_ns, end_ns = start_ns[is_not_empty], end_ns[is_not_empty]
     if not len(start_ns):
         return NOTHING
-    if (start_ns[1:] > end_ns[:-1]).all():  # copies of long arrays take time and memory
-        return Intervals(start_ns, end_ns)
+    if (start_ns[1:] > end_ns[:-1]).all():
+        return Intervals(start_ns, end_ns)  # no copies: those of long arrays take time and memory
     if (start_ns[1:] < start_ns[:-1]).any():
         order = np.argsort(start_ns, kind="stable")
         start_ns, end_ns = start_ns[order], end_ns[order]
@@ -50,10 +50,8 @@ def union(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
 
 
 def unions(start_ns: np.ndarray, end_ns: np.ndarray, group: np.ndarray) -> tuple[Intervals, np.ndarray]:
-    """The unions of the intervals of each group, group by group, and the group of each interval in them.
-
-    `group` is the number of the group of each interval, from 0.
-    """
+    """The union of each group of intervals, one after the other, and the group of each interval in the result. `group`
+    is the number of the group of each interval, from 0."""
     is_not_empty = end_ns > start_ns
     start_ns, end_ns, group = start_ns[is_not_empty], end_ns[is_not_empty], group[is_not_empty].astype(np.int64)
     if not len(start_ns):
@@ -61,7 +59,8 @@ def unions(start_ns: np.ndarray, end_ns: np.ndarray, group: np.ndarray) -> tuple
     order = np.lexsort((start_ns, group))
     start_ns, group = start_ns[order], group[order]
     ends, end_index = np.unique(end_ns[order], return_inverse=True)
-    key = group * len(ends) + end_index.reshape(-1)  # a later group has higher keys, so its maximum begins anew
+    # A later group has higher keys, so that the running maximum begins anew with each group.
+    key = group * len(ends) + end_index.reshape(-1)
     reached = ends[np.maximum.accumulate(key) % len(ends)]
     first = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (start_ns[1:] > reached[:-1])))
     return Intervals(start_ns[first], reached[np.append(first[1:], len(reached)) - 1]), group[first]
@@ -97,7 +96,7 @@ def covered_ns(intervals: Intervals, start_ns: np.ndarray, end_ns: np.ndarray) -
 
 
 def covered_between_ns(intervals: Intervals, first_ns: int, last_ns: int) -> int:
-    """The covered time from `first_ns` to `last_ns`; without long arrays, which covered_ns makes."""
+    """The covered time from `first_ns` to `last_ns`. Unlike covered_ns, it makes no long arrays."""
     first = np.searchsorted(intervals.end_ns, first_ns, "right")
     last = np.searchsorted(intervals.start_ns, last_ns, "left")
     start_ns, end_ns = intervals.start_ns[first:last], intervals.end_ns[first:last]
@@ -108,20 +107,21 @@ def covered_between_ns(intervals: Intervals, first_ns: int, last_ns: int) -> int
 
 
 class OverlappingPairs(NamedTuple):
-    """The indices of the intervals of each pair, and the start and the end of their overlap."""
+    """Pairs of intervals that overlap."""
 
-    index: np.ndarray
-    other_index: np.ndarray
-    start_ns: np.ndarray
+    index: np.ndarray  # of the one interval
+    other_index: np.ndarray  # of the other interval
+    start_ns: np.ndarray  # of the overlap
     end_ns: np.ndarray
 
 
 def overlapping_pairs(start_ns: np.ndarray, end_ns: np.ndarray, others: Intervals) -> OverlappingPairs:
-    """The pairs of one of [start, end), which may be in any order, and one of `others`, that overlap."""
+    """The pairs of one of the intervals [start, end), which may be in any order, and one of `others` that overlap."""
     first = np.searchsorted(others.end_ns, start_ns, "right")
     count = np.maximum(np.searchsorted(others.start_ns, end_ns, "left") - first, 0)
     index = np.repeat(np.arange(len(start_ns)), count)
-    other_index = np.arange(len(index)) + np.repeat(first - np.cumsum(count) + count, count)  # `first`, first + 1, ...
+    # Of each interval: first, first + 1, ..., first + count - 1.
+    other_index = np.arange(len(index)) + np.repeat(first - np.cumsum(count) + count, count)
     starts_ns = np.maximum(start_ns[index], others.start_ns[other_index])
     return OverlappingPairs(index, other_index, starts_ns, np.minimum(end_ns[index], others.end_ns[other_index]))
 
@@ -137,5 +137,6 @@ def _covered_before(intervals: Intervals, times_ns: np.ndarray) -> np.ndarray:
         return np.zeros(len(times_ns), np.int64)
     last = np.searchsorted(intervals.start_ns, times_ns, "right") - 1  # the last that began; -1 before the first
     lengths_ns = intervals.lengths_ns
-    covered = np.cumsum(lengths_ns, out=lengths_ns)[last] - np.maximum(intervals.end_ns[last] - times_ns, 0)
+    total_ns = np.cumsum(lengths_ns, out=lengths_ns)  # in place, to save memory
+    covered = total_ns[last] - np.maximum(intervals.end_ns[last] - times_ns, 0)
     return np.where(last >= 0, covered, 0)

@@ -32,7 +32,7 @@ def escaped(text: str) -> str:
 
 
 def with_code(text: str) -> str:
-    """The text as Markdown, with words between backticks as code; if backticks do not pair, it is only escaped."""
+    """The text as Markdown, with what is between backticks as code. If backticks do not pair, all is only escaped."""
     parts = text.split("`")
     if len(parts) % 2 == 0 or not all(word.strip() for word in parts[1::2]):
         return escaped(text)
@@ -40,7 +40,8 @@ def with_code(text: str) -> str:
 
 
 def code(text: str, in_table: bool = False) -> str:
-    """The text as a code span, which shows every character, in a table with pipes escaped; "(no name)" if blank."""
+    """The text as a code span, which shows every character; with `in_table`, pipes are escaped. "(no name)" if it is
+    blank."""
     line = _one_line(text)
     if not line.strip():
         return "(no name)"
@@ -65,8 +66,8 @@ def pipe_table(table: MarkdownTable) -> str:
 
 
 def compact_table(headings: Sequence[str], rows: Iterable[Sequence[str]], right_indices: Collection[int] = ()) -> str:
-    """Cells of Markdown as a pipe table whose source is not aligned, with a newline at the end. `right_indices` are
-    those of right-aligned columns."""
+    """Cells of Markdown as a pipe table whose source is not aligned, with a newline at the end. The columns with
+    `right_indices` are right-aligned."""
     dashes = ["---:" if index in right_indices else "---" for index in range(len(headings))]
     return "".join(f"{_line(cells)}\n" for cells in (headings, dashes, *rows))
 

@@ -43,7 +43,7 @@ def _write(content: bytes, path: Path | None) -> None:
 
 
 def rendered(table: pd.DataFrame, table_format: str) -> bytes:
-    """The table in one of FORMATS; a missing number is an empty cell, in JSON null, in Parquet missing."""
+    """The table in one of FORMATS. A missing number is an empty cell; in JSON it is null, in Parquet missing."""
     if table_format == "parquet":
         buffer = io.BytesIO()
         table.to_parquet(buffer, index=False)

@@ -21,12 +21,12 @@ class Trace(CaptureArrays):
     """An nsys SQLite export, an .nsys-rep, JSON of torch.profiler, one of them gzipped, or a file with the same tables.
 
     `extra_rules` are custom classes of kernels, tried before the built-in ones. Raises TraceError with one line if the
-    file cannot be read; every table raises ImpossibleCapture, a TraceError, if the content is impossible.
+    file cannot be read. Every table raises ImpossibleCapture, which is a TraceError, if the content is impossible.
     """
 
     @property
     def notes(self) -> list[str]:
-        """What JSON of torch.profiler lacks, a line each; for other captures see `check`."""
+        """What JSON of torch.profiler lacks, a line each. Other captures have none; `check` says what they lack."""
         return [note for note in self.metadata.get(NOTES_KEY, "").split("\n") if note]
 
     @property
@@ -54,17 +54,17 @@ class Trace(CaptureArrays):
     def ranges(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per range name: range, instances, kernels, gpu_time_ns, memops, memop_time_ns.
 
-        Inclusive: what nested ranges launched counts, once. With `under`, only ranges of this name and those inside
-        them; with `process` (global id), only those of this process; as in the tables below.
+        What nested ranges launched is included, once. With `under`, only ranges of this name and what is inside them
+        count; with `process` (a global id), only those of this process. The same holds for the tables below.
         """
         return self._if_possible(_tables().ranges(self, under, process))
 
     def range_tree(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
-        """One row per range path, inner below outer ones: range (the path), depth, then the columns of `ranges`."""
+        """One row per range path, inner ranges below outer ones: range (the path), depth, the columns of `ranges`."""
         return self._if_possible(_tables().range_tree(self, under, process))
 
     def kernels(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
-        """One row per range path x activity name.
+        """One row per range path and activity name.
 
         Columns: range (the path, as attribution/path_text.py writes it), kernel, class, launches, total_ns, mean_ns,
         min_ns, max_ns, std_ns (the sample standard deviation, NaN for one launch).
@@ -78,7 +78,7 @@ class Trace(CaptureArrays):
     def check(
         self, expected_steps: int | None = None, step_name: str = "step", *, equal_steps: bool = False
     ) -> list[Finding]:
-        """The errors and warnings of a consistency check; see views/completeness.py."""
+        """The errors and warnings of a consistency check. For the arguments, see findings in views/completeness.py."""
         from kernel_tables.views.completeness import findings
 
         return findings(self, expected_steps, step_name, equal_steps=equal_steps)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A path next to `path` to write to; it becomes `path` when the block succeeds, and is removed when it fails.
+    """A path next to `path` to write to. It is renamed to `path` when the block succeeds, and removed when it fails.
 
     If `path` is a link, its target is written, and the link stays. A terminal or a pipe is written directly.
     """

@@ -1,5 +1,4 @@
-"""Commands. A module that is a command has a SUMMARY, add_options(parser) and run(options), which returns the exit
-status; the others are what commands share.
-
-Their imports at the top run before any argument is read, so they are few.
+"""Commands. A module that is a command has SUMMARY, add_options(parser) and run(options), which returns the exit
+status; the other modules are what commands share. Imports at the top of these modules run before any argument is read,
+so they are few.
 """

@@ -22,10 +22,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--counters", type=Path, metavar="FILE", help=counters_help)
     rules_help = "custom rules, in TOML; tried after the built-in rules"
     parser.add_argument("--rules", type=Path, metavar="FILE", help=rules_help)
-    limits_help = (
-        "exit status 1 if this rule reports a finding, or one costs this percent of a step or more; repeatable"
-    )
-    parser.add_argument("--fail-on", action="append", default=[], metavar="RULE|PERCENT", help=limits_help)
+    fail_help = "exit status 1 if this rule reports a finding, or one costs this percent of a step or more; repeatable"
+    parser.add_argument("--fail-on", action="append", default=[], metavar="RULE|PERCENT", help=fail_help)
     parser.add_argument("--all", action="store_true", help="in text: list the rules that could not be checked, too")
 
 
@@ -53,21 +51,25 @@ def run(options: argparse.Namespace) -> int:
             from kernel_tables.diagnosis.step_time import step_time
             from kernel_tables.terminal.findings import finding_lines
 
-            lines = finding_lines(findings, shared.text_width(), step_time(scope), options.all, scope.noun)
+            lines = finding_lines(
+                findings, shared.text_width(), step_time(scope), lists_unchecked=options.all, noun=scope.noun
+            )
             shared.show(lines, options)
-        elif (options.format or format_of(options.output)) == "json":
+        elif (options.format or format_of(options.output)) == "json":  # with evidence as objects, not as text
             write_text(as_json(findings), options.output)
         else:
             shared.write(as_table(findings), options)
     reported = [finding for finding in findings if not finding.abstained]
-    failing = [hit for hit in reported if hit.code in failing_codes or hit.gain_percent >= failing_percent]
+    failing = [
+        finding for finding in reported if finding.code in failing_codes or finding.gain_percent >= failing_percent
+    ]
     for finding in failing:
         shared.say(f"--fail-on: {finding.code}, {finding.gain_percent:.1f} % of a step")
     return FAILED if failing else 0
 
 
 def _percentage(text: str, codes: Sequence[str]) -> float:
-    """The percentage of --fail-on. TraceError for other texts; `codes` are those of all rules."""
+    """The percentage in a text of --fail-on. TraceError if it is none, which names the `codes` of all rules."""
     try:
         value = float(text.removesuffix("%"))
     except ValueError:

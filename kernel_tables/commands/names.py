@@ -18,6 +18,7 @@ def run(options: argparse.Namespace) -> int:
     from kernel_tables.kernel_names.short import NameFact, as_text, name_facts
 
     rows = name_facts(options.name, shared.custom_classes(options))
+    # Text is the default even if standard output is no terminal: wants_text would choose csv then.
     if options.format == shared.TEXT or (options.output is None and options.format is None):
         shared.show(as_text(rows, shared.text_width()), options)
         return 0

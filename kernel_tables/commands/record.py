@@ -13,7 +13,7 @@ SUMMARY = "run a Python program unchanged, record some of its steps, and print w
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments; without the package kernel_recorder, all arguments are refused."""
     if find_spec("kernel_recorder") is None:
-        parser.parse_known_args = _refuse
+        parser.parse_known_args = _refuse  # which argparse calls for a subcommand
         return
     from kernel_recorder.options import add_options
 

@@ -7,8 +7,8 @@ from kernel_tables import errors, files, whole_files
 from kernel_tables.commands.shared import add_capture, add_classes, add_step_name, open_trace, say
 
 SUMMARY = "an HTML page of a capture, which needs no network: summary, findings, tables, flame graph, timeline"
-PAGE_MARK = b'<meta name="generator" content="kernel-tables">'  # only pages may be overwritten
-HEAD_BYTES = 2000  # of a file, in which the mark is searched
+PAGE_MARK = b'<meta name="generator" content="kernel-tables">'  # only files with it may be overwritten
+HEAD_BYTES = 2000  # of a file: the mark is searched in these
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _is_page(output: Path) -> bool:
-    """Whether `output` is an existing page. TraceError if it is another file."""
+    """Whether `output` is an existing page. Raises TraceError if it is another kind of file."""
     if not output.is_file():
         return False
     if PAGE_MARK not in files.first_bytes(output, HEAD_BYTES):

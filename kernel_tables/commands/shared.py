@@ -24,7 +24,7 @@ DEFAULT_WIDTH = 120  # characters, if standard output is not a terminal
 CAPTURE_HELP = (
     "an nsys SQLite export, a .nsys-rep (exported by the nsys on PATH), JSON of torch.profiler, or one of them gzipped"
 )
-RANK_IN_NAME = re.compile(r"(.*?)(?:_rank(\d+))?", re.DOTALL)  # of a capture by `record` or the pipeline
+RANK_IN_NAME = re.compile(r"(.*?)(?:_rank(\d+))?", re.DOTALL)  # how `record` and the workflow name captures of ranks
 RANKS_HELP = "several captures are the ranks of one run: rank 0 first, unless each names its rank"
 
 
@@ -79,7 +79,7 @@ def open_traces(options: argparse.Namespace) -> Iterator[list[Trace]]:
 
 
 def _say_rank_order(traces: Sequence[Trace]) -> None:
-    """Prints a note if ranks are numbered in the order of the arguments: a capture names no rank, or two the same."""
+    """Prints a note if ranks are numbered in the order of the arguments, because captures do not name their ranks."""
     from kernel_tables.ranks.ranks import numbers_in_run
 
     if numbers_in_run(traces) is None:
@@ -88,7 +88,7 @@ def _say_rank_order(traces: Sequence[Trace]) -> None:
 
 
 def open_trace(path: Path, options: argparse.Namespace) -> AbstractContextManager[Trace]:
-    """The trace of one capture. Prints its rank, as say_rank does, and notes on the capture."""
+    """The trace of one capture. Prints what say_rank does, and notes on the capture."""
     say_rank(path)
     return _open_trace(path, options)
 
@@ -110,7 +110,7 @@ def say(message: str) -> None:
 
 
 def say_rank(capture: Path) -> None:
-    """Prints the rank of a capture if its name contains one, or the capture of rank 1 is next to it."""
+    """Prints which rank a capture holds, if its name says it, or if the capture of rank 1 is next to it."""
     stem, _, suffixes = capture.name.partition(".")
     name, rank = RANK_IN_NAME.fullmatch(stem).groups()
     if rank or os.path.exists(capture.parent / f"{name}_rank1.{suffixes}"):  # Path.exists raises if a name is too long
@@ -130,7 +130,7 @@ def custom_classes(options: argparse.Namespace) -> list[dict[str, str]]:
 
 
 def require_output(options: argparse.Namespace, *captures: Path) -> None:
-    """Raises TraceError if a table cannot be written, or would overwrite one of `captures`."""
+    """Raises TraceError if the output in the options cannot be written, or would overwrite one of `captures`."""
     inputs = [path for capture in captures for path in (capture, *files.reports_beside(capture))]
     if options.output is not None:
         files.require_no_capture(options.output, inputs)
@@ -144,7 +144,8 @@ def require_output(options: argparse.Namespace, *captures: Path) -> None:
 
 
 def wants_text(options: argparse.Namespace) -> bool:
-    """Whether a table is written as aligned text: if that is chosen, or in a terminal if no format or file is."""
+    """Whether a table is written as aligned text: if that format is chosen, or if no format and no file is chosen and
+    standard output is a terminal."""
     return options.format == TEXT or (options.output is None and options.format is None and sys.stdout.isatty())
 
 
@@ -166,7 +167,7 @@ def show(text: str, options: argparse.Namespace) -> None:
 
 
 def write(table, options: argparse.Namespace) -> None:
-    """Writes the table to the output in the options, in their format; by default as aligned text in a terminal."""
+    """Writes the table to the output in the options, as aligned text (wants_text) or else in their format."""
     if wants_text(options):
         from kernel_tables.terminal.columns import table_lines
 

@@ -21,13 +21,11 @@ TABLES = ("ranges", "kernels", "classes")
 
 
 class TableSelection(NamedTuple):
-    """A table of a capture, or of one of its processes, and those of its rows that are written."""
-
     trace: Trace
     rank: int
-    process: int | None
+    process: int | None  # global id; None for all processes of the capture
     table: pd.DataFrame
-    rows: pd.DataFrame
+    rows: pd.DataFrame  # those of the table that are written
 
 
 def add_table_options(command: argparse.ArgumentParser, table: str) -> None:
@@ -50,7 +48,8 @@ def write_tables(traces: Sequence[Trace], options: argparse.Namespace) -> None:
     Several captures, or --ranks, give a table by rank: with a column `rank`, in a terminal one table per rank.
     """
     is_text = wants_text(options)
-    top = options.top if options.top is not None else ROWS_IN_A_TERMINAL if is_text else 0
+    default_top = ROWS_IN_A_TERMINAL if is_text else 0
+    top = default_top if options.top is None else options.top
     if len(traces) == 1 and not options.ranks:
         selections = [_selection(traces[0], 0, None, options, top)]
     else:
@@ -77,8 +76,8 @@ def write_tables(traces: Sequence[Trace], options: argparse.Namespace) -> None:
 
 def _selection(trace: Trace, rank: int, process: int | None, options: argparse.Namespace, top: int) -> TableSelection:
     is_tree = getattr(options, "tree", False)
-    table = getattr(trace, "range_tree" if is_tree else options.command)(options.under, process)
-    table = _sorted(table, options, is_tree)
+    method = getattr(trace, "range_tree" if is_tree else options.command)
+    table = _sorted(method(options.under, process), options, is_tree)
     return TableSelection(trace, rank, process, table, table.head(top) if top > 0 else table)
 
 
@@ -94,7 +93,8 @@ def _sorted(table: pd.DataFrame, options: argparse.Namespace, is_tree: bool) -> 
 
 
 def _lines(selection: TableSelection, options: argparse.Namespace, width: int) -> str:
-    """The rows in this width, and a line on the rows left out; below a tree of everything, the time of a step, too."""
+    """The rows in this width, and a line on the rows that are left out. Below a tree of the whole capture, there is the
+    time of a step, too."""
     from kernel_tables.terminal.tables import class_lines, kernel_lines, names_of, range_lines, rest_line, tree_lines
 
     trace, process, table, rows = selection.trace, selection.process, selection.table, selection.rows

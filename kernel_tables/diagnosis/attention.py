@@ -1,13 +1,16 @@
 """Attention as separate kernels, found by its launches: a product, a softmax, a product.
 
-No name of a module is expected: the same one is called attention, attn or self_attn. On each stream, the products next
-to a softmax belong to attention if there are only elementwise work, reductions, random numbers, copies and fills
-between them, and so do the copies around them, which lay out heads for the products; the projections do not. Both
-products are launched in one pass of one step: a softmax between the last product of a forward pass and the first one of
-its backward pass is that of a loss. A softmax in separate kernels is one reduction or more, an exponential and one
-reduction. If what follows is reduced once more before the next product, it is a loss, too. The backward pass has two
-products on each side of the softmax; if the softmax is in separate kernels, its backward pass is searched in the ranges
-of the forward chains.
+Names of modules are not used, since attention may be called attention, attn or self_attn. A chain is found like this:
+
+- On each stream, the products next to a softmax belong to attention if there are only elementwise work, reductions,
+  random numbers, copies and fills between them. So do the copies around the products, which lay out heads for them. The
+  projections do not.
+- Both products are launched in one pass of one step. A softmax between the last product of a forward pass and the first
+  one of its backward pass is that of a loss.
+- A softmax in separate kernels is one or more reductions, an exponential and one reduction. One more reduction before
+  the next product means that it is a loss, too.
+- The backward pass has two products on each side of the softmax. If the softmax is in separate kernels, its backward
+  pass is searched only in the ranges of the forward chains.
 """
 
 import re
@@ -19,30 +22,33 @@ import numpy as np
 from kernel_tables.attribution.ranges import NONE
 from kernel_tables.diagnosis.scope import Scope
 
-INNER_CLASSES = (  # of what may lie between the products
+INNER_CLASSES = (  # classes of what may lie between the products
     "elementwise", "reduction", "random", "softmax", "triton-fused/softmax", "memcpy", "memset", "other/view",
     "other/allocation",
 )  # fmt: skip
-# In cross entropy and samplers. The last template argument but one of the warp kernels is is_log_softmax.
+# Log softmax occurs in cross entropy and samplers. is_log_softmax is the last template argument but one of PyTorch's
+# softmax_warp kernels.
 LOG_SOFTMAX = re.compile(r"(?i)log_?softmax|softmax_warp_\w+<[^<>]*, (?:true|\(bool\)1), (?:true|false|\(bool\)\d)>")
 SOFTMAX_BACKWARD = re.compile(r"(?i)softmax\w*_?backward")
 EXPONENTIAL = re.compile(r"exp_kernel|aten::exp_?$")
 SPLIT_PRODUCT = re.compile(r"(?i)split_?k\w*reduce")  # the second kernel of one product
 LINEAR = re.compile(r"aten::(?:linear|addmm)$")  # a layer, not a product of two activations
-MIN_BETWEEN_NS = 10_000  # between the products: a softmax over a row of logits takes less than one over S x S
+MIN_BETWEEN_NS = 10_000  # least time between the products; a softmax over one row of logits takes less
 MAX_COPIES = 4  # on each side of a chain: of queries, keys and values, or of their gradients
-# In the backward pass, a product becomes two twins: the gradients of its operands, with few activities between them.
-MAX_BETWEEN_TWINS = 2  # without views
+# In the backward pass, each product becomes two (twins), the gradients of its two operands.
+MAX_BETWEEN_TWINS = 2  # activities between twins, views not counted
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Masks by activity: those in chains of the forward pass and of the backward pass, and all products."""
+    """The chains of attention, as masks by activity."""
 
-    forward: np.ndarray
-    backward: np.ndarray
-    is_product: np.ndarray
-    is_doubtful: bool = False  # chains are outside of the ranges in a step, and products inside: it may be a loss
+    forward: np.ndarray  # the chains of the forward pass, with their products
+    backward: np.ndarray  # the chains of the backward pass, likewise
+    is_product: np.ndarray  # all products, also those in no chain
+    # Chains were found outside of a step's ranges, but products inside of them: such chains may be a loss, and
+    # `forward` lacks them.
+    is_doubtful: bool = False
 
     @property
     def chains(self) -> np.ndarray:
@@ -64,7 +70,7 @@ class _Roles:
 
 
 def attention_of(scope: Scope, in_backward: np.ndarray) -> Attention:
-    """The chains of attention; `in_backward` is, by activity, whether a backward pass launched it."""
+    """The chains of attention. `in_backward` is a mask by activity: what a backward pass launched."""
     roles = _roles(scope)
     forward, backward = (np.zeros(len(scope.activities), bool) for _ in range(2))
     if not (roles.softmax | roles.softmax_backward | roles.exponential).any():
@@ -73,14 +79,14 @@ def attention_of(scope: Scope, in_backward: np.ndarray) -> Attention:
     streams = [_Stream(scope, roles, passes, rows) for device in scope.devices for rows in scope.streams(device)]
     for stream in streams:
         forward[stream.forward()] = True
-    in_no_phase = passes >= len(scope.trace.range_arrays)
+    in_no_phase = passes >= len(scope.trace.range_arrays)  # as _passes numbers them
     has_products = scope.is_of_class("gemm") & ~in_no_phase & ~in_backward
     is_doubtful = bool((forward & in_no_phase).any() and has_products.any())
     if is_doubtful:
         forward &= ~in_no_phase
     for stream in streams:
         backward[stream.backward(stream.has_softmax_backward)] = True
-    if not backward.any() and forward.any():
+    if not backward.any() and forward.any():  # the softmax may be in separate kernels
         modules = _modules(scope, forward)
         is_candidate = in_backward & scope.is_in_range(lambda name: name in modules)
         for stream in streams:
@@ -91,38 +97,39 @@ def attention_of(scope: Scope, in_backward: np.ndarray) -> Attention:
 def _roles(scope: Scope) -> _Roles:
     names = scope.activities.names
 
-    def fits(pattern: re.Pattern) -> np.ndarray:
+    def is_named(pattern: re.Pattern) -> np.ndarray:
         return scope.with_names([bool(pattern.search(name)) for name in names])
 
-    is_split, is_softmax = fits(SPLIT_PRODUCT), scope.is_of_class("softmax", "triton-fused/softmax")
+    is_split, is_softmax = is_named(SPLIT_PRODUCT), scope.is_of_class("softmax", "triton-fused/softmax")
     is_view = scope.is_of_class("other/view", "other/allocation")
-    is_product = scope.is_of_class("gemm") & ~is_split & ~fits(LINEAR)
+    is_product = scope.is_of_class("gemm") & ~is_split & ~is_named(LINEAR)
     is_inner = scope.is_of_class(*INNER_CLASSES) | scope.is_memory | is_split
     return _Roles(
         product=is_product,
-        softmax=is_softmax & ~fits(SOFTMAX_BACKWARD),
-        softmax_backward=is_softmax & fits(SOFTMAX_BACKWARD),
+        softmax=is_softmax & ~is_named(SOFTMAX_BACKWARD),
+        softmax_backward=is_softmax & is_named(SOFTMAX_BACKWARD),
         reduction=scope.is_of_class("reduction"),
-        exponential=fits(EXPONENTIAL),
+        exponential=is_named(EXPONENTIAL),
         view=is_view,
         copy=scope.is_of_class("elementwise/copy") | is_view | scope.is_memory,
-        breaks=~(is_product | is_inner) | fits(LOG_SOFTMAX),
+        breaks=~(is_product | is_inner) | is_named(LOG_SOFTMAX),
     )
 
 
 class _Stream:
-    """The stretches between neighbouring products of a stream. An array "by stretch" has one entry for each."""
+    """The stretches between neighbouring products of a stream, whose activities are `rows`, in order of time. An array
+    "by stretch" has one entry for each."""
 
     def __init__(self, scope: Scope, roles: _Roles, passes: np.ndarray, rows: np.ndarray):
         self._rows, self._roles = rows, roles
-        self._product = np.flatnonzero(roles.product[rows])
+        self._product = np.flatnonzero(roles.product[rows])  # positions in `rows`
         product_pass = passes[rows[self._product]]
         time_ns = np.where(roles.product[rows], 0, scope.activities.duration_ns[rows])
+        has_forward = self._totals(roles.softmax[rows]) > 0
+        has_backward = self._totals(roles.softmax_backward[rows]) > 0
         self._may_hold_softmax = (self._totals(roles.breaks[rows]) == 0) & (self._totals(time_ns) >= MIN_BETWEEN_NS)
         self._may_hold_softmax &= product_pass[:-1] == product_pass[1:]
-        self._may_hold_softmax &= (self._totals(roles.softmax[rows]) == 0) | (
-            self._totals(roles.softmax_backward[rows]) == 0
-        )
+        self._may_hold_softmax &= ~(has_forward & has_backward)  # both: between the passes
 
     @property
     def may_be_softmax_backward(self) -> np.ndarray:
@@ -133,11 +140,11 @@ class _Stream:
 
     @property
     def has_softmax_backward(self) -> np.ndarray:
-        """By stretch: whether it holds the backward pass of a softmax."""
+        """By stretch: whether it holds a kernel for the backward pass of a softmax."""
         return self._may_hold_softmax & (self._totals(self._roles.softmax_backward[self._rows]) > 0)
 
     def is_within(self, mask: np.ndarray) -> np.ndarray:
-        """By stretch: whether all its activities, with its products, are in `mask` (by activity)."""
+        """By stretch: whether all its activities, and the products at its ends, are in `mask` (by activity)."""
         outside = ~mask[self._rows]
         first, last = self._product[:-1], self._product[1:]
         return (self._totals(outside) == 0) & ~outside[first] & ~outside[last]
@@ -150,8 +157,8 @@ class _Stream:
         return self._members(self._may_hold_softmax & (as_one | written_out))
 
     def backward(self, is_softmax: np.ndarray) -> np.ndarray:
-        """The activities of the backward chains around the stretches that hold a softmax, with up to two products on
-        each side."""
+        """The activities of the backward chains around the stretches that hold the backward pass of a softmax
+        (`is_softmax`, by stretch), with up to two products on each side."""
         if not is_softmax.any():
             return self._rows[:0]
         is_work = ~self._roles.view[self._rows]
@@ -161,17 +168,17 @@ class _Stream:
     def _members(self, stretches: np.ndarray) -> np.ndarray:
         """The activities of `stretches`, with the products at their ends and the copies around these."""
         chosen = np.flatnonzero(stretches)
-        inside = np.zeros(len(self._rows) + 1, np.int64)
-        np.add.at(inside, self._product[chosen], 1)
-        np.add.at(inside, self._product[chosen + 1] + 1, -1)
-        members, is_copy = np.cumsum(inside)[:-1] > 0, self._roles.copy[self._rows]
-        for _ in range(MAX_COPIES):
+        begun_or_ended = np.zeros(len(self._rows) + 1, np.int64)  # how many more stretches an activity is in
+        np.add.at(begun_or_ended, self._product[chosen], 1)
+        np.add.at(begun_or_ended, self._product[chosen + 1] + 1, -1)
+        members, is_copy = np.cumsum(begun_or_ended)[:-1] > 0, self._roles.copy[self._rows]
+        for _ in range(MAX_COPIES):  # each round adds a copy on each side
             members = members | (_is_beside(members) & is_copy)
         return self._rows[members]
 
     def _has_activity(self, mask: np.ndarray, fits: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-        """By stretch: whether it has an activity of `mask` for which `fits` the numbers of reductions before and after
-        it in the stretch."""
+        """By stretch: whether it has an activity of `mask` such that `fits` is true for the numbers of reductions that
+        the stretch has before and after it."""
         positions = np.flatnonzero(mask[self._rows])
         stretch = np.searchsorted(self._product, positions) - 1
         is_between = (stretch >= 0) & (stretch < len(self._may_hold_softmax))
@@ -188,15 +195,15 @@ class _Stream:
 
 
 def _is_beside(mask: np.ndarray) -> np.ndarray:
-    """Whether the entry before or after is True."""
+    """By entry: whether the one before or after it is True."""
     return np.append(mask[1:], False) | np.append(False, mask[:-1])
 
 
 def _passes(scope: Scope) -> np.ndarray:
-    """By activity: the number of the range directly in the step in which it was launched (without steps, of the
-    outermost range). If there is no such range, a higher number, which is that of its step plus that of all ranges."""
+    """By activity: the pass in which it was launched, as the index of the range directly inside its step (without
+    steps, of the outermost range). If it was in no such range: the number of all ranges plus the index of its step."""
     forest, ranges = scope.trace.attribution, scope.trace.range_arrays
-    is_step = np.zeros(len(ranges) + 1, bool)  # the last entry is for nodes without a parent
+    is_step = np.zeros(len(ranges) + 1, bool)  # by range; the last entry is for nodes without a parent
     is_step[scope.step_ranges] = True
     outermost = np.full(len(forest.parent) + 1, NONE, np.int32)
     range_of = np.append(forest.range, len(ranges))
@@ -210,12 +217,13 @@ def _passes(scope: Scope) -> np.ndarray:
 
 
 def _modules(scope: Scope, forward: np.ndarray) -> set[str]:
-    """The names of the innermost ranges around chains of the forward pass, except phases, whose depth is 1."""
+    """The names of the innermost ranges around chains of the forward pass (`forward`), except phases: their depth in
+    the step is 1."""
     tuples = scope.trace.range_paths.tuples
     paths = [tuples[path] for path in np.unique(scope.trace.activity_path[forward]).tolist()]
     return {path[-1] for path in paths if _depth(path, scope) > 1}
 
 
 def _depth(path: Sequence[str], scope: Scope) -> int:
-    """The number of ranges in the step; without it, of all."""
+    """The number of ranges of the path that are inside the step; of all if the path has no step."""
     return len(path) - (path.index(scope.step_name) + 1 if scope.step_name in path else 0)

@@ -11,8 +11,8 @@ from kernel_tables.diagnosis.calls import COPY, FREEING, LAUNCH, OTHER, WAIT
 from kernel_tables.diagnosis.scope import NO_STEP, Scope
 from kernel_tables.reading.schema import MISSING
 
-# CUDA copies up to this from pageable memory without waiting ("API synchronization behavior" in the manual of the CUDA
-# runtime); what .item() reads is smaller still, and is a wait for a value, not a transfer.
+# Up to this size, CUDA copies from pageable memory without waiting ("API synchronization behavior" in the manual of the
+# CUDA runtime). What .item() reads is smaller still, so a small copy counts as a wait for a value, not as a transfer.
 SMALL_COPY_BYTES = 64 * 1024
 HOST_COPY = re.compile("Host-to-Device|Device-to-Host")
 PAGEABLE = 0  # ENUM_CUDA_MEM_KIND
@@ -27,7 +27,8 @@ CAUSES = (*ALLOCATIONS, *COPIES, *SYNCS)  # idle time is assigned to the first t
 class Blocking:
     """The causes (indices in CAUSES) of copies between host and device, and of calls that hold up the host.
 
-    A call is in a step if the step launches more afterwards. So the call with which a step ends is not.
+    A call or copy counts as in a step only if the step launches more afterwards; so the call with which a step ends
+    does not.
     """
 
     def __init__(self, scope: Scope):
@@ -41,7 +42,7 @@ class Blocking:
         rows = np.flatnonzero(activities.kind == KINDS.index("memcpy"))
         if not len(rows):
             return cause
-        copies = scope.trace.capture.copies()
+        copies = scope.trace.capture.copies()  # in the order of `rows`
         is_pageable = (copies["source"] == PAGEABLE) | (copies["target"] == PAGEABLE)
         in_step = self._launches_more(activities.launch_ns_of(rows), scope.step_by_activity[rows])
         is_small = copies["bytes"] <= SMALL_COPY_BYTES
@@ -84,33 +85,33 @@ class Blocking:
         return np.where(cause_as_copy[:-1] >= 0, cause_as_copy[:-1], cause)
 
     def _frees_between_steps(self, rows: np.ndarray, in_step: np.ndarray) -> np.ndarray:
-        """Whether the process of each of these calls frees memory only between steps. Then its steps allocate again
-        what was freed there."""
+        """Whether the process of each of these calls frees memory only between steps. Then it is that freeing which
+        makes its steps allocate, so their allocations count as outside of steps, too."""
         process, is_freeing = self._scope.calls.process[rows], self._scope.calls.kind[rows] == FREEING
         between, inside = (np.unique(process[is_freeing & mask]) for mask in (~in_step, in_step))
         return np.isin(process, np.setdiff1d(between, inside))
 
     def _step_of_calls(self, rows: np.ndarray) -> np.ndarray:
-        """The number of the step of its process in which each of these calls began; NO_STEP outside."""
+        """The index of the step of its process in which each of these calls began; NO_STEP outside."""
         scope, ranges = self._scope, self._scope.trace.range_arrays
         start_ns, call_process = scope.calls.start_ns[rows], scope.calls.process[rows]
         step = np.full(len(rows), NO_STEP, np.int32)
         for process in np.unique(ranges.process[scope.step_ranges]).tolist():
-            numbers = np.flatnonzero(ranges.process[scope.step_ranges] == process)
-            starts, ends = ranges.start_ns[scope.step_ranges][numbers], ranges.end_ns[scope.step_ranges][numbers]
-            index = np.searchsorted(starts, start_ns, "right") - 1
-            is_inside = (index >= 0) & (start_ns < ends[index]) & (call_process == process)
-            step[is_inside] = numbers[index[is_inside]]
+            own_steps = np.flatnonzero(ranges.process[scope.step_ranges] == process)
+            starts, ends = ranges.start_ns[scope.step_ranges][own_steps], ranges.end_ns[scope.step_ranges][own_steps]
+            position = np.searchsorted(starts, start_ns, "right") - 1  # in own_steps
+            is_inside = (position >= 0) & (start_ns < ends[position]) & (call_process == process)
+            step[is_inside] = own_steps[position[is_inside]]
         return step
 
     @cached_property
     def _last_launch_ns(self) -> np.ndarray:
         """By step: the time of its last launch."""
-        last = np.full(len(self._scope.step_ranges) + 1, -1)
+        last = np.full(len(self._scope.step_ranges) + 1, -1)  # the last entry is for activities of no step
         for block in blocks(len(self._scope.step_by_activity)):
             np.maximum.at(last, self._scope.step_by_activity[block], self._scope.activities.launch_ns_of(block))
         return last
 
     def _launches_more(self, times_ns: np.ndarray, step: np.ndarray) -> np.ndarray:
-        """Whether the `step` of each time launches more afterwards."""
+        """For each of `times_ns`: whether its step, an entry of `step`, launches more afterwards."""
         return (step != NO_STEP) & (self._last_launch_ns[step] > times_ns)

@@ -12,7 +12,7 @@ from kernel_tables.intervals import Intervals, union
 from kernel_tables.reading import schema
 
 LAUNCH, WAIT, ALLOCATION, FREEING, COPY, OTHER = range(6)
-KIND_PATTERNS = (
+KIND_PATTERNS = (  # the first that matches the beginning of a name decides; LAUNCH takes asynchronous copies from COPY
     (LAUNCH, r"cu(da)?(Launch|GraphLaunch|Memset|Memcpy\w*Async)"),
     (COPY, r"cu(da)?Memcpy"),
     (WAIT, r"cu(da)?(Device|Stream|Event|Ctx|Thread)Synchronize"),
@@ -32,7 +32,7 @@ NO_CALL = -1
 
 @dataclass(frozen=True)
 class Calls:
-    """Every API call, in the order of the table; ns."""
+    """Every API call, in the order of the table RUNTIME."""
 
     start_ns: np.ndarray
     end_ns: np.ndarray
@@ -47,7 +47,8 @@ class Calls:
 
     @cached_property
     def process(self) -> np.ndarray:
-        processes = arrays.compact(global_ids.process_of(self.threads))
+        """The global id of the process of each call."""
+        processes = arrays.compact(global_ids.process_of(self.threads))  # has no strides if all are equal
         return processes[self.thread_index] if processes.strides[0] else np.broadcast_to(processes[:1], len(self))
 
     def time_of(self, mask: np.ndarray) -> Intervals:
@@ -61,9 +62,9 @@ class Calls:
         previous = np.full(len(rows), NO_CALL)
         for positions, thread_rows in arrays.positions_by_key(self.thread_index[rows], self.thread_index):
             order = thread_rows[np.argsort(self.start_ns[thread_rows], kind="stable")]
-            rank = np.empty(len(self), np.int32)
+            rank = np.empty(len(self), np.int32)  # by call, set for those of this thread
             rank[order] = np.arange(len(order))
-            previous[positions] = np.append(order, NO_CALL)[rank[rows[positions]] - 1]
+            previous[positions] = np.append(order, NO_CALL)[rank[rows[positions]] - 1]  # -1 indexes NO_CALL
         return previous
 
 
@@ -74,7 +75,7 @@ def kind_of(function: str) -> int:
 
 
 def read_calls(trace: capture_arrays.CaptureArrays) -> Calls:
-    """The calls of a trace; without a duration if the capture lacks their ends, and of kind OTHER if it lacks names."""
+    """The calls of a trace. If the capture lacks their ends, they have no duration; without names, all are OTHER."""
     columns = trace.columns[schema.RUNTIME]
     end_ns, name_id, name_by_id = trace.call_functions()
     ids, function = arrays.factorize(name_id)

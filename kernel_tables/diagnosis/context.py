@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 OPTIMIZER = re.compile(r"(?i)^optimizer(?!.*zero_grad)")  # also PyTorch's own, Optimizer.step#AdamW.step
 GRAPH_LAUNCH = re.compile(r"(cuda|cu|hip)GraphLaunch")
 BACKWARD = re.compile(r"(?i)backward")
+# Classes of kernels that only a model launches, not an optimizer.
 MODEL_CLASSES = ("gemm", "attention", "softmax", "normalization", "embedding", "other/convolution", "other/loss")
 CAST = re.compile(r"(?i)(?:b?float(?:16|8\w*)|half)_copy_kernel|copy_kernel.*LoadWithCast")
-MANY_OPTIMIZER_KERNELS = 20  # of a step; clipping gradients before a fused one takes six
+MANY_OPTIMIZER_KERNELS = 20  # of a step; clipping gradients before a fused optimizer takes six
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,11 @@ class RuleHit:
     gain_ns: int  # the most that a fix saves
     message: str
     evidence: dict[str, object]
-    ns_by_activity: np.ndarray = field(repr=False)  # the time that it reports: of activities, and of gaps they ended
+    ns_by_activity: np.ndarray = field(repr=False)  # what it counts of each activity and of the gap that this ended
 
 
 def _add(sums: np.ndarray, rows: np.ndarray, values: np.ndarray) -> None:
-    """Adds each value to the sum of its row; the rows differ."""
+    """Adds each value to the sum of its row. No row occurs twice."""
 
     def add(block: slice) -> None:
         sums[rows[block]] += values[block]
@@ -55,19 +56,19 @@ class DiagnosisContext:
     """Shared input of the rules. A mask or an array "by activity" is in the order of trace.gpu_activities."""
 
     def __init__(self, scope: Scope, filling: Filling | None = None):
-        """`filling` is how launches fill the GPU, if there are counters."""
+        """`filling` says how full launches make the GPU; None without counters."""
         self.scope, self.filling = scope, filling
         self.blocking = Blocking(scope)
-        self.claimed_ns = np.zeros(len(scope.activities), np.int64)  # by activity: what other rules report already
+        self.claimed_ns = np.zeros(len(scope.activities), np.int64)  # by activity: the sum of others' ns_by_activity
 
     def with_claims(self, hits: Sequence[RuleHit]) -> DiagnosisContext:
-        """A copy in which the time of `hits`, and of no others, is claimed: rules do not count it again. What is cached
-        so far is shared."""
+        """A copy in which the time of `hits` is claimed, so that rules do not count it again. The copy shares what this
+        context has cached so far."""
         if not hits:
             return self
         context = copy(self)
         first, *others = (hit.ns_by_activity for hit in hits)
-        context.claimed_ns = sum((ns.astype(np.int64) for ns in others), start=first)  # a single one needs no memory
+        context.claimed_ns = sum((ns.astype(np.int64) for ns in others), start=first)  # a single one needs no copy
         return context
 
     @cached_property
@@ -95,12 +96,12 @@ class DiagnosisContext:
         return idle_ns
 
     def avoidable_idle_ns(self, cause: str) -> int:
-        """The idle time, without that at the edges, that would at most be gone if calls of this cause took no time."""
+        """The idle time between activities that would at most be gone if calls of this cause took no time."""
         return sum(int(idle.avoidable_ns[cause].sum()) for idle in self.idle_by_device if cause in idle.avoidable_ns)
 
     def idle_at_edges_ns(self, cause: str) -> int:
-        """The idle time before the first activity of a device, and that after its last, each in full if a call of this
-        cause is in it; summed over devices."""
+        """The idle time before the first activity of a device, if a call of this cause is in it, and that after the
+        last activity likewise; summed over devices."""
         total_ns = 0
         for device in self.scope.devices:
             edges = device.edges
@@ -109,13 +110,12 @@ class DiagnosisContext:
         return total_ns
 
     def has_idle(self, cause: str) -> bool:
-        """Whether any idle time has this cause."""
         return any(cause in idle.ns_by_cause for idle in self.idle_by_device)
 
     @cached_property
     def unblocked_idle_ns(self) -> np.ndarray:
-        """By activity: the idle time that it ended although it was launched in time, or during which the host only
-        launched, even if an earlier call is the cause."""
+        """By activity: the idle time that it ended, if it was launched in time, or if the host only launched meanwhile
+        (even if an earlier call is the cause)."""
         idle_ns = self.idle_by_activity(GPU)
         for idle in self.idle_by_device:
             late_ns = sum(ns for cause, ns in idle.ns_by_cause.items() if cause not in (GPU, HOST, UNKNOWN))
@@ -131,7 +131,7 @@ class DiagnosisContext:
 
     @cached_property
     def time_by_activity(self) -> np.ndarray:
-        """By activity: how long it ran, not cut to the span of its device; 0 outside of it."""
+        """By activity: how long it ran, in full if it is partly in the span of its device, and 0 if it is outside."""
         activities, is_in_span = self.scope.activities, self.scope.is_in_span
 
         def time_ns(block: slice) -> np.ndarray:
@@ -141,15 +141,14 @@ class DiagnosisContext:
 
     @cached_property
     def is_update(self) -> np.ndarray:
-        """By activity: whether an optimizer launched it itself: inside its range, after the backward passes in it. A
-        closure, which Lightning always passes to an optimizer, runs the model inside that range.
-        """
+        """By activity: whether an optimizer launched it itself, not its closure: in the optimizer's range, after the
+        backward passes in that range. Lightning always passes a closure, which runs the model inside this range."""
         scope, trace = self.scope, self.scope.trace
         launch_ns, is_update = scope.activities.launch_ns, np.zeros(len(scope.activities), bool)
         in_backward = scope.is_in_range(BACKWARD.search, inside=OPTIMIZER.match)
         for name in filter(OPTIMIZER.match, trace.range_paths.names):
             instance = trace.enclosing(name)  # NONE (-1) indexes the last entry below
-            last_ns = np.full(len(trace.range_arrays) + 1, -1)
+            last_ns = np.full(len(trace.range_arrays) + 1, -1)  # by range: its last launch in a backward pass
             np.maximum.at(last_ns, instance[in_backward], launch_ns[in_backward])
             is_update |= (instance != NONE) & (launch_ns > last_ns[instance])
         return is_update & ~in_backward & scope.is_in_span & scope.is_kernel

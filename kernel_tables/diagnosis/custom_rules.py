@@ -19,13 +19,13 @@ from kernel_tables.kernel_classes.categories import is_found_in, pattern_problem
 CALL = "call"
 KERNEL_SELECTORS = ("kernel", "class", "range")
 SELECTORS = (*KERNEL_SELECTORS, CALL)
-PATTERNS = ("kernel", CALL)
+PATTERNS = ("kernel", CALL)  # selectors that are regular expressions
 TYPES = {"code": str, "advice": str, **dict.fromkeys(SELECTORS, str), "share": float, "launches": int}
 EXAMPLE = "code = 'slow_norm', kernel = 'rms_norm', share = 0.05, advice = '...'"
 
 
 def rules_of_file(path: Path) -> tuple[DiagnosisRule, ...]:
-    """The rules of a TOML file, each a table [[rule]]; raises TraceError for the first that cannot be used."""
+    """The rules of a TOML file, each a table [[rule]]. Raises TraceError for the first that cannot be used."""
     try:
         content = tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -36,7 +36,7 @@ def rules_of_file(path: Path) -> tuple[DiagnosisRule, ...]:
 
 
 def rules_of_entries(entries: Sequence[Mapping], source: str) -> tuple[DiagnosisRule, ...]:
-    """The rules from the entries of a file or a configuration, which errors (TraceError) call `source`."""
+    """The rules from the entries of a file or a configuration, which the messages of a TraceError call `source`."""
     rules = tuple(_rule(entry, f"{source}, rule {number}") for number, entry in enumerate(entries, start=1))
     codes = [*CODES, *(rule.code for rule in rules)]
     repeated = next((code for code in codes if codes.count(code) > 1), None)
@@ -85,7 +85,7 @@ def _problem(entry: Mapping) -> str | None:
 
 
 def _has_type(value: object, expected: type) -> bool:
-    """Whether the value has this type and is not ""; an integer will do for a float."""
+    """Whether the value has this type and is not "". An integer will do for a float, and a boolean for nothing."""
     types = (int, float) if expected is float else expected
     return isinstance(value, types) and not isinstance(value, bool) and value != ""
 
@@ -105,7 +105,7 @@ def _kernel_hit(context: DiagnosisContext, entry: Mapping, selection: str) -> Ru
 
 
 def _call_hit(context: DiagnosisContext, entry: Mapping, selection: str) -> RuleHit | None:
-    """The host's time in such calls within the spans of its GPUs; nested calls count once."""
+    """The host's time in the calls of `entry` within the spans of the GPUs. Nested calls count once."""
     scope, total_ns, count = context.scope, 0, 0
     is_wanted = np.array(is_found_in(entry[CALL], scope.calls.functions), bool)[scope.calls.function]
     for device in scope.devices:

@@ -9,20 +9,20 @@ from kernel_tables.errors import NotConserved
 from kernel_tables.intervals import NOTHING, Intervals, difference, union
 
 COMPUTE, COMMUNICATION, MEMORY, IDLE = "compute", "exposed communication", "exposed memory operations", "idle"
-PARTS = (COMPUTE, COMMUNICATION, MEMORY, IDLE)
+PARTS = (COMPUTE, COMMUNICATION, MEMORY, IDLE)  # of a span; not the parts of a model
 IDLE_SHARE = 0.15  # nsys-ai's threshold for idle time
 
 
 @dataclass(frozen=True)
 class Device:
-    """The activities of a GPU of a process within its span, by start; times are cut to the span."""
+    """The activities of a GPU of a process within its span, ordered by start. Their times are cut to the span."""
 
     process: int  # global id
-    number: int
-    rows: np.ndarray  # of the activities
+    number: int  # of the GPU
+    rows: np.ndarray  # of the activities in CaptureArrays.gpu_activities
     start_ns: np.ndarray
     end_ns: np.ndarray
-    first_ns: int
+    first_ns: int  # of the span
     last_ns: int
 
     @property
@@ -40,7 +40,7 @@ class Device:
 
     @cached_property
     def edges(self) -> Intervals:
-        """The time in which nothing ran before the first activity, and after the last one: two, which may be empty."""
+        """Two intervals of the span, which may be empty: before the first activity and after the last one."""
         start_ns, end_ns = int(self.start_ns.min()), int(self.end_ns.max())
         return Intervals(np.array([self.first_ns, end_ns]), np.array([start_ns, self.last_ns]))
 
@@ -55,7 +55,8 @@ class Device:
     def parts_ns(self, is_memory: np.ndarray, is_communication: np.ndarray) -> dict[str, int]:
         """The span by PARTS: computation has priority, then communication, then memory operations.
 
-        Raises NotConserved unless they add up to the span, to the nanosecond.
+        `is_memory` and `is_communication` are over all activities. Raises NotConserved unless the parts add up to the
+        span, to the nanosecond.
         """
         compute = self.time_of(~is_memory & ~is_communication)
         communication = difference(self.time_of(is_communication), compute)
@@ -69,7 +70,8 @@ class Device:
 
 
 def device_of(process: int, number: int, rows: np.ndarray, start_ns, end_ns, first_ns: int, last_ns: int) -> Device:
-    """The device's activities among `rows` (with `start_ns` and `end_ns`) within the span, cut to it."""
+    """The device with those of its activities, `rows` with `start_ns` and `end_ns`, that are in the span at least
+    partly."""
     is_in_span = (end_ns > first_ns) & (start_ns < last_ns)
     if not is_in_span.all():
         rows, start_ns, end_ns = rows[is_in_span], start_ns[is_in_span], end_ns[is_in_span]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kernel_tables.counters.joining import Filling
 
-MAX_NAMED = 3  # ranges and kernels of a finding
+MAX_NAMED = 3  # ranges, and as many kernels, of a finding
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Diagnosis:
     message: str  # one sentence; the reason if the rule abstains
     abstained: bool
     evidence: dict[str, object]
-    where: dict[str, object]  # the longest ranges and kernels with their ms, longest first; numbers of steps
-    gain_ms: float | None  # at most, of a step
-    gain_percent: float | None  # at most, of a step: of one before recording, as step_before_ns gives it, if known
+    where: dict[str, object]  # "ranges" and "kernels": the longest, with their ms; "steps": the indices of its steps
+    gain_ms: float | None  # what a fix saves of a step at most; None if the rule abstains
+    gain_percent: float | None  # the same as a share: of a step before recording if step_before_ns knows its time
     advice: str
     sure: str  # certain, likely, possible
     threshold: str
@@ -54,15 +54,15 @@ def diagnose(
     counters: pd.DataFrame | None = None,
     rules: Sequence[DiagnosisRule] = RULES,
 ) -> list[Diagnosis]:
-    """The findings of a capture, or of a scope of it, largest gain first, then the rules that abstain. Rules that found
-    nothing are left out.
+    """The findings of a capture (or of its scope, if the caller has that already), largest gain first, then the rules
+    that abstain. Rules that found nothing are left out.
 
     `counters` are those of Nsight Compute, as counters/reading.py reads them. Raises ImpossibleCapture if the capture
     is impossible.
     """
     scope = source if isinstance(source, Scope) else Scope(source, step_name)
     findings = _diagnoses((*rules, *custom_rules), DiagnosisContext(scope, _filling(scope.trace, counters)))
-    scope.trace.require_possible()
+    scope.trace.require_possible()  # reads names and ranges of any capture, also those that no rule needed
     return sorted(findings, key=lambda finding: (finding.abstained, -(finding.gain_ms or 0)))
 
 
@@ -87,7 +87,7 @@ def as_table(findings: list[Diagnosis]) -> pd.DataFrame:
 
 
 def as_json(findings: list[Diagnosis]) -> str:
-    """A list of objects; evidence and where are objects in it."""
+    """One object per diagnosis; its evidence and where are objects, too."""
     return escaped_json(json.dumps([asdict(finding) for finding in findings], ensure_ascii=False, indent=1)) + "\n"
 
 
@@ -100,17 +100,20 @@ def _filling(trace: capture_arrays.CaptureArrays, counters: pd.DataFrame | None)
 
 
 def _diagnoses(rules: Sequence[DiagnosisRule], context: DiagnosisContext) -> list[Diagnosis]:
-    """The results of `rules`, in their order; a rule runs after those to which it leaves kernels or time."""
+    """The results of `rules`, in their order. A rule runs after those in its `leaves_to` and `silent_where`, since it
+    needs their hits."""
     by_code = {rule.code: rule for rule in rules}
     diagnoses, hits, before_ns = {}, {}, step_before_ns(context.scope)
     earlier_codes = {rule.code: (*rule.leaves_to, *rule.silent_where) for rule in rules}
-    for code in filter(by_code.get, TopologicalSorter(earlier_codes).static_order()):
+    order = TopologicalSorter(earlier_codes).static_order()
+    for code in filter(by_code.get, order):  # codes that `rules` only refer to are skipped
         rule = by_code[code]
         if context.scope.trace.is_cpu_only and rule.advice_on_cpu:
             rule = replace(rule, advice=rule.advice_on_cpu)
         elif rule.advice_in_graphs and context.is_mostly_replayed:
             rule = replace(rule, advice=rule.advice_in_graphs)
-        if reason := next(filter(None, (need(context) for need in rule.needs)), None):
+        reasons = filter(None, (need(context) for need in rule.needs))  # worked out one by one, so only up to the first
+        if reason := next(reasons, None):
             diagnoses[code] = _diagnosis(rule, reason, abstained=True)
         elif hit := _hit(rule, context, hits):
             gain_ms, gain_percent = _gain(context.scope, code, hit, before_ns)
@@ -123,7 +126,7 @@ def _diagnoses(rules: Sequence[DiagnosisRule], context: DiagnosisContext) -> lis
 
 
 def _hit(rule: DiagnosisRule, context: DiagnosisContext, hits: dict[str, RuleHit]) -> RuleHit | None:
-    """The result of a rule, without the kernels and time that it leaves to earlier `hits` (by code)."""
+    """The result of a rule. It does not count the kernels and the time that it leaves to earlier `hits` (by code)."""
     if any(code in hits for code in rule.silent_where):
         return None
     return rule.find(context.with_claims([hits[code] for code in rule.leaves_to if code in hits]))
@@ -139,12 +142,12 @@ def _diagnosis(
 
 
 def _gain(scope: Scope, code: str, hit: RuleHit, before_ns: float | None) -> tuple[float, float]:
-    """The milliseconds and percent of a step that a fix saves at most. If the time of a step before recording is known
-    (`before_ns`), they are of such a step. Recording does not change the work of the GPU, so that the rest of such a
-    step is all the idle time that can be saved."""
+    """The milliseconds and percent of a step that a fix saves at most: of a step before recording if its time
+    (`before_ns`) is known, else of a recorded step."""
     step_ns = before_ns or scope.span_ns / scope.steps_on_devices
     limit_ns = step_ns
     if before_ns and code in IDLE_TIME_RULES and not scope.trace.is_cpu_only:
+        # Recording does not change the work of the GPU, so a step before recording is idle for the rest of its time.
         limit_ns -= (scope.span_ns - scope.parts_ns[IDLE]) / scope.steps_on_devices
     gain_ns = min(hit.gain_ns / scope.steps_on_devices, limit_ns)
     return gain_ns / 1e6, 100 * gain_ns / step_ns
@@ -164,10 +167,10 @@ def _where(context: DiagnosisContext, hit: RuleHit) -> dict[str, object]:
     }
 
 
-def _largest(number: np.ndarray, ns_by_activity: np.ndarray) -> list[tuple[int, int]]:
-    """The numbers (one per activity) with the most nanoseconds, at most MAX_NAMED, and their nanoseconds."""
-    if not len(number):
+def _largest(group: np.ndarray, ns_by_activity: np.ndarray) -> list[tuple[int, int]]:
+    """The groups (their numbers; `group` is by activity) with the most nanoseconds, at most MAX_NAMED, and these."""
+    if not len(group):
         return []
-    total_ns = arrays.sums_by_group(number, ns_by_activity, int(number.max()) + 1)
+    total_ns = arrays.sums_by_group(group, ns_by_activity, int(group.max()) + 1)
     order = np.argsort(-total_ns, kind="stable")[:MAX_NAMED].tolist()
     return [(largest, int(total_ns[largest])) for largest in order if total_ns[largest] > 0]

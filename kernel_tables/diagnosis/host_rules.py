@@ -1,5 +1,5 @@
-"""Rules on time in which the GPU waits for the host, or a program for its data, as the ranges of PyTorch's DataLoader
-show. Each returns a RuleHit, or None."""
+"""Rules on time in which the GPU waits for the host, or a program for its data, which the ranges of PyTorch's
+DataLoader show. Each returns a RuleHit, or None."""
 
 import re
 from functools import partial
@@ -19,8 +19,10 @@ from kernel_tables.intervals import Intervals, covered_between_ns, covered_ns, i
 from kernel_tables.reading.times import NEVER_NS
 from kernel_tables.units import duration
 
-CAUSE_SHARE = 0.05  # a third of IDLE_SHARE, for one cause of several
+CAUSE_SHARE = 0.05  # the threshold for one cause: a third of IDLE_SHARE, since there are several
 MIN_SHARE = 0.01  # a smaller gain cannot be distinguished from the scatter of processes
+NEXT_BATCH = re.compile(r"enumerate\(DataLoader\)")  # PyTorch's range around a DataLoader's `__next__`
+BY_WORKERS = re.compile(NEXT_BATCH.pattern + ".*MultiProcessing")
 
 
 def launch_bound(context: DiagnosisContext) -> RuleHit | None:
@@ -36,13 +38,14 @@ def launch_bound(context: DiagnosisContext) -> RuleHit | None:
 
 
 def wait_hit(context: DiagnosisContext, cause: str, share: float, waits: str) -> RuleHit | None:
-    """The hit if the GPU idles between activities, or only copies, because of `cause` for at least this `share` of its
-    time; `waits` says when, in words."""
+    """The hit if, for at least this `share` of its span, the GPU idles between activities or only copies because of
+    `cause`. `waits` says when it waits, in words."""
     scope, is_copy = context.scope, context.blocking.copy_cause == blocking.CAUSES.index(cause)
     if not (context.has_idle(cause) or is_copy.any()):
         return None
     is_copy &= scope.is_in_span
-    claimed_idle_ns = np.maximum(context.claimed_ns - context.time_by_activity, 0)  # claimed beyond the activity itself
+    # What is claimed of an activity is first its own time, and only what exceeds that is of the gap before it.
+    claimed_idle_ns = np.maximum(context.claimed_ns - context.time_by_activity, 0)
     idle_ns = np.maximum(context.idle_by_activity(cause) - claimed_idle_ns, 0)
     copying_ns = context.exposed_ns(is_copy)
     total_ns = int(idle_ns.sum()) + copying_ns
@@ -51,11 +54,12 @@ def wait_hit(context: DiagnosisContext, cause: str, share: float, waits: str) ->
     evidence = _evidence_of_calls(context, cause)
     if copying_ns:
         evidence["copying_alone_ms"] = scope.per_step_ms(copying_ns)
-    at_edges_ns = context.idle_at_edges_ns(cause)
+    at_edges_ns = context.idle_at_edges_ns(cause)  # is reported with the others, but does not help to reach `share`
     gain_ns = max(total_ns, context.avoidable_idle_ns(cause) + copying_ns) + at_edges_ns
     total_ns += at_edges_ns
     message = f"the GPU waits {scope.in_words(total_ns)} {waits}"
     if cause in blocking.ALLOCATIONS:
+        # Without the version at the end: cudaMalloc_v3020.
         counts = [f"{count:.3g} {name.partition('_v')[0]}" for name, count in evidence["functions_per_step"].items()]
         message += f" ({', '.join(counts)} per step)"
     if scope.share(gain_ns - total_ns) >= MIN_SHARE:
@@ -107,8 +111,8 @@ def idle_host(context: DiagnosisContext) -> RuleHit | None:
 
 
 def _evidence_of_calls(context: DiagnosisContext, cause: str) -> dict[str, object]:
-    """How often, by function, and for how long the host was held up by `cause`, from the first start to the last end of
-    the devices' spans."""
+    """How often (in all and by function) and for how long calls of `cause` held up the host, from the first start to
+    the last end of the devices' spans."""
     calls, scope = context.scope.calls, context.scope
     first_ns = min(device.first_ns for device in scope.devices)
     last_ns = max(device.last_ns for device in scope.devices)
@@ -124,7 +128,7 @@ def _evidence_of_calls(context: DiagnosisContext, cause: str) -> dict[str, objec
 
 
 class _HostTimes(NamedTuple):
-    """Nanoseconds of the host from the first to the last launch of a device, by what it did. They add up."""
+    """Nanoseconds of the host from the first to the last launch of a device, by what it did. They add up to all."""
 
     driver_call: int  # in calls that launch
     waiting: int  # in other calls that hold it up
@@ -133,8 +137,8 @@ class _HostTimes(NamedTuple):
 
 
 def _us_per_launch(context: DiagnosisContext, launches: int) -> dict[str, float]:
-    """The time of the host by parts, in microseconds per launch; the parts add up. If several threads are busy at once,
-    the time counts once, for the first of their parts."""
+    """The fields of _HostTimes in microseconds per launch. If several threads are busy at once, the time counts once,
+    for the first of the fields that applies."""
     total_ns = np.sum([_host_times(context, device) for device in context.scope.devices], axis=0)
     times = zip(_HostTimes._fields, total_ns.tolist(), strict=True)
     return {f"{name}_us": round(ns / 1e3 / max(launches, 1), 3) for name, ns in times}
@@ -160,10 +164,6 @@ def _host_times(context: DiagnosisContext, device: Device) -> _HostTimes:
     return _HostTimes(launching_ns, waiting_ns - both_ns, others_ns, last_ns - first_ns - in_any_ns)
 
 
-NEXT_BATCH = re.compile(r"enumerate\(DataLoader\)")
-BY_WORKERS = re.compile(NEXT_BATCH.pattern + ".*MultiProcessing")
-
-
 def data_waits(scope: Scope, device: Device) -> Intervals:
     """The time in which a thread that runs the steps (without steps, one that launches) was in a DataLoader's
     `__next__`, within the device's span.
@@ -182,9 +182,8 @@ def data_waits(scope: Scope, device: Device) -> Intervals:
 
 
 def waiting_for_data(context: DiagnosisContext) -> RuleHit | None:
-    """On a GPU only its idle time counts: a wait while it computes costs nothing. The launch after a wait is a part of
-    it. The wait before the first activity (`first_ns`) counts only if the others reach the threshold.
-    """
+    """On a GPU, only its idle time counts: a wait while it computes costs nothing. The launch after a wait counts as
+    part of the wait. The wait before the first activity (`first_ns`) counts only if the others reach the threshold."""
     scope, ns_by_activity = context.scope, np.zeros(len(context.scope.activities), np.int64)
     gain_ns, first_ns, longest_ns, batches = 0, 0, 0, 0
     for device in scope.devices:

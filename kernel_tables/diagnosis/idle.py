@@ -1,10 +1,12 @@
 """Why the GPU was idle: every nanosecond of its gaps has one cause.
 
 The host causes a gap if the activity that ends it was launched too late. The gap is assigned to what held up the host
-until that launch: first pauses, in which it made no API call, and which are in the gap itself, and the launch after
-them; then the calls in which it allocated, copied or waited. Such a call delays more than the next launch: without it
-the host would be further ahead. So the part of its time that no gap has used yet counts for later gaps. The rest is
-launching itself.
+until that launch, in this order:
+
+1. Pauses within the gap, in which the host made no API call, and the launch after them.
+2. Calls in which the host allocated, copied or waited. Such a call delays more than the next launch: without it, the
+   host would be further ahead. So the part of its time that no gap has used yet counts for later gaps.
+3. Launching itself: the rest.
 """
 
 from dataclasses import dataclass
@@ -27,28 +29,29 @@ LAUNCH_LATENCY_NS = 6_000
 LONG_PAUSE_NS = 1_000_000
 # From one cudaFree of empty_cache() to the next: at most 15 µs on an H200 under nsys.
 MAX_BETWEEN_ALLOCATIONS_NS = 50_000
-HOST, LAUNCHING, GPU, UNKNOWN = "idle_host", "launching", "gpu", "unknown"  # causes of gaps, as are those of blocking
+# Causes of gaps besides CAUSES. GPU: the activity was launched in time. UNKNOWN: its launch is not in the capture.
+HOST, LAUNCHING, GPU, UNKNOWN = "idle_host", "launching", "gpu", "unknown"
 
 
 @dataclass(frozen=True)
 class Idle:
-    """The gaps of a device in order of time. An array has one entry per gap. Causes of no gap are left out.
+    """The gaps of a device in order of time. An array has one entry per gap. Causes of no gap are left out."""
 
-    `avoidable_ns` is what would be gone if the calls of a cause took no time: what they claim, and the pauses and
-    launches after them, which a host that is further ahead hides. `only_launches` is whether no pause and no call held
-    up the host since its last late launch: the gap may be due to an earlier call, but also to launching.
-    """
-
-    next_row: np.ndarray  # the activity that ended each
-    ns_by_cause: dict[str, np.ndarray]  # which add up to the gap
-    avoidable_ns: dict[str, np.ndarray]  # by cause of CAUSES
+    next_row: np.ndarray  # the activity that ended the gap
+    ns_by_cause: dict[str, np.ndarray]  # the parts of the gap, which add up to it
+    # By cause of CAUSES, what would be gone if its calls took no time: what they claim, and the pauses and launches
+    # after them, which a host that is further ahead hides.
+    avoidable_ns: dict[str, np.ndarray]
+    # Whether no pause and no call held up the host since its last late launch. Then the gap is due to launching, or to
+    # an earlier call.
     only_launches: np.ndarray
     dtype: np.dtype  # into which every gap fits
 
 
 def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
     """The gaps of one device by cause. Raises NotConserved if the causes do not add up to the gaps."""
-    activities, (between, next_row) = scope.activities, device.gaps
+    activities = scope.activities
+    between, next_row = device.gaps  # the intervals between activities, and the activities that end them
     gap_ns = map_narrow_blocks(lambda gap: between.end_ns[gap] - between.start_ns[gap], len(between))
     has_launch = map_blocks(lambda gap: activities.launch_row[next_row[gap]] != NO_LAUNCH, len(gap_ns), bool)
 
@@ -57,18 +60,21 @@ def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
         return has_launch[gap] & (activities.launch_ns_of(next_row[gap]) + LAUNCH_LATENCY_NS > between.start_ns[gap])
 
     is_of_host = map_blocks(is_late, len(gap_ns), bool)
-    unclaimed_ns = gap_ns if is_of_host.all() else np.where(is_of_host, gap_ns, 0)
+    unclaimed_ns = gap_ns if is_of_host.all() else np.where(is_of_host, gap_ns, 0)  # shrinks with every cause below
     ns_by_cause, avoidable_ns, only_launches = {}, {}, np.ones(len(gap_ns), bool)
     if not has_launch.all():
         ns_by_cause[UNKNOWN] = np.where(has_launch, 0, gap_ns)
-    if (is_of_gpu := has_launch & ~is_of_host).any():
+    is_of_gpu = has_launch & ~is_of_host
+    if is_of_gpu.any():
         ns_by_cause[GPU] = np.where(is_of_gpu, gap_ns, 0)
-    if len(pauses := _pauses(scope, device)):
+    pauses = _pauses(scope, device)
+    if len(pauses):
         ns_by_cause[HOST] = _paused_ns(scope, pauses, between, next_row, unclaimed_ns)
         unclaimed_ns, only_launches = unclaimed_ns - ns_by_cause[HOST], ns_by_cause[HOST] == 0
     calls_by_cause = {cause: held_up_by(scope, blocking, device, cause) for cause in CAUSES}
     calls_by_cause = {cause: calls for cause, calls in calls_by_cause.items() if len(calls)}
-    late = _by_launch(scope, device, next_row, np.flatnonzero(is_of_host) if calls_by_cause else np.empty(0, np.intp))
+    late_gaps = np.flatnonzero(is_of_host) if calls_by_cause else np.empty(0, np.intp)  # only needed for calls
+    late = _by_launch(scope, device, next_row, late_gaps)
     for cause, calls in calls_by_cause.items():
         claimed_ns, cause_avoidable_ns = np.zeros((2, len(gap_ns)), np.int64)
         held_up_ns = covered_ns(calls, late.since_ns, late.until_ns)
@@ -88,13 +94,14 @@ def idle_of(scope: Scope, blocking: Blocking, device: Device) -> Idle:
 class _LateGaps(NamedTuple):
     """Gaps that ended with a late launch, by the time of the launch."""
 
-    gap: np.ndarray
+    gap: np.ndarray  # its index among all gaps
     since_ns: np.ndarray  # the late launch before; for the first, the start of the device's first activity, or before
-    until_ns: np.ndarray  # its launch
+    until_ns: np.ndarray  # the late launch that ended the gap
 
 
 def _by_launch(scope: Scope, device: Device, next_row: np.ndarray, gap: np.ndarray) -> _LateGaps:
-    """The `gap` numbers of late launches in order of time. `next_row` is the activity that ended each of all gaps."""
+    """The gaps with the indices `gap`, in order of their launches. `next_row` is the activity that ended each of all
+    gaps."""
     until_ns = scope.activities.launch_ns_of(next_row[gap])
     order = np.argsort(until_ns, kind="stable")
     gap, until_ns = gap[order], until_ns[order]
@@ -103,8 +110,8 @@ def _by_launch(scope: Scope, device: Device, next_row: np.ndarray, gap: np.ndarr
 
 
 def claims(gap_ns: np.ndarray, held_up_ns: np.ndarray) -> np.ndarray:
-    """By gap: how much of it the time that the host was held up accounts for. Gaps use it in turn: what one leaves,
-    later ones can use."""
+    """By gap: how much of it is explained by the time that the host was held up (before the launch that ended it). The
+    gaps use this time in turn: what one leaves, later ones can use."""
     if not len(gap_ns):
         return gap_ns
     balance = np.cumsum(held_up_ns - gap_ns)
@@ -122,8 +129,8 @@ def _pauses(scope: Scope, device: Device) -> Intervals:
 def _paused_ns(
     scope: Scope, pauses: Intervals, between: Intervals, next_row: np.ndarray, unclaimed_ns: np.ndarray
 ) -> np.ndarray:
-    """By gap: how much of its unclaimed time the `pauses` in it and the launch after them account for. The gaps are
-    `between` activities, and end with those of `next_row`."""
+    """By gap: how much of its unclaimed time is explained by the `pauses` in it and the launch after them. `between`
+    and `next_row` are Device.gaps."""
     overlaps = overlapping_pairs(pauses.start_ns, pauses.end_ns, between)
     gap, index = np.unique(overlaps.other_index, return_inverse=True)
     in_pause_ns = sums_by_group(index, overlaps.end_ns - overlaps.start_ns, len(gap))
@@ -134,10 +141,9 @@ def _paused_ns(
 
 
 def _lost_before(scope: Scope, device: Device, calls: Intervals, held_up_ns: np.ndarray) -> np.ndarray:
-    """By late gap: 0, but for the first the mean time of a later step in these calls, if one precedes all activities.
-
-    A window opens when the GPU is done, so the calls at the begin of its first step found nothing to wait for.
-    """
+    """By late gap: time in these calls that the recording itself saved. It is 0 except for the first gap, if one of the
+    calls precedes all activities: then it is the mean time that a later step spends in them. A window opens when the
+    GPU is done, so the calls at the begin of its first step found nothing to wait for."""
     lost_ns = np.zeros(len(held_up_ns), np.int64)
     if len(lost_ns) and covered_between_ns(calls, device.first_ns, int(device.start_ns[0])):
         lost_ns[0] = held_up_ns.sum() // max(len(scope.step_ranges) - 1, 1)
@@ -145,8 +151,8 @@ def _lost_before(scope: Scope, device: Device, calls: Intervals, held_up_ns: np.
 
 
 def held_up_by(scope: Scope, blocking: Blocking, device: Device, cause: str) -> Intervals:
-    """The time in which the device's process was in a call of this cause. Between two calls for memory, shorter times
-    count, too."""
+    """The time in which the device's process was in a call of this cause. For allocations, the time between two of
+    them on a thread counts, too, if it is shorter than MAX_BETWEEN_ALLOCATIONS_NS."""
     calls = scope.calls
     rows = np.flatnonzero(blocking.call_cause == CAUSES.index(cause))
     rows = rows[calls.process[rows] == device.process]

@@ -10,13 +10,13 @@ SMALL_NS, SMALL_SHARE, MANY_LAUNCHES = 10_000, 0.15, 100  # nsys-ai's thresholds
 KERNEL_SHARE = 0.05
 MIN_CHAIN = 3  # kernels
 OVERLAP_SHARE = 0.30  # nsys-ai's threshold for communication
-# A fused kernel saves the passes over memory; its backward pass has 2.5 times the arithmetic of its forward pass
-# (FlashAttention: five matrix multiplies for two).
+# How much more a backward pass of attention takes than its forward pass: it has 2.5 times the arithmetic
+# (FlashAttention: five matrix multiplies instead of two).
 BACKWARD_OF_ATTENTION = 2.5
 LOW_OCCUPANCY = 0.5  # of the warps that a multiprocessor holds
 EMPTY_TAIL = 0.2  # of the places for blocks in all waves
 # Matrix multiplies, alone or in fused attention, keep their tiles in registers and hide latency within a warp: they are
-# fast at an eighth.
+# fast at an occupancy of an eighth.
 FAST_AT_LOW_OCCUPANCY = ("gemm", "attention")
 
 
@@ -25,7 +25,7 @@ def small_kernels(context: DiagnosisContext) -> RuleHit | None:
     scope = context.scope
     is_small = scope.is_kernel & scope.is_in_span & (context.claimed_ns == 0)
     is_small &= scope.activities.duration_ns < SMALL_NS
-    ends_gap = is_small.copy()  # next to a small kernel
+    ends_gap = is_small.copy()  # whether the gap before it lies next to a small kernel
     for device in scope.devices:
         ends_gap[device.rows[1:]] |= is_small[device.rows[:-1]]
     gaps_ns = np.where(ends_gap, context.unblocked_idle_ns, 0)
@@ -45,16 +45,17 @@ def small_kernels(context: DiagnosisContext) -> RuleHit | None:
 
 
 def unfused_elementwise(context: DiagnosisContext) -> RuleHit | None:
-    """Chains of elementwise kernels in a row on a stream, launched in the same ranges. A fix saves all but the shortest
-    kernel of each."""
+    """Chains of elementwise kernels in a row on a stream, launched in the same ranges. A fix saves all kernels of a
+    chain but the shortest."""
     scope = context.scope
     mask = scope.is_of_class("elementwise") & scope.is_in_span & (context.claimed_ns == 0)
     is_member, chains, gain_ns, total_ns = np.zeros(len(mask), bool), 0, 0, 0
     devices = [device for device in scope.devices if mask[device.rows].any()]
-    for rows in (rows for device in devices for rows in scope.streams(device)):
+    streams = [rows for device in devices for rows in scope.streams(device)]
+    for rows in streams:
         path, is_elementwise = scope.trace.activity_path[rows], mask[rows]
-        breaks = np.append(True, (path[1:] != path[:-1]) | ~is_elementwise[1:] | ~is_elementwise[:-1])
-        first = np.flatnonzero(breaks)
+        begins = np.append(True, (path[1:] != path[:-1]) | ~is_elementwise[1:] | ~is_elementwise[:-1])
+        first = np.flatnonzero(begins)  # of each stretch: a chain, or a single other kernel
         length = np.diff(np.append(first, len(rows)))
         is_chain = (length >= MIN_CHAIN) & is_elementwise[first]
         time_ns = context.time_by_activity[rows]
@@ -83,7 +84,8 @@ def no_tensor_cores(context: DiagnosisContext) -> RuleHit | None:
 
 
 def time_hit(context: DiagnosisContext, mask: np.ndarray, subject: str, share: float = KERNEL_SHARE) -> RuleHit | None:
-    """The hit for kernels of `mask` if they take at least this share of the time; `subject` begins its message."""
+    """The hit for kernels of `mask` if they take at least this `share` of the span. `subject` is the beginning of its
+    message."""
     scope, total_ns = context.scope, context.scope.busy_ns(mask)
     if not total_ns or scope.share(total_ns) < share:
         return None
@@ -93,15 +95,16 @@ def time_hit(context: DiagnosisContext, mask: np.ndarray, subject: str, share: f
 
 
 def unfused_attention(context: DiagnosisContext) -> RuleHit | None:
-    """The chains of kernels that a fused kernel replaces, with their products. If no chain of the backward pass is
-    known, the forward pass gives a bound for its time."""
+    """The chains of kernels that a fused kernel replaces, with their products. If no chain of the backward pass was
+    found, its time is bounded by that of the forward pass."""
     scope, attention = context.scope, context.attention
     forward_ns, known_backward_ns = scope.busy_ns(attention.forward), scope.busy_ns(attention.backward)
     in_backward = scope.is_in_range(BACKWARD.search) & scope.is_in_span & scope.is_kernel
     backward_ns = known_backward_ns or min(scope.busy_ns(in_backward), round(BACKWARD_OF_ATTENTION * forward_ns))
     total_ns = scope.busy_ns(attention.chains) + (0 if known_backward_ns else backward_ns)
     without_products_ns = scope.busy_ns(attention.chains & ~attention.is_product)
-    found_share = (forward_ns + known_backward_ns) / max(total_ns, 1)  # less than 1 if the backward pass is a bound
+    # If the backward pass is only bounded, without_products_ns lacks it, so the threshold is lowered in proportion.
+    found_share = (forward_ns + known_backward_ns) / max(total_ns, 1)
     if not without_products_ns or scope.share(without_products_ns) < KERNEL_SHARE * found_share:
         return None
     evidence = {
@@ -150,7 +153,7 @@ def exposed_communication(context: DiagnosisContext) -> RuleHit | None:
 
 
 def low_occupancy(context: DiagnosisContext) -> RuleHit | None:
-    """Kernels of at least one wave that leave more than half of the GPU's warps empty, but FAST_AT_LOW_OCCUPANCY."""
+    """Kernels of at least one wave that leave more than half of the GPU's warps empty, except FAST_AT_LOW_OCCUPANCY."""
     filling, scope = context.filling, context.scope
     mask = scope.is_in_span & scope.is_kernel & ~scope.is_of_class(*FAST_AT_LOW_OCCUPANCY)
     mask &= (filling.occupancy < LOW_OCCUPANCY) & (filling.waves >= 1)
@@ -168,8 +171,8 @@ def wave_tail(context: DiagnosisContext) -> RuleHit | None:
 def _empty_hit(
     context: DiagnosisContext, mask: np.ndarray, empty_share: np.ndarray, subject: str, mean_name: str
 ) -> RuleHit | None:
-    """The hit for activities of `mask`, which leave a share of the GPU empty, and which `subject` names. Its evidence
-    calls the mean of this share `mean_name`."""
+    """The hit for the activities of `mask`. `empty_share` is, by activity, the share of the GPU that it leaves empty
+    (NaN if unknown). `subject` begins the message; `mean_name` is the key of the mean share in the evidence."""
     scope = context.scope
     total_ns = scope.busy_ns(mask)
     if not total_ns or scope.share(total_ns) < KERNEL_SHARE:

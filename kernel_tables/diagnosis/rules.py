@@ -7,9 +7,9 @@ from kernel_tables.diagnosis import host_rules, kernel_rules, needs, step_rules
 from kernel_tables.diagnosis.context import MANY_OPTIMIZER_KERNELS, DiagnosisContext, RuleHit
 
 CERTAIN = "certain"  # counted
-LIKELY = "likely"  # increased by profiling
+LIKELY = "likely"  # profiling makes it larger
 POSSIBLE = "possible"  # to be checked in the program
-# Thresholds.
+# Thresholds in words.
 MIN_SIZE = f"{host_rules.MIN_SHARE:.0%} of the span"
 IN_STEP_SIZE = f"{MIN_SIZE}, and at least one call after which its step launches more kernels"
 CAUSE_SIZE = f"{host_rules.CAUSE_SHARE:.0%} of the span"
@@ -22,12 +22,12 @@ class DiagnosisRule:
 
     code: str
     looks_for: str
-    threshold: str
+    threshold: str  # in words, for documents; `find` applies it
     advice: str
     sure: str  # CERTAIN, LIKELY or POSSIBLE
     find: Callable[[DiagnosisContext], RuleHit | None]
-    needs: tuple[Callable[[DiagnosisContext], str | None], ...]  # the rule abstains for the first reason that one gives
-    leaves_to: tuple[str, ...] = ()  # rules whose kernels and idle time this one does not count
+    needs: tuple[Callable[[DiagnosisContext], str | None], ...]  # each returns a reason for which the rule abstains
+    leaves_to: tuple[str, ...] = ()  # codes of rules whose kernels and idle time this one does not count
     silent_where: tuple[str, ...] = ()  # if one of these rules reports, this one does not
     advice_on_cpu: str = ""  # replaces `advice` for a program without a GPU
     advice_in_graphs: str = ""  # replaces `advice` if replays of CUDA graphs launch at least half of the activities
@@ -37,19 +37,15 @@ class DiagnosisRule:
 GPU_NEEDS = (needs.kernels, needs.gpu)
 HOST_NEEDS = (*GPU_NEEDS, needs.calls)
 IN_STEP_NEEDS = (*HOST_NEEDS, needs.steps)
-IDLE_TIME_RULES = (
-    "launch_bound",
-    "idle_host",
-    "waiting_for_data",
-    "idle_allocation",
-    "allocation_in_step",
-)  # only of it
-RULES_WITH_IDLE_TIME = (  # also of other time
+IDLE_TIME_RULES = (  # those that count only idle time
+    "launch_bound", "idle_host", "waiting_for_data", "idle_allocation", "allocation_in_step",
+)  # fmt: skip
+RULES_WITH_IDLE_TIME = (  # those that count idle time, and perhaps other time
     "launch_bound", "idle_host", "waiting_for_data", "idle_sync", "idle_copy", "idle_allocation", "small_kernels",
     "sync_in_step", "copy_in_step", "pageable_copy", "allocation_in_step", "unfused_optimizer",
 )  # fmt: skip
 
-RULES = (
+RULES = (  # by position: code, looks_for, threshold, advice, sure, find, needs
     DiagnosisRule(
         "waiting_for_data", "the GPU idle, or a program on the CPU held up, while a DataLoader gets the next batch",
         CAUSE_SIZE,

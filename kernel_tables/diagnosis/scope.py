@@ -1,4 +1,4 @@
-"""The scope of a diagnosis: the measured steps of a capture (all of it without steps), by GPU and process."""
+"""The scope of a diagnosis: the measured steps of a capture, or all of it if it has none, by GPU and process."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -21,10 +21,8 @@ NamePredicate = Callable[[str], object]
 
 
 class _Steps(NamedTuple):
-    """The `step_ranges` and the `step_by_activity` of a Scope."""
-
-    ranges: np.ndarray
-    by_activity: np.ndarray
+    ranges: np.ndarray  # Scope.step_ranges
+    by_activity: np.ndarray  # Scope.step_by_activity
 
 
 class Scope:
@@ -32,7 +30,7 @@ class Scope:
 
     def __init__(self, trace: CaptureArrays, step_name: str = "step"):
         self.trace, self.step_name = trace, step_name
-        trace.expect_details()
+        trace.expect_details()  # devices, streams and functions are then read with the other columns
         self.activities = trace.gpu_activities
 
     @cached_property
@@ -57,7 +55,7 @@ class Scope:
 
     @property
     def step_ranges(self) -> np.ndarray:
-        """The numbers of the ranges that are measured steps and launched something, in order of time."""
+        """The indices (into trace.range_arrays) of the measured steps that launched something, in order of time."""
         return self._steps.ranges
 
     @property
@@ -76,13 +74,14 @@ class Scope:
 
     @cached_property
     def _steps(self) -> _Steps:
-        step_range = self.trace.enclosing(self.step_name)  # by activity
-        has_work = np.zeros(len(self.trace.range_arrays) + 1, bool)  # the last entry is for activities of no step
+        step_range = self.trace.enclosing(self.step_name)  # by activity; -1 in no step, which indexes the last entry
+        has_work = np.zeros(len(self.trace.range_arrays) + 1, bool)  # by range
         has_work[step_range] = True
         steps = measured_steps(self.trace, self.step_name)
         steps = steps[has_work[steps]]
         step_by_range = np.full(len(has_work), NO_STEP, index_type(len(steps)))
         step_by_range[steps] = np.arange(len(steps))
+        # In blocks, on several threads, since a capture may have millions of activities.
         by_activity = map_blocks(lambda block: step_by_range[step_range[block]], len(step_range), step_by_range.dtype)
         return _Steps(steps, by_activity)
 
@@ -93,19 +92,19 @@ class Scope:
 
     @cached_property
     def devices(self) -> list[Device]:
-        """The GPUs of each process, each from the start of the first step to the end of the last step or of its
-        activities; without steps, from the first start to the last end of its activities."""
+        """The GPUs of each process. The span of each begins with the first step, and ends with the last step or with
+        its last activity, whichever is later. Without steps, the span is from its first to its last activity."""
         is_in_scope = self.is_in_scope
         devices = [self._device(rows, is_in_scope) for rows in self._rows_of_devices() if is_in_scope[rows].any()]
-        return [device for device in devices if len(device.rows)]  # empty if all its activities take no time
+        return [device for device in devices if len(device.rows)]  # none if all activities of a device take no time
 
     def _rows_of_devices(self) -> list[np.ndarray]:
-        """The activities of each device of each process."""
-        numbers, number_index = factorize(self.trace.places["device"])
+        """The rows of the activities of each device of each process."""
+        devices, device_index = factorize(self.trace.places["device"])
         processes, process_index = factorize(self.activities.process)
-        if len(numbers) == len(processes) == 1:
+        if len(devices) == len(processes) == 1:
             return [np.arange(len(self.activities), dtype=np.int32)]
-        pairs, pair_index = factorize(process_index.astype(np.int64) * len(numbers) + number_index)
+        pairs, pair_index = factorize(process_index.astype(np.int64) * len(devices) + device_index)
         return [rows.astype(np.int32, copy=False) for rows in positions_by_group(pair_index, len(pairs))]
 
     def _device(self, rows: np.ndarray, is_in_scope: np.ndarray) -> Device:
@@ -130,7 +129,7 @@ class Scope:
         return min([first_ns, *ranges.start_ns[steps].tolist()]), max([last_ns, *ranges.end_ns[steps].tolist()])
 
     def streams(self, device: Device) -> list[np.ndarray]:
-        """The activities of each stream of a device, in order of time."""
+        """The rows of the activities of each stream of a device, in order of time."""
         distinct, stream = factorize(self.trace.places["stream"])
         if len(distinct) == 1:
             return [device.rows]
@@ -139,7 +138,7 @@ class Scope:
 
     @cached_property
     def is_in_span(self) -> np.ndarray:
-        """By activity: whether it ran in the span of its device, or partly."""
+        """By activity: whether it ran in the span of its device, at least partly."""
         is_in_span = np.zeros(len(self.activities), bool)
         for device in self.devices:
             is_in_span[device.rows] = True
@@ -147,12 +146,12 @@ class Scope:
 
     @cached_property
     def span_ns(self) -> int:
-        """The sum of the devices' spans, of which shares are taken."""
+        """The sum of the devices' spans. Shares are shares of it."""
         return sum(device.span_ns for device in self.devices)
 
     @cached_property
     def parts_ns(self) -> dict[str, int]:
-        """The devices' spans by PARTS."""
+        """The devices' spans, summed, by PARTS: computation, exposed communication, exposed copies and fills, idle."""
         is_communication = self.is_of_class("communication")
         parts_by_device = [device.parts_ns(self.is_memory, is_communication) for device in self.devices]
         return {part: sum(parts[part] for parts in parts_by_device) for part in PARTS}
@@ -170,7 +169,8 @@ class Scope:
         return round(int(mask.sum()) / self.step_count, 1)
 
     def per_step_ms(self, ns: int) -> float:
-        """Milliseconds of a step (without steps, of the capture) on one device, the mean of all."""
+        """The total `ns` as milliseconds of one step on one device, the mean of all steps and devices. Without steps,
+        the capture counts as one."""
         return ns / 1e6 / self.steps_on_devices
 
     @cached_property
@@ -182,7 +182,6 @@ class Scope:
 
     @cached_property
     def processes_with_steps(self) -> int:
-        """The number of processes with measured steps."""
         return len(np.unique(self.trace.range_arrays.process[self.step_ranges]))
 
     def in_words(self, ns: int) -> str:
@@ -199,28 +198,30 @@ class Scope:
         """By activity: whether it copies or sets memory."""
         return ~self.is_kernel
 
-    def is_of_class(self, *families: str) -> np.ndarray:
-        """By activity: whether it is a kernel of one of these classes, or of one below them (elementwise/copy)."""
-        has_class = [name in families or family(name) in families for name in self.trace.activity_classes]
+    def is_of_class(self, *classes: str) -> np.ndarray:
+        """By activity: whether it is a kernel (not a replay) of one of these classes, or of one below them, as
+        elementwise/copy is below elementwise."""
+        has_class = [name in classes or family(name) in classes for name in self.trace.activity_classes]
         return self.with_names(has_class) & (self.activities.kind == KINDS.index("kernel"))
 
     def is_in_range(self, is_wanted: NamePredicate, inside: NamePredicate | None = None) -> np.ndarray:
-        """By activity: whether it was launched in a range whose name `is_wanted` accepts; with `inside`, in a range of
-        which this is true inside another one whose name `inside` accepts."""
+        """By activity: whether it was launched in a range whose name `is_wanted` accepts. With `inside`, such a range
+        counts only if around it is another one whose name `inside` accepts."""
         paths = self.trace.range_paths
         is_path_wanted = self._has_last_name(is_wanted)
         if inside is not None:
-            is_path_wanted &= paths.is_below(self._has_last_name(inside))[paths.parent]
+            is_path_wanted &= paths.is_below(self._has_last_name(inside))[paths.parent]  # [parent]: strictly inside
         return paths.is_below(is_path_wanted)[self.trace.activity_path]
 
     def _has_last_name(self, is_wanted: NamePredicate) -> np.ndarray:
         """By path: whether its last name is wanted."""
         paths = self.trace.range_paths
-        by_name = np.array([*(bool(is_wanted(name)) for name in paths.names), False])  # the last entry is for no range
+        # paths.name is -1 for the path of no range, which indexes the last entry.
+        by_name = np.array([*(bool(is_wanted(name)) for name in paths.names), False])
         return by_name[paths.name]
 
     def with_names(self, is_wanted: list[bool]) -> np.ndarray:
-        """By activity: whether its name is wanted; `is_wanted` has an entry for each of the activities' names."""
+        """By activity: whether its name is wanted. `is_wanted` has one entry for each name in activities.names."""
         by_name, name = np.array(is_wanted, bool), self.activities.name
         if not by_name.any():
             return np.zeros(len(name), bool)

@@ -14,14 +14,15 @@ MIN_STEPS = 6
 # The ten steps of small, context 512, lie within 10 % on an H200, whose clocks fall by 5 % in 80 ms of bf16 products.
 OUTLIER, DRIFT = 1.25, 0.10
 MORE_WORK = 1.05  # times the launches of other steps
-EXPLAINING = 1 + (OUTLIER - 1) / 2  # times the launches of other steps: accounts for half of what makes a step slow
+EXPLAINING = 1 + (OUTLIER - 1) / 2  # times the launches of other steps: explains half of what an OUTLIER takes longer
 
 
 def unsteady_steps(context: DiagnosisContext) -> RuleHit | None:
-    """Steps whose time differs, without the idle time that other findings claim. With fewer than MIN_STEPS steps, or on
-    the CPU, which other programs use, too, a slow step may be chance: it is reported only if it does more work."""
+    """Steps that are slow, or that drift. The idle time that other findings claim does not count. With fewer than
+    MIN_STEPS steps, or on the CPU, which other programs use, too, a slow step may be chance: it is reported only if it
+    does more work."""
     scope = context.scope
-    time_ns = np.maximum(step_times_ns(scope) - _claimed_ns(context), 1)
+    time_ns = np.maximum(step_times_ns(scope) - _claimed_ns(context), 1)  # by step, as are all arrays below
     median_ns, half = float(np.median(time_ns)), len(time_ns) // 2
     may_be_chance = len(time_ns) < MIN_STEPS or scope.trace.is_cpu_only
     is_slow = time_ns > OUTLIER * median_ns
@@ -30,7 +31,8 @@ def unsteady_steps(context: DiagnosisContext) -> RuleHit | None:
     median_of_halves_ns = float(np.median(time_ns[:half])), float(np.median(time_ns[-half:]))
     drift = 0.0 if may_be_chance else median_of_halves_ns[1] / median_of_halves_ns[0] - 1
     usual_ns = median_ns if abs(drift) < DRIFT else min(median_of_halves_ns)
-    longer_ns = np.where(is_slow | (not may_be_chance), np.maximum(time_ns - usual_ns, 0), 0)
+    is_counted = is_slow if may_be_chance else np.ones(len(time_ns), bool)
+    longer_ns = np.where(is_counted, np.maximum(time_ns - usual_ns, 0), 0)
     gain_ns = int(longer_ns.sum()) * len(scope.devices)
     if not (is_slow.any() or abs(drift) >= DRIFT) or scope.share(gain_ns) < CAUSE_SHARE:
         return None
@@ -49,10 +51,12 @@ def unsteady_steps(context: DiagnosisContext) -> RuleHit | None:
 
 
 def _does_more(scope: Scope, is_slow: np.ndarray) -> np.ndarray:
-    """By step: whether it does so much more work than the steps that are not slow that this may be the cause."""
+    """By step: whether it does much more work than the steps that are not slow, which may be why it is slow."""
     launches, repeated = _launches(scope), _repeated_range(scope, is_slow)
     does_more = launches > EXPLAINING * np.median(launches[~is_slow])
-    return does_more | (repeated.instances > np.median(repeated.instances[~is_slow])) if repeated else does_more
+    if repeated:
+        does_more |= repeated.instances > np.median(repeated.instances[~is_slow])
+    return does_more
 
 
 def differ_in_work(scope: Scope) -> bool:
@@ -62,8 +66,8 @@ def differ_in_work(scope: Scope) -> bool:
 
 
 def step_times_ns(scope: Scope) -> np.ndarray:
-    """By step: the time from its first activity (on the CPU, from its range) to that of the next step, which
-    holds even if the host runs ahead. The last step lasts to the end of the span."""
+    """By step: the time from its first activity to that of the next step; on the CPU, from its range to the next. The
+    last step lasts to the end of the span. Ranges would not do for a GPU, since the host may run ahead of it."""
     return np.diff(np.append(_start_ns(scope), max(device.last_ns for device in scope.devices)))
 
 
@@ -102,7 +106,7 @@ class _RepeatedRange(NamedTuple):
 
 
 def _repeated_range(scope: Scope, is_slow: np.ndarray) -> _RepeatedRange | None:
-    """The range directly inside the steps that occurs more often in slow ones than in others, and whose additional
+    """Of the ranges directly inside steps that occur more often in slow steps than in others, the one whose additional
     instances take the most time; None if there is none."""
     ranges, paths = scope.trace.range_arrays, scope.trace.range_paths
     path_of_range = paths.of_node[: len(ranges)]
@@ -137,18 +141,18 @@ def _start_ns(scope: Scope) -> np.ndarray:
 
 
 def _claimed_ns(context: DiagnosisContext) -> np.ndarray:
-    """By step: the idle time that other findings claim, the mean of the devices. The activity that ends it may be the
-    first of the next step."""
+    """By step: the idle time that other findings claim, the mean of the devices."""
     scope, idle_ns, step_start_ns = context.scope, context.idle_by_activity(), _start_ns(context.scope)
     np.minimum(idle_ns, context.claimed_ns, out=idle_ns)
     claimed_ns = np.zeros(len(scope.step_ranges), np.int64)
     for block in blocks(len(idle_ns)):
+        # The first activity of a step ends idle time of the step before: searchsorted finds that one.
         step = np.maximum(np.searchsorted(step_start_ns, scope.activities.start_ns[block]) - 1, 0)
         claimed_ns += sums_by_group(step, idle_ns[block], len(claimed_ns))
     return claimed_ns / len(scope.devices)
 
 
 def _busy_ns(context: DiagnosisContext) -> np.ndarray:
-    """By step: the sum of the times of its activities, in which slower clocks show."""
-    count = len(context.scope.step_ranges)  # the last group is of activities of no step
-    return sums_by_group(context.scope.step_by_activity, context.time_by_activity, count + 1)[:-1]
+    """By step: the sum of the times of its activities. It is longer if the clocks are slower."""
+    count = len(context.scope.step_ranges) + 1  # the last group is of activities of no step
+    return sums_by_group(context.scope.step_by_activity, context.time_by_activity, count)[:-1]

@@ -19,22 +19,20 @@ NAMES_ON_GPU = {  # by part
     WAITING: "idle, waiting for data",
     IDLE: "idle otherwise",
 }
-# On a processor, all time in a DataLoader is waiting, also what it computes there, as the finding counts it.
+# On a processor, all time in a DataLoader is waiting, even what it computes there: the rule waiting_for_data counts it
+# like this, too.
 NAMES_ON_CPU = NAMES_ON_GPU | {COMPUTE: "operators", WAITING: "waiting for data", IDLE: "other host time"}
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """The time of a step (without steps, of the capture), mean over steps and devices, in ns. The parts add up to it.
-
-    The steps last from the start of the first to the end of the last, or of the last activity.
-    """
+    """The time of a step (without steps, of the capture): the devices' spans divided by the number of steps on them."""
 
     steps: int  # 0 if the capture has none
     ns: float
-    parts_ns: dict[str, float]  # by name; without those that take no time
-    idle_ns: dict[str, float]  # the time of these parts in which a device did nothing
-    before_ns: float | None = None  # of a step before recording, as step_before_ns gives it
+    parts_ns: dict[str, float]  # by name; they add up to `ns`; without those that take no time
+    idle_ns: dict[str, float]  # by name of a part: how much of it is time in which the device did nothing
+    before_ns: float | None = None  # the time of a step before recording, as step_before_ns gives it
 
     @property
     def busy_share(self) -> float:
@@ -50,7 +48,6 @@ class StepTime:
 
     @property
     def duration(self) -> str:
-        """The time as a person reads it."""
         return duration(self.ns)
 
     @property
@@ -60,7 +57,7 @@ class StepTime:
 
     @property
     def percent_base(self) -> str:
-        """What the percentages of findings are shares of: " of a step before recording", or "" if of this time."""
+        """What the percentages of findings refer to: " of a step before recording", or "" if to this time itself."""
         return " of a step before recording" if self.before_ns else ""
 
     @property
@@ -83,7 +80,8 @@ def step_time(scope: Scope) -> StepTime | None:
     total_ns[COMPUTE] -= loading_ns
     if sum(total_ns.values()) != scope.span_ns or min(total_ns.values()) < 0:
         raise NotConserved(f"{total_ns} are not the {scope.span_ns} ns of the steps")
-    names = NAMES_ON_CPU if on_cpu else NAMES_ON_GPU if idle_waiting_ns else NAMES_ON_GPU | {IDLE: "idle"}
+    names_on_gpu = NAMES_ON_GPU if idle_waiting_ns else NAMES_ON_GPU | {IDLE: "idle"}
+    names = NAMES_ON_CPU if on_cpu else names_on_gpu
     count = scope.steps_on_devices
     parts_ns = {name: total_ns[part] / count for part, name in names.items() if total_ns[part]}
     idle_ns = ((WAITING, idle_waiting_ns), (IDLE, idle_otherwise_ns))
@@ -92,10 +90,10 @@ def step_time(scope: Scope) -> StepTime | None:
 
 
 def step_before_ns(scope: Scope) -> float | None:
-    """The time of a step before recording began, the median that `record` noted; recording lengthens steps.
+    """The time of a step before recording began, in ns: the median that `record` noted. Recording lengthens steps.
 
-    In ns. None if it is unknown or not shorter, if `record` did not name the steps, or if the steps there may have done
-    other work: if those of the capture differ in theirs, or the devices are busy for longer than such a step.
+    None if it is unknown, if it is not shorter than a recorded step, if `record` did not name the steps, or if the
+    steps before may have done other work: the recorded steps differ in their work, or keep the GPU busy for longer.
     """
     before_s = scope.trace.recorded_window.get("step_before_s")
     if not (isinstance(before_s, float) and scope.has_steps and scope.step_name == RECORDED_STEP):
@@ -115,6 +113,6 @@ def _waiting_ns(scope: Scope, device: Device) -> int:
 
 
 def _loading_ns(scope: Scope, device: Device) -> int:
-    """The time in which operators of a processor ran to get the next batch, as a DataLoader without workers does."""
+    """Without a GPU, the time in which operators ran to get the next batch, as a DataLoader without workers does."""
     compute = device.time_of(~scope.is_memory & ~scope.is_of_class("communication"))
     return intersection(compute, host_rules.data_waits(scope, device)).total_ns

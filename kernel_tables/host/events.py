@@ -1,5 +1,5 @@
-"""Events of the host: calls and samples of all sources in the same columns, each with the ranges around it; and their
-time without overlaps, as intervals that belong to one event each.
+"""Events of the host: calls and samples of all sources in the same columns, each with the ranges around it. And time
+without overlaps, as intervals each of which belongs to one event.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,8 @@ from kernel_tables.intervals import Intervals, overlapping_pairs
 from kernel_tables.reading.capture import Capture
 from kernel_tables.reading.schema import HOST_COLUMNS, MISSING, OSRT, RUNTIME, SAMPLE_FRAMES, SAMPLES
 
-PYTHON_SUFFIX = ".py"  # of the module of a Python frame
+PYTHON_SUFFIX = ".py"  # of the module of a Python frame, which is its file
+NO_OWNER = -1
 
 
 class SourceEvents(NamedTuple):
@@ -36,7 +37,7 @@ class Events:
     end_ns: np.ndarray
     thread: np.ndarray  # global id
     function: np.ndarray  # index into functions
-    functions: list[str]  # a name occurs once per source that has it
+    functions: list[str]  # a name occurs once for each source that has it
     source_of_function: np.ndarray
     path: np.ndarray  # index into paths
     paths: list[tuple[str, ...]]
@@ -50,8 +51,8 @@ class Events:
         gaps = np.diff(self.start_ns[order])
         source, thread = self.source[order], self.thread[order]
         same = (source[1:] == source[:-1]) & (thread[1:] == thread[:-1])
-        source_gaps = [gaps[same & (source[1:] == number) & is_sampled] for number, is_sampled in enumerate(SAMPLED)]
-        return np.array([np.median(gap_ns) if len(gap_ns) else np.nan for gap_ns in source_gaps])
+        gaps_by_source = [gaps[same & (source[1:] == number) & is_sampled] for number, is_sampled in enumerate(SAMPLED)]
+        return np.array([np.median(source_gaps) if len(source_gaps) else np.nan for source_gaps in gaps_by_source])
 
 
 def read_events(trace: capture_arrays.CaptureArrays) -> Events:
@@ -91,11 +92,11 @@ def _python_samples(capture: Capture) -> SourceEvents:
 
 
 def _native_samples(capture: Capture) -> SourceEvents:
-    """Samples, each with its innermost Python frame, or without one with its innermost function."""
+    """Samples, each with its innermost Python frame; without one, with its innermost function."""
     samples, frames = (capture.read_columns(table, HOST_COLUMNS[table]) for table in (SAMPLES, SAMPLE_FRAMES))
     symbols, modules = capture.strings(frames["symbol"]), capture.strings(frames["module"])
     names: dict[int, str] = {}
-    order = np.lexsort((frames["depth"], frames["id"]))
+    order = np.lexsort((frames["depth"], frames["id"]))  # by sample, the innermost frame first
     rows = zip(*(frames[column][order].tolist() for column in ("id", "symbol", "module")), strict=True)
     has_python: set[int] = set()
     for sample, symbol, module in rows:
@@ -123,15 +124,12 @@ def _paths(trace: capture_arrays.CaptureArrays, start_ns: np.ndarray, thread: np
     return np.append(paths.of_node, NO_RANGE)[attribution.launch_node], paths.tuples
 
 
-NO_OWNER = -1
-
-
 class Overlaps(NamedTuple):
-    """The overlaps of other intervals with OwnedIntervals, one per pair that shares time: index, owner, shared time."""
+    """The overlaps of other intervals with OwnedIntervals, one per pair that shares time."""
 
-    interval_index: np.ndarray
+    interval_index: np.ndarray  # of the other interval
     owner: np.ndarray
-    time_ns: np.ndarray
+    time_ns: np.ndarray  # that the two share
 
 
 class OwnedIntervals(NamedTuple):
@@ -162,12 +160,14 @@ class OwnedIntervals(NamedTuple):
 
 
 def by_priority(start_ns: np.ndarray, end_ns: np.ndarray, priority: np.ndarray) -> OwnedIntervals:
-    """The time of the intervals: each moment belongs to the open one with the lowest `priority`. Owners are indices."""
+    """The time that the intervals cover. Each moment belongs to the open interval with the lowest `priority`. The owner
+    is the index of that interval."""
     segments: list[tuple[int, int, int]] = []
     open_now: list[tuple[int, int, int]] = []  # a heap of (priority, end, index)
     now = int(start_ns.min(initial=0))
 
     def advance(time_ns: int) -> None:
+        """Assigns the time from `now` to `time_ns` to the open intervals."""
         nonlocal now
         while open_now and now < time_ns:
             _, end, index = open_now[0]
@@ -175,7 +175,7 @@ def by_priority(start_ns: np.ndarray, end_ns: np.ndarray, priority: np.ndarray) 
             if segment_end > now:
                 segments.append((now, segment_end, index))
                 now = segment_end
-            if end <= time_ns:
+            if end <= time_ns:  # else it stays open
                 heappop(open_now)
         now = max(now, time_ns)
 
@@ -189,10 +189,8 @@ def by_priority(start_ns: np.ndarray, end_ns: np.ndarray, priority: np.ndarray) 
 
 
 def exclusive_time(start_ns: np.ndarray, end_ns: np.ndarray) -> OwnedIntervals:
-    """The time of a thread's calls without the calls inside them: a thread is in the call that began last.
-
-    Of calls that begin together, the shorter one is inside the longer. Owners are indices of calls.
-    """
+    """The time of a thread's calls without the calls inside them: at any moment, the thread is in the call that began
+    last. Of calls that begin together, the shorter one is inside the longer. Owners are indices of calls."""
     priority = np.empty(len(start_ns), np.int64)
     priority[np.lexsort((-end_ns, start_ns))] = -np.arange(len(start_ns))
     return by_priority(start_ns, end_ns, priority)

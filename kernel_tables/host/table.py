@@ -15,22 +15,24 @@ from kernel_tables.host.events import NO_OWNER, Events, OwnedIntervals, by_prior
 NO_CALL = -1  # the function of the time in no call: Python, the dispatcher, and all that is not traced
 AMOUNT_COLUMNS = ["calls", "time_ns", "own_ns", "samples", "samples_in_calls"]
 GROUPINGS = PHASE, RANGE = ("phase", "range")
+# The columns by which the table is sorted, and whether ascending.
 ORDER = {"process": True, "thread": True, "where": True, "own_ns": False, "samples": False, "function": True}
 
 
 class HostAmounts(NamedTuple):
-    """Values of one of AMOUNT_COLUMNS, each for a phase or range and a function."""
+    """Amounts for one column, each of a function in a phase or range."""
 
-    column: str
+    column: str  # one of AMOUNT_COLUMNS
     where: np.ndarray  # the number of the phase or range
-    function: np.ndarray  # as in Events, or NO_CALL
+    function: np.ndarray  # index into Events.functions, or NO_CALL
     amount: np.ndarray
 
 
 class ThreadHostTime:
-    """The calls and samples of one thread, whose events are in these rows, by function, and by phase or range."""
+    """The calls and samples of one thread by function, and by phase or range."""
 
     def __init__(self, events: Events, rows: np.ndarray):
+        """`rows` are the rows of the thread's events."""
         self._is_sample = np.array(host.SAMPLED)[events.source[rows]]
         self._calls, self._samples = rows[~self._is_sample], rows[self._is_sample]
         self._events = events
@@ -39,30 +41,33 @@ class ThreadHostTime:
         self._exclusive = exclusive_time(self._start_ns, self._end_ns)
 
     def by_phase(self, phases: OwnedIntervals, outside: int) -> Iterator[HostAmounts]:
-        """The amounts by the number of the phase, `outside` for no phase. A call counts in the phase in which it
-        begins; its time is divided among all its phases."""
+        """The amounts by phase; `outside` is the number for the time in no phase. A call is counted in the phase in
+        which it begins, but its time is divided among all phases in which it runs."""
 
         def phase_at(times_ns: np.ndarray) -> np.ndarray:
             phase = phases.owner_at(times_ns)
             return np.where(phase == NO_OWNER, outside, phase)
 
         def split_by_phase(column: str, start_ns: np.ndarray, end_ns: np.ndarray, function: np.ndarray) -> HostAmounts:
+            """The time of these intervals, each of a function, by phase."""
             index, phase, shared_ns = phases.overlaps(start_ns, end_ns)
-            outside_ns = end_ns - start_ns
+            outside_ns = end_ns - start_ns  # less what is in phases
             np.subtract.at(outside_ns, index, shared_ns)
             where = np.append(phase, np.full(len(function), outside))
             return _summed(column, where, np.append(function[index], function), np.append(shared_ns, outside_ns))
 
+        # Recursive calls of a function count once.
         in_function, function = intervals.unions(self._start_ns, self._end_ns, self._function)
+        in_calls = split_by_phase("time_ns", in_function.start_ns, in_function.end_ns, function)
         start_ns, end_ns, call = self._exclusive
         yield _summed("calls", phase_at(self._start_ns), self._function)
-        yield (in_calls := split_by_phase("time_ns", in_function.start_ns, in_function.end_ns, function))
+        yield in_calls
         yield split_by_phase("own_ns", start_ns, end_ns, self._function[call])
         yield from self._time_in_no_call(phases, np.append(in_calls.where, phase_at(self._start_ns)))
         yield from self._sample_counts(phase_at(self._events.start_ns[self._samples]))
 
     def by_range(self, where: np.ndarray) -> Iterator[HostAmounts]:
-        """The amounts by range; `where` is the number of the range of each event of the thread. A call counts with
+        """The amounts by range. `where` is the number of the range of each of the thread's events. A call counts with
         all of its time in the range in which it begins."""
         call_where, function_count = where[~self._is_sample], int(self._function.max(initial=0)) + 1
         keys, call_group = arrays.factorize(call_where * function_count + self._function)
@@ -74,9 +79,9 @@ class ThreadHostTime:
         yield from self._sample_counts(where[self._is_sample])
 
     def _time_in_no_call(self, phases: OwnedIntervals, phases_with_calls: np.ndarray) -> Iterator[HostAmounts]:
-        """The amounts of the time in no call, in phases with calls."""
+        """The amounts of the time in no call, in those phases in which the thread has calls (`phases_with_calls`)."""
         covered = intervals.union(self._exclusive.start_ns, self._exclusive.end_ns)
-        free_ns = np.zeros(int(phases.owner.max(initial=0)) + 1, np.int64)
+        free_ns = np.zeros(int(phases.owner.max(initial=0)) + 1, np.int64)  # by phase
         np.add.at(free_ns, phases.owner, phases.end_ns - phases.start_ns)
         _, phase, shared_ns = phases.overlaps(covered.start_ns, covered.end_ns)
         np.subtract.at(free_ns, phase, shared_ns)
@@ -103,21 +108,21 @@ def _summed(column: str, where: np.ndarray, function: np.ndarray, amounts: np.nd
 class OpenPhases:
     """When each phase was open on each thread. `names` are the names of the phases by number, OUTSIDE last.
 
-    A range with the name of a phase does not count inside another phase, and adds nothing inside its own.
+    A range inside a phase is no phase itself, even if it has the name of one.
     """
 
     def __init__(self, trace: capture_arrays.CaptureArrays, step_name: str):
         self._ranges, paths = trace.range_arrays, trace.range_paths
-        labels = phases_and_parts(paths.tuples, step_name)[0]
+        labels = phases_and_parts(paths.tuples, step_name)[0]  # the phase of each path
         self.names = [*dict.fromkeys(label for label in labels if label != OUTSIDE), OUTSIDE]
         numbers = {name: number for number, name in enumerate(self.names)}
         innermost = [names[-1] if names else OUTSIDE for names in paths.tuples]
-        phase = [
+        phase = [  # of each path that ends with its phase
             numbers[label] if name == label != OUTSIDE else NO_OWNER
             for name, label in zip(innermost, labels, strict=True)
         ]
         path = paths.of_node[: len(self._ranges)]
-        self._phase = np.array(phase, np.int64)[path]
+        self._phase = np.array(phase, np.int64)[path]  # by range, as are the next two
         self._in_step = np.array([step_name in names for names in paths.tuples], bool)[path]
         self._is_step = np.array([name == step_name for name in innermost], bool)[path]
         by_thread, self._by_process = _rows_by_id(self._ranges.thread), _rows_by_id(self._ranges.process)
@@ -127,10 +132,8 @@ class OpenPhases:
         self._cached: dict[int, OwnedIntervals] = {}  # by process, shared by many threads
 
     def of_thread(self, thread: int) -> OwnedIntervals:
-        """The phases that this thread opened, by number; if it opened none, those of its process.
-
-        A phase outside steps is interrupted by steps.
-        """
+        """When the phases were open that this thread opened; if it opened none, those of its process. Owners are the
+        numbers of phases. A phase outside steps is interrupted by steps."""
         if thread in self._by_thread:
             return self._intervals(self._by_thread[thread])
         process = process_of(thread)
@@ -139,8 +142,8 @@ class OpenPhases:
         return self._cached[process]
 
     def _intervals(self, ranges: np.ndarray) -> OwnedIntervals:
-        """The phases of these ranges. Where they overlap, phases in steps have priority over steps, and these over
-        phases outside steps; within each kind, the phase whose first range is the earliest."""
+        """The phases of these ranges. Where several are open, phases in steps have priority, then steps (whose time
+        belongs to no phase), then phases outside steps. Of two phases of a kind, the one that first began has it."""
         is_phase, in_step = self._phase[ranges] != NO_OWNER, self._in_step[ranges]
         inside, steps, outside = ranges[is_phase & in_step], ranges[self._is_step[ranges]], ranges[is_phase & ~in_step]
         count = len(self._ranges)
@@ -150,7 +153,7 @@ class OpenPhases:
         return by_priority(self._ranges.start_ns[rows], self._ranges.end_ns[rows], priority).renumbered(phase)
 
     def _first(self, ranges: np.ndarray) -> np.ndarray:
-        """For each range, the first one with the same phase."""
+        """For each range, the first of `ranges` with the same phase."""
         _, first, index = np.unique(self._phase[ranges], return_index=True, return_inverse=True)
         return ranges[first][index.reshape(-1)]
 
@@ -164,10 +167,12 @@ def _rows_by_id(ids: np.ndarray) -> dict[int, np.ndarray]:
 def host_table(trace: capture_arrays.CaptureArrays, by: str = PHASE, step_name: str = "step") -> pd.DataFrame:
     """One row per thread, phase (`by="range"`: innermost range), source, and function that was called or sampled there.
 
-    `time_ns` is the time that the thread spent in such calls, `own_ns` the same without the calls inside them: on a
-    thread that makes calls in a phase, own_ns and the time in no call (a row, only by phase) add up to the phase.
-    `us_per_launch` is `own_ns` over the activities that all threads launched there. Samples are counted; `estimated_ns`
-    estimates the time in that function outside of calls: the samples outside calls times the median time between two.
+    - `time_ns` is the time that the thread spent in calls of the function, `own_ns` the same without the calls inside
+      them. By phase, there is also a row for the time in no call: on a thread that makes calls in a phase, it and
+      `own_ns` add up to the phase.
+    - `us_per_launch` is `own_ns` over the activities that all threads launched in the phase or range.
+    - `estimated_ns` is an estimate of the time in a sampled function outside of calls: its samples outside calls times
+      the median time from a sample to the next.
     """
     trace.require_possible()
     events = read_events(trace)
@@ -197,7 +202,7 @@ def _as_table(amounts: dict[int, Iterable[HostAmounts]]) -> pd.DataFrame:
 
 
 def _with_names(table: pd.DataFrame, names: list[str], events: Events, launches: dict[str, int]) -> pd.DataFrame:
-    """The table of `host`, in ORDER. Samples have no times, calls have no estimate."""
+    """The table of the command `host`, in ORDER. Samples have no times, calls have no estimate."""
     where, function = table["where"].to_numpy(), table["function"].to_numpy()
     # NO_CALL, as a function and as its source, indexes the entry that is appended to each of these lists
     source = np.append(events.source_of_function, NO_CALL)[function]

@@ -12,26 +12,27 @@ from kernel_tables.errors import TraceError
 UNKNOWN = "unknown"
 ESCAPE_HINT = "put a backslash before a bracket, star or plus that is part of the name"
 RE2_HINT = "RE2, which searches here, has no lookahead, lookbehind or backreference: do without"
-HINTS = {"invalid perl operator": RE2_HINT, "invalid escape sequence": RE2_HINT}  # by the begin of RE2's message
+HINTS = {"invalid perl operator": RE2_HINT, "invalid escape sequence": RE2_HINT}  # by the beginning of RE2's message
 RULES_PATH = Path(__file__).with_name("class_rules.toml")
-# cuBLAS and CUTLASS name the instruction (tensorop, wmma, hmma, tensor16x8x8) or the operands (tf32f32, bf16bf16);
-# nvjet is cuBLAS's family for Hopper and Blackwell, which has no other kind
+# cuBLAS and CUTLASS name the instruction (tensorop, wmma, hmma, tensor16x8x8) or the operands (tf32f32, bf16bf16).
+# nvjet is cuBLAS's generator for Hopper and Blackwell, all of whose kernels run on tensor cores.
 ON_TENSOR_CORES = r"tensorop|tensor\d+x\d+|[wh]g?mma|tf32|bf16bf16|nvjet"
 IN_FP32 = r"sgemm|simt|ffma|f32f32_f32f32"
 
 
 class KernelNameFields(NamedTuple):
-    """What rules search in a name; a field that the name does not have is empty."""
+    """The fields of a full name in which rules search. Of the first three, operators only have the first, kernels only
+    the other two; what they do not have is empty."""
 
-    operators: str  # of an ATen operator: its name without aten::
-    own_name: str  # of a kernel: up to its template arguments or parameters, in lower case
-    arguments: str  # of a kernel: the rest, in lower case
+    operators: str  # the name of an ATen operator without aten::
+    own_name: str  # the name of a kernel up to its template arguments or parameters, in lower case
+    arguments: str  # the rest of the name of a kernel, in lower case
     full_name: str
 
 
 @dataclass(frozen=True)
 class KernelClassRule:
-    """Names in which all `patterns` are found, each in its field, are of class `kernel_class`."""
+    """A name is of class `kernel_class` if all `patterns` are found in it, each in its field."""
 
     kernel_class: str
     patterns: tuple[tuple[str, str], ...]  # (field of KernelNameFields, regular expression)
@@ -40,10 +41,10 @@ class KernelClassRule:
 
 
 def classify(names: Iterable[str], extra_rules: Sequence[Mapping[str, str]] = ()) -> list[str]:
-    """The class of each name, in order; every distinct name is classified once.
+    """The class of each name, in order.
 
-    `extra_rules` are {"class": ..., "pattern": ...}, searched in the full name before the built-in rules.
-    Raises TraceError for one that cannot be used (users_rules).
+    `extra_rules` are {"class": ..., "pattern": ...}. Their patterns are searched in the full name, and they are tried
+    before the built-in rules. Raises TraceError for one that cannot be used.
     """
     names = list(names)
     distinct = list(dict.fromkeys(names))
@@ -77,9 +78,10 @@ def built_in_rules() -> tuple[KernelClassRule, ...]:
 
 
 def users_rules(entries: Sequence[Mapping[str, str]]) -> tuple[KernelClassRule, ...]:
-    """Custom rules. Raises TraceError for the first that cannot be used.
+    """The user's rules. Raises TraceError for the first that cannot be used.
 
-    Needs no capture and, without rules, imports nothing heavy: call it as soon as they are known.
+    Call it as soon as the entries are known, to report an error early: it needs no capture and, without entries,
+    imports nothing heavy.
     """
     return tuple(_users_rule(entry, number) for number, entry in enumerate(entries, start=1))
 
@@ -111,7 +113,7 @@ def _fields(name: str) -> KernelNameFields:
 
 
 def _first_fitting_rules(names: list[str], rules: Iterable[KernelClassRule]) -> list[KernelClassRule | None]:
-    """The first rule that fits each name, None if none does; a rule searches only names that no earlier rule fits."""
+    """The first rule that fits each name, None if none does. Later rules search only the remaining names."""
     fields = [_fields(name) for name in names]
     rule_of: list[KernelClassRule | None] = [None] * len(names)
     remaining = list(range(len(names)))
@@ -126,7 +128,7 @@ def _first_fitting_rules(names: list[str], rules: Iterable[KernelClassRule]) -> 
 
 
 def _fitting(rule: KernelClassRule, fields: list[KernelNameFields], positions: list[int]) -> list[int]:
-    """The positions at which all patterns of the rule are found; an empty field never fits."""
+    """Those of `positions` at which the fields contain all patterns of the rule. An empty field never fits."""
     for field, pattern in rule.patterns:
         positions = [position for position in positions if getattr(fields[position], field)]
         matches = is_found_in(_expression(field, pattern), [getattr(fields[position], field) for position in positions])
@@ -135,15 +137,13 @@ def _fitting(rule: KernelClassRule, fields: list[KernelNameFields], positions: l
 
 
 def _expression(field: str, pattern: str) -> str:
-    """The regular expression of a pattern, which is a list of names for operators."""
+    """The regular expression of a pattern. For the field `operators`, the pattern is a list of names."""
     return rf"^_?(?:{'|'.join(pattern.split())})(?:_backward(?:_data)?)?_?$" if field == "operators" else pattern
 
 
 def is_found_in(pattern: str, texts: Sequence[str]) -> list[bool]:
-    """Whether the pattern is found in each text. RE2 searches, in a time that is linear in the text.
-
-    Python's engine tries every way to match: it takes forever for `(a|a|[a-z]+)+$!` in a name of forty letters.
-    """
+    """For each text: whether the pattern is found in it. RE2 searches, in a time that is linear in the text; Python's
+    engine tries every way to match, which takes forever for `(a|a|[a-z]+)+$!` in a name of forty letters."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

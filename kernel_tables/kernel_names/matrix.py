@@ -1,8 +1,8 @@
 """Names of NVIDIA's matrix multiplies and convolutions: words joined by `_`, each with its meaning.
 
-cuBLAS `ampere_sgemm_128x64_nn`; CUTLASS `cutlass_80_simt_sgemm_256x128_8x4_nn_align1`; XMMA
-`sm80_xmma_gemm_f32f32_..._tn_n_tilesize128x64x8_...`; nvJet `nvjet_tst_192x192_64x4_2x1_v_bz_TNN`. CUTLASS documents
-its names; the others are similar, and meanings that nobody documents say so.
+Examples: of cuBLAS `ampere_sgemm_128x64_nn`; of CUTLASS `cutlass_80_simt_sgemm_256x128_8x4_nn_align1`; of XMMA
+`sm80_xmma_gemm_f32f32_..._tn_n_tilesize128x64x8_...`; of nvJet `nvjet_tst_192x192_64x4_2x1_v_bz_TNN`. CUTLASS
+documents its names. The others are similar; a meaning that nobody documents ends with NOT_DOCUMENTED.
 """
 
 import re
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from kernel_tables.kernel_names.parts import NamePart, main_part
 
-LIBRARIES = {
+LIBRARIES = {  # the short text and the meaning
     "cutlass": ("cutlass", "from CUTLASS, NVIDIA's templates"),
     "xmma": ("xmma", "from XMMA, a generator of kernels inside cuBLAS and cuDNN"),
     "nvjet": ("nvjet", "from nvJet, kernels for Hopper and Blackwell inside cuBLAS (its names are not documented)"),
@@ -18,7 +18,7 @@ LIBRARIES = {
     "cudnn": ("cudnn", "from cuDNN"),
 }
 ARCHITECTURES = {"maxwell": "Maxwell", "volta": "Volta", "turing": "Turing", "ampere": "Ampere", "hopper": "Hopper"}
-PRECISION_LETTERS = {
+PRECISION_LETTERS = {  # before gemm, as in BLAS: the precision and the type
     "s": ("single", "fp32"), "d": ("double", "fp64"), "h": ("half", "fp16"), "c": ("complex", "complex64"),
     "z": ("double complex", "complex128"), "i": ("integer", "int8"), "gc": ("complex", "complex64"),
 }  # fmt: skip
@@ -27,10 +27,12 @@ NVJET_TYPES = {"t": "bf16", "h": "fp16", "s": "fp32", "d": "fp64", "q": "fp8", "
 NOT_DOCUMENTED = "; not documented by NVIDIA"
 WORK = {"fprop": "convolution, forward", "dgrad": "convolution, gradient of its input",
         "wgrad": "convolution, gradient of its weights"}  # fmt: skip
+# From the word that names the origin on, without what precedes it (return types, namespaces).
 _CORE = re.compile(
     r"(?:cutlass_\w*?(?:gemm|fprop|dgrad|wgrad)|(?:maxwell|volta|turing|ampere|hopper)_\w*?gemm|sm\d+_xmma_|nvjet_"
     r"|cudnn_\w*?scudnn_)\w*"
 )
+# Of gemm: the type in front, the letter of the precision, the instruction, the type within, the type behind.
 _KIND = re.compile(
     r"(?:(f16|fp16|bf16|tf32|i8)_)?(gc|[sdhczi])(\d{4,6})?(f16|bf16|tf32)?gemm(?:_relu)?(?:_(f16|fp16|bf16|tf32))?"
 )
@@ -45,9 +47,9 @@ def matrix_parts(name: str) -> tuple[NamePart, ...]:
     parts = [*_kind(core), *_words(core)]
     if not any(part.key == "tile" for part in parts):
         return ()
-    order = [part for key in ("type", "tile", "layout") for part in parts if part.key == key]
-    others = [part for part in parts if part not in order]
-    return (*order, *others, *_library(core, name))
+    first = [part for key in ("type", "tile", "layout") for part in parts if part.key == key]
+    others = [part for part in parts if part not in first]
+    return (*first, *others, *_library(core, name))
 
 
 def _kind(core: str) -> Iterator[NamePart]:
@@ -73,9 +75,9 @@ def _type_part(written_type: str, written: str, work: str | None) -> NamePart:
     """The part for operands of this type; `work` is one of WORK, None for a matrix multiply."""
     operands = OPERANDS.get(written_type, written_type)
     operation = WORK.get(work, "matrix multiply")
-    short = (
-        {"fp32": "sgemm", "fp64": "dgemm"}.get(operands, f"{operands} gemm") if work is None else f"{operands} {work}"
-    )
+    short = f"{operands} {work or 'gemm'}"
+    if work is None:
+        short = {"fp32": "sgemm", "fp64": "dgemm"}.get(operands, short)
     return main_part("type", written, f"{operation} of {operands} operands", short)
 
 
@@ -133,8 +135,8 @@ def _alignment(match: re.Match) -> NamePart:
 
 
 def _word(key: str, meaning: str, short: str | None = None, *, is_main: bool = False) -> Callable[[re.Match], NamePart]:
-    """A function from a match to its part, in short names the match itself or `short`; "{1}" in the meaning is the
-    first group of the match."""
+    """A function from a match to its part. In short names, the part is `short`, by default the match itself. "{0}" in
+    the meaning is the match, "{1}" its first group."""
 
     def part_of(match: re.Match) -> NamePart:
         text = match[0] if short is None else short
@@ -143,7 +145,7 @@ def _word(key: str, meaning: str, short: str | None = None, *, is_main: bool = F
     return part_of
 
 
-WORDS: tuple[tuple[str, Callable[[re.Match], NamePart]], ...] = (
+WORDS: tuple[tuple[str, Callable[[re.Match], NamePart]], ...] = (  # the first that fits an entire word decides
     (r"(maxwell|volta|turing|ampere|hopper)", _architecture),
     (r"sm(\d+)", _architecture),
     (r"(?:tilesize)?(\d+)x(\d+)(?:x(\d+))?", _tile),
@@ -172,7 +174,8 @@ _TOKEN = re.compile(r"split_k|stages_\d+x\d+|[^_]+")
 
 
 def _words(core: str) -> Iterator[NamePart]:
-    """The words of the name whose meaning is known, in order; the first of several sizes is the tile."""
+    """The words of the name whose meaning is known, in order. Of several sizes (128x64), the first is the tile, the
+    second the stages, the third the cluster."""
     sizes = 0
     for token in _TOKEN.findall(core):
         if match := re.fullmatch(r"(?:stages_)?(\d+)x(\d+)", token):
@@ -183,7 +186,7 @@ def _words(core: str) -> Iterator[NamePart]:
             elif sizes == 3:
                 yield NamePart("cluster", token, f"blocks in clusters of {match[1]} × {match[2]}", token)
             else:
-                yield _tile(re.match(r"(\d+)x(\d+)()", token))
+                yield _tile(re.match(r"(\d+)x(\d+)()", token))  # with an empty depth
         elif core.startswith("cutlass_") and re.fullmatch(r"\d\d\d?", token):
             yield _architecture(re.match(r"(\d+)", token))
         else:

@@ -10,8 +10,8 @@ class NamePart(NamedTuple):
     key: str  # a heading for the part: tile, layout, type
     written: str  # the part as it is in the full name
     meaning: str
-    short: str = ""  # in the short name
-    is_main: bool = False  # if not, `short` is only added where short names would be equal
+    short: str = ""  # the text for the short name; "" if it is never in one
+    is_main: bool = False  # whether `short` is in every short name; else only where short names would be equal
 
 
 def main_part(key: str, written: str, meaning: str, short: str) -> NamePart:
@@ -33,9 +33,10 @@ TYPES = {
     "c10::Float8_e4m3fn": "fp8", "c10::Float8_e5m2": "fp8", "c10::complex<float>": "complex64", "long": "int64",
     "int": "int32", "short": "int16", "bool": "bool", "unsigned char": "uint8", "signed char": "int8",
 }  # fmt: skip
+# What is left out of the name of a function: namespaces without a name, and the type that it returns.
 _UNNAMED = re.compile(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}")
 _RETURN_TYPE = re.compile(r"^(?:void |static |(?:typename )?std::enable_if<.{0,300}?>::type )+")
-_MANGLED = re.compile(r"_ZN?[KVL]*(\d.*)")
+_MANGLED = re.compile(r"_ZN?[KVL]*(\d.*)")  # Itanium: identifiers, each after its length
 _TYPE_NAMES = "|".join(map(re.escape, sorted(TYPES, key=len, reverse=True)))
 _TYPE = re.compile(rf"\bOpaqueType<(\d+)|(?<![\w:])(?:{_TYPE_NAMES})(?!\w|::)")
 
@@ -85,7 +86,7 @@ def template_arguments(text: str) -> list[str]:
 
 
 def _demangled(text: str) -> FunctionName:
-    """A mangled name, from the length of its first identifier on."""
+    """The parts of a mangled name; `text` is that name from the length of its first identifier on."""
     identifiers = []
     while digits := re.match(r"\d{1,3}", text):
         first, length = len(digits[0]), int(digits[0])

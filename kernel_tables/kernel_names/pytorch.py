@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kernel_tables.kernel_names import parts
 from kernel_tables.kernel_names.parts import NamePart, main_part, split_function_name, template_arguments
 
-LOOPS = {
+LOOPS = {  # by kernel: how it gets at its operands, in a short name and explained
     "vectorized_elementwise_kernel": ("vectorized", "operands lie densely: several elements per load"),
     "vectorized_templated_elementwise_kernel": ("vectorized", "operands lie densely, of several types"),
     "unrolled_elementwise_kernel": ("unrolled", "operands lie densely but differ in type or are not aligned"),
@@ -22,27 +22,39 @@ LOOP_TEXTS = {  # of the loops that are not "elementwise" in a short name
     "_scatter_gather_elementwise_kernel": "scatter/gather",
     "distribution_elementwise_grid_stride_kernel": "random",
 }
-BINDINGS = {
+BINDINGS = {  # by word: which operands are numbers, in a short name and explained
     "AUnaryFunctor": ("scalar-tensor", "of a number and a tensor"),
     "BUnaryFunctor": ("tensor-scalar", "of a tensor and a number"),
     "BinaryFunctor": ("", "of two tensors"),
     "CUDAFunctorOnSelf": ("tensor-scalar", "of a tensor and a number"),
     "CUDAFunctorOnOther": ("scalar-tensor", "of a number and a tensor"),
 }
-WRAPPERS = {
+WRAPPERS = {  # words around the function that says what is computed
     *BINDINGS, "func_wrapper_t", "gpu_kernel_impl", "gpu_kernel_impl_nocast", "opmath_gpu_kernel_with_scalars",
     "ReduceOp", "_cuda_scatter_gather_internal_kernel", "normal_and_transform", "CUDAGeneratorImpl",
     "uniform_and_transform", "gpu_index_kernel",
-}  # fmt: skip  # around the function that says what is computed
-RENAMED = {
+}  # fmt: skip
+RENAMED = {  # operations that are called otherwise in PyTorch's interface
     "direct_copy": "copy", "bfloat16_copy": "copy", "float16_copy": "copy", "MaxNan": "max", "MinNan": "min",
     "launch_clamp_scalar": "clamp", "NormTwo": "norm2", "Welford": "var", "pow_tensor_scalar": "pow",
     "TensorAssign": "assign", "ReduceAdd": "add", "CompareEq": "eq", "CompareNE": "ne", "ArgMax": "argmax",
     "ArgMin": "argmin",
 }  # fmt: skip
 NUMBER_MEANINGS = {"reduce_kernel": "most threads of a block, outputs per thread, inputs per load"}
-LOOP_NUMBER_MEANING = "threads of a block, elements per thread"
-MAX_READ = 2000  # characters of the arguments, in which the operation is searched
+LOOP_NUMBER_MEANING = "threads of a block, elements per thread"  # of the other kernels
+MAX_READ = 2000  # characters of the arguments in which the operation is searched
+MAX_OPERATORS, MAX_TEXT = 4, 32  # operators of a fused kernel in its short name, and their characters
+MAX_ARGUMENT = 14  # characters of a template argument that a short name can hold
+TRITON_KINDS = {"poi": "element by element", "red": "a reduction in a loop", "per": "a reduction in one pass",
+                "tem": "a template, such as a matrix multiply"}  # fmt: skip
+OPERATORS = (  # those of ATen with underscores within; one that begins with another precedes it
+    "native_layer_norm_backward", "native_layer_norm", "_softmax_backward_data", "_log_softmax", "_softmax",
+    "_to_copy", "_unsafe_view", "embedding_dense_backward", "empty_like", "convolution_backward", "native_dropout",
+    "native_group_norm", "threshold_backward", "index_put", "index_select", "masked_fill", "new_zeros",
+    "slice_backward", "scalar_tensor", "_scaled_dot_product", "_adaptive_avg_pool2d", "max_pool2d_with_indices",
+    "bernoulli", "zeros_like", "ones_like",
+)  # fmt: skip
+_OPERATOR = re.compile(rf"(?:{'|'.join(OPERATORS)})(?=_|$)|[^_]+")
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _SUFFIX = re.compile(
     r"_?(?:kernel_cuda|cuda_kernel|kernel_impl|CUDAKernelImpl|KernelImplInternal|KernelImpl|kernel|cuda_out|cuda"
@@ -89,8 +101,9 @@ def _operation(arguments: str) -> Iterator[NamePart]:
 
 
 def _type(arguments: str, operation: str, binding: str | None) -> NamePart | None:
-    """The type of the operands: of their binding, since the operation may compute in another, else of the template of
-    the operation, else of the lambda in it, else the first type."""
+    """The type of the operands; None if no type is found. It is taken from the template of their binding, since the
+    operation may compute in another type; else from that of the operation; else from the parameters of its lambda; else
+    it is the first type of all."""
 
     def template_after(word: str) -> str:
         template = re.match(r"<[^<>]*", arguments[arguments.index(word) + len(word) :])
@@ -112,12 +125,13 @@ def _operation_name(word: str) -> str:
 
 
 def _numbers(loop: str, arguments: str) -> Iterator[NamePart]:
-    """The numbers among the arguments of the loop, and which of several lambdas it applies."""
+    """The numbers among the template arguments of the loop, and which of several lambdas it applies."""
     numbers = [argument for argument in template_arguments(arguments) if argument.isdigit()]
     if loop == "vectorized_elementwise_kernel" and numbers:
         yield NamePart("width", numbers[0], f"{numbers[0]} elements per load", f"vec{numbers[0]}")
     elif numbers:
         yield NamePart("numbers", ", ".join(numbers), NUMBER_MEANINGS.get(loop, LOOP_NUMBER_MEANING), "/".join(numbers))
+    # As nvcc and clang number lambdas: {lambda() (instance 2)}, {lambda()#2}.
     instances = re.findall(r"instance (\d+)|#(\d+)", " ".join(template_arguments(arguments)))
     if instances:
         text = ".".join(first or second for first, second in instances)
@@ -132,20 +146,6 @@ def _lists(arguments: str) -> Iterator[NamePart]:
     inner = re.search(r",\s*(std::\w+<\w+>|at::native::(?:Copy|\w+)<[\w:, ]+>)", arguments)
     if inner:
         yield NamePart("function", inner[1], "the function of each element", inner[1].split("::")[-1].split("<")[0])
-
-
-MAX_OPERATORS, MAX_TEXT = 4, 32  # operators of a fused kernel in its short name, and their characters
-MAX_ARGUMENT = 14  # characters of a template argument that a short name can hold
-TRITON_KINDS = {"poi": "element by element", "red": "a reduction in a loop", "per": "a reduction in one pass",
-                "tem": "a template, such as a matrix multiply"}  # fmt: skip
-OPERATORS = (  # of ATen, each before those that are its beginning: the underscores within them do not separate
-    "native_layer_norm_backward", "native_layer_norm", "_softmax_backward_data", "_log_softmax", "_softmax",
-    "_to_copy", "_unsafe_view", "embedding_dense_backward", "empty_like", "convolution_backward", "native_dropout",
-    "native_group_norm", "threshold_backward", "index_put", "index_select", "masked_fill", "new_zeros",
-    "slice_backward", "scalar_tensor", "_scaled_dot_product", "_adaptive_avg_pool2d", "max_pool2d_with_indices",
-    "bernoulli", "zeros_like", "ones_like",
-)  # fmt: skip
-_OPERATOR = re.compile(rf"(?:{'|'.join(OPERATORS)})(?=_|$)|[^_]+")
 
 
 def memory_operation_parts(name: str) -> tuple[NamePart, ...]:
@@ -191,7 +191,7 @@ def triton_parts(name: str) -> tuple[NamePart, ...]:
 
 
 def _operators(words: list[str]) -> str:
-    """The first operators for which there is room, and how many more there are."""
+    """As many of the first operators as there is room for, and the number of the others: "add mul +3"."""
     first_words = words[:MAX_OPERATORS]
     while len(first_words) > 1 and len(" ".join(first_words)) > MAX_TEXT:
         first_words = first_words[:-1]
@@ -223,7 +223,7 @@ def function_parts(name: str) -> tuple[NamePart, ...]:
 
 
 def _without_kernel(namespaces: str, function: str) -> str:
-    """The name without `kernel` at its end; with its namespace if it has no other word."""
+    """The name without `kernel` at its end. If it is only `kernel`, this with its namespace."""
     if function.lower() == "kernel":
         return f"{namespaces.split('::')[-1]} {function}".strip()
     return re.sub(r"_kernel(?:_cuda)?$|(?:CUDA)?Kernel$", "", function).strip("_") or function

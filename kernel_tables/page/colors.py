@@ -6,7 +6,8 @@ ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
     "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7",
 )  # fmt: skip
 GREY, PALE = "#8c8c8c", "#d9d9d9"
-FAMILIES = {  # of kernel classes, in stacking order: the colour, and the number of lines along the bar
+# The look of a bar is its colour, and the number of lines along it.
+FAMILIES = {  # the looks of families of kernel classes, in stacking order
     "gemm": (BLUE, 0),
     "attention": (SKY, 1),
     "softmax": (VERMILLION, 2),
@@ -31,11 +32,11 @@ PHASES = {
     "backward": (VERMILLION, 2),
     "optimizer": FAMILIES["optimizer"],
 }
-PLAIN = (GREY, 0)  # API calls, and ranges that are not phases
-DARK = (BLUE, VERMILLION, GREEN)  # backgrounds of white text
-# By number, from where to where each line lies, as shares of a bar's height; the middle is free for text.
+PLAIN = (GREY, 0)  # the look of API calls, and of ranges that are not phases
+DARK = (BLUE, VERMILLION, GREEN)  # text on these is white
+# By number of lines: from where to where each lies, as shares of a bar's height. The middle is free for text.
 LINES = {0: (), 1: ((0.73, 0.84),), 2: ((0.16, 0.27), (0.73, 0.84))}
-LOOKS = tuple(dict.fromkeys((PLAIN, *PHASES.values(), *FAMILIES.values())))  # data of a page has indices into it
+LOOKS = tuple(dict.fromkeys((PLAIN, *PHASES.values(), *FAMILIES.values())))  # all different looks; pages have indices
 
 
 def family_look(family: str) -> int:
@@ -44,7 +45,7 @@ def family_look(family: str) -> int:
 
 
 def phase_look(phase: str) -> int:
-    """The index in LOOKS of a phase, such as "optimizer (AdamW)"; of another range, that of PLAIN."""
+    """The index in LOOKS of a phase, such as "optimizer (AdamW)"; of a range that is no phase, that of PLAIN."""
     return LOOKS.index(PHASES.get(phase.partition(" (")[0], PLAIN))
 
 
@@ -59,7 +60,7 @@ def background(look: int) -> str:
 
 
 def looks() -> list[dict]:
-    """The LOOKS for scripts; `dark` says that text on it is white."""
+    """The LOOKS for scripts, in order. `dark` says that text on this look is white."""
     return [
         {"color": color, "lines": LINES[lines], "dark": color in DARK, "background": background(number)}
         for number, (color, lines) in enumerate(LOOKS)

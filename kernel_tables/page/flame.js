@@ -1,9 +1,9 @@
-// ---- the flame graph: a button per range and kernel, redrawn for the one that fills the width
+// ---- the flame graph: a button per range and kernel; a click redraws it so that the clicked one fills the width
 function startFlame(place, run) {
-  const { parent, name, ms, launches, look } = read("flames")[run];
-  const above = parent.map(() => [0]);
-  const left = parent.map(() => 0);
-  const used = [...left];
+  const { parent, name, ms, launches, look } = read("flames")[run]; // by node, as page/step.py describes
+  const above = parent.map(() => [0]); // the nodes from the root to each node, with it
+  const left = parent.map(() => 0); // the ms to the left of each node
+  const used = [...left]; // the ms that the children of each node take so far
   for (let i = 1; i < parent.length; i++) {
     above[i] = [...above[parent[i]], i];
     left[i] = left[parent[i]] + used[parent[i]];
@@ -14,7 +14,7 @@ function startFlame(place, run) {
     `${launches[i].toLocaleString("en", { maximumFractionDigits: 1 })} launches`;
   const show = (root) => {
     const bars = parent.flatMap((_, i) => {
-      const around = above[root].includes(i);
+      const around = above[root].includes(i); // the shown root and what is above it
       const width = around ? 1 : ms[i] / ms[root];
       if (!around && !(above[i].includes(root) && width > 0.001)) return [];
       const bar = Object.assign(document.createElement("button"), { type: "button", textContent: names.short[name[i]], title: description(i) });

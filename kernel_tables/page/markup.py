@@ -22,8 +22,8 @@ def for_script(value: object) -> Markup:
 
 
 def html_environment(*folders: Path) -> jinja2.Environment:
-    """Jinja for HTML with the templates of `folders` and of this folder. Names and invisible characters are escaped;
-    an undefined variable is an error."""
+    """Jinja for HTML with the templates of `folders` and of this folder. All text is escaped, with its invisible
+    characters; an undefined variable is an error."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([*folders, PAGE_FOLDER]), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, finalize=_escape_invisible,
@@ -40,8 +40,8 @@ def html_environment(*folders: Path) -> jinja2.Environment:
 
 
 def _escape_invisible(value: object) -> object:
-    """The value; in a text that is not markup, invisible characters are escaped, as in a terminal."""
-    return visible_lines(value) if type(value) is str else value
+    """The value. If it is a text, its invisible characters are escaped, as in a terminal; Markup is left as it is."""
+    return visible_lines(value) if type(value) is str else value  # Markup is a subclass of str
 
 
 def style(*other_files: Path) -> Markup:

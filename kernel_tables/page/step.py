@@ -11,14 +11,15 @@ from kernel_tables.page.timeline import Names
 NO_PARENT = -1
 MAX_PARTS = 7  # of a phase
 MIN_SHARE_TO_SPLIT = 0.4  # of the phase: a part with more is replaced by its own parts
-MIN_SHARE_OF_PART, MIN_SHARE_OF_REST = 0.02, 0.001  # of the phase
+MIN_SHARE_OF_PART = 0.02  # of the phase: smaller parts are in OTHERS
+MIN_SHARE_OF_REST = 0.001  # of the phase: a smaller NO_RANGE or OTHERS is left out
 MIN_SHARE_FOR_COLOR = 0.005  # of the kernels' time: families with less are shown as "other"
 NO_RANGE, OTHERS, OUTSIDE, OTHER = "(no inner range)", "others", "outside the phases", "other"
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """The time of one kernel in a step in one range path."""
+    """What one kernel takes of a step in one range path."""
 
     ranges: tuple[str, ...]  # below the step, the phase first; () for no range
     kernel: str
@@ -34,7 +35,7 @@ class Segment:
     name: str
     ms: float
     share: float  # of the bar
-    label: str = ""  # the end of the name of a part
+    label: str = ""  # the end of the name, if it is a part
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class PhaseBar:
 
     name: str
     ms: float
-    share: float  # of the step, or without its time of the kernels
+    share: float  # of the step; of the kernels' time if that of the step is not known
     length: float  # as a share of the longest bar
     parts: tuple[Segment, ...]
     families: tuple[Segment, ...]
@@ -55,12 +56,12 @@ class Picture:
     """Where one step's time goes."""
 
     bars: tuple[PhaseBar, ...]
-    families: tuple[str, ...]  # in the bars
-    ms: float  # of all kernels and memory operations
+    families: tuple[str, ...]  # all that are in the bars, for the legend
+    ms: float  # the time of all kernels and memory operations
 
 
 def ms_by(leaves: Iterable[Leaf], text_of: Callable[[Leaf], str]) -> dict[str, float]:
-    """The milliseconds of the leaves by a text, in the order of their first leaves."""
+    """The milliseconds of the leaves by the text that `text_of` returns for them, in the order of its first leaf."""
     times: dict[str, float] = defaultdict(float)
     for leaf in leaves:
         times[text_of(leaf)] += leaf.ms
@@ -68,7 +69,6 @@ def ms_by(leaves: Iterable[Leaf], text_of: Callable[[Leaf], str]) -> dict[str, f
 
 
 def family_of(leaf: Leaf) -> str:
-    """The family of the class of its kernel."""
     return family(leaf.kernel_class)
 
 
@@ -88,7 +88,8 @@ class _FlameNode:
 
 
 def flame(leaves: Iterable[Leaf], names: Names, root: str = "step") -> dict[str, list]:
-    """The tree of ranges and kernels, in columns: parent (index, -1 for the root), name (number), ms, launches, look.
+    """The tree of ranges and kernels, in columns: parent (index, -1 for the root), name (its number in `names`), ms,
+    launches, look (index in LOOKS). `root` is the name of the root.
 
     A node's time includes that of its children. Parents precede their children.
     """
@@ -115,8 +116,8 @@ def picture(
 ) -> Picture:
     """The picture of one step: phases in their order, each with its parts and the families of its kernels.
 
-    Shares of bars are of `step_ms`, or without it of the kernels' time. `idle_ms` are the parts of the step in which
-    nothing ran, by name, a bar each.
+    A bar's share is of `step_ms`; if that is None, of the kernels' time. `idle_ms` are the times by name in which
+    nothing ran: each is one more bar.
     """
     phases: dict[str, list[Leaf]] = {}
     for leaf in leaves:
@@ -143,8 +144,9 @@ def picture(
 
 
 def _parts(leaves: Iterable[Leaf], total_ms: float) -> tuple[Segment, ...]:
-    """The largest parts of a phase, the rest as OTHERS: the ranges directly in it, of which one that takes much of it
-    is split into inner ranges; and NO_RANGE for time in no inner range. Empty without a large range."""
+    """The largest parts of a phase, then NO_RANGE (its time in no inner range) and OTHERS (the rest). Parts are the
+    ranges directly in it; one that takes much of the phase is replaced by its inner ranges. Empty if no part is
+    large."""
     root = _RangeNode()
     for leaf in leaves:
         node = root
@@ -160,7 +162,7 @@ def _parts(leaves: Iterable[Leaf], total_ms: float) -> tuple[Segment, ...]:
         split = nodes.pop(largest)
         own_ms = split.ms - sum(child.ms for child in split.children.values())
         for name, child in [*split.children.items(), (largest, _RangeNode(own_ms))]:
-            if child.ms > 0:
+            if child.ms > 0:  # parts with the same name are one part, which is not split further
                 nodes[name] = _RangeNode(nodes[name].ms + child.ms) if name in nodes else child
     large = {name: node.ms for name, node in nodes.items() if node.ms >= MIN_SHARE_OF_PART * total_ms}
     if not large:
@@ -183,7 +185,7 @@ def _labels(names: Sequence[str]) -> list[str]:
 
 
 def _families(leaves: Iterable[Leaf], total_ms: float, colored: set[str]) -> tuple[Segment, ...]:
-    """The families of kernel classes, those that are not `colored` as one."""
+    """The time by family of kernel classes; those that are not in `colored` are one segment, OTHER."""
     times = ms_by(leaves, lambda leaf: family_of(leaf) if family_of(leaf) in colored else OTHER)
     return tuple(Segment(name, times[name], _share(times[name], total_ms)) for name in in_stacking_order(times))
 

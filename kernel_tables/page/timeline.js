@@ -1,9 +1,10 @@
-// ---- the timeline: bars in lanes on a canvas, zoomed by buttons, keys and the wheel; the chosen one is described
+// ---- the timeline: bars in lanes on a canvas, zoomed by buttons, keys and the wheel; the chosen bar is described below
+// The data are those of timeline() in page/timeline.py. All times are nanoseconds from the start of the timeline.
 function startTimeline(canvas, { lanes, count, gap, length, kind, name, path, look }) {
   const ROW = 26, TOP = 22, FONT = "system-ui, sans-serif";
   const description = document.getElementById("timeline-description");
   const bars = []; // { lane, start, end, kind }, lane by lane in the order of time
-  const first = []; // of each lane the number of its first bar, and at last how many there are
+  const first = []; // the number of the first bar of each lane; the last entry is how many bars there are
   count.forEach((laneCount, lane) => {
     first.push(bars.length);
     for (let start = 0, stop = bars.length + laneCount; bars.length < stop; ) {
@@ -17,12 +18,12 @@ function startTimeline(canvas, { lanes, count, gap, length, kind, name, path, lo
   const style = (key) => getComputedStyle(document.documentElement).getPropertyValue(`--${key}`).trim();
   const units = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
   const time = (ns) => { const [size, unit] = units.find(([one]) => ns >= one) ?? units[3]; return `${+(ns / size).toPrecision(4)} ${unit}`; };
-  const outer = (title) => title.replace(/, level \d+$/, "");
+  const outer = (title) => title.replace(/, level \d+$/, ""); // the title without its level
   const short = lanes.map((title, i) => (i && outer(title) === outer(lanes[i - 1]) ? `  ${title.slice(outer(title).length + 2)}` : title));
-  let [from, to] = whole;
-  let chosen;
-  canvas.view = { get range() { return [from, to]; }, get chosen() { return chosen; }, whole, bars }; // what is seen
-  const gutter = () => Math.min(180, canvas.clientWidth * 0.34);
+  let [from, to] = whole; // what is shown
+  let chosen; // the number of a bar
+  canvas.view = { get range() { return [from, to]; }, get chosen() { return chosen; }, whole, bars }; // for tests
+  const gutter = () => Math.min(180, canvas.clientWidth * 0.34); // the width of the titles of lanes
   const at = (ns) => gutter() + ((ns - from) / (to - from)) * (canvas.clientWidth - gutter());
   const zoomTo = (a, b) => {
     const width = Math.min(Math.max(b - a, 50), whole[1]);
@@ -51,10 +52,12 @@ function startTimeline(canvas, { lanes, count, gap, length, kind, name, path, lo
     for (let i = closest; i < first[lane + 1]; i++) if (distance(i) < distance(closest)) closest = i;
     return closest;
   };
+  /** A function that chooses the next bar of the lane (`by` 1) or the one before (-1). */
   const neighbor = (by) => () => {
     if (chosen === undefined) return choose(nearest(0, (from + to) / 2));
     if (bars[chosen + by]?.lane === bars[chosen].lane) choose(chosen + by);
   };
+  /** A function that chooses a bar of the lane below (`by` 1) or above (-1). */
   const across = (by) => () => {
     const bar = bars[chosen];
     const lane = bar ? bar.lane + by : by > 0 ? 0 : lanes.length - 1;
@@ -76,7 +79,8 @@ function startTimeline(canvas, { lanes, count, gap, length, kind, name, path, lo
   };
 
   function axis(context, width) {
-    const most = Math.max(4, (width - gutter()) / 70), least = (to - from) / most; // labels, and the ns between them
+    const most = Math.max(4, (width - gutter()) / 70); // labels
+    const least = (to - from) / most; // ns between labels
     const step = [1, 2, 5, 10].map((n) => n * 10 ** Math.floor(Math.log10(least))).find((n) => n >= least);
     for (let ns = Math.ceil(from / step) * step; ns <= to; ns += step) {
       context.fillStyle = style("line");
@@ -122,13 +126,14 @@ function startTimeline(canvas, { lanes, count, gap, length, kind, name, path, lo
       context.strokeRect(left, TOP + ROW * lane + 1, wide, ROW - 2);
     }
   }
+  /** The number of the bar at a position; undefined if there is none. */
   function under({ offsetX, offsetY }) {
     const lane = Math.floor((offsetY - TOP) / ROW);
     for (let i = (first[lane + 1] ?? 0) - 1; i >= first[lane]; i--) {
       if (at(bars[i].start) - 1 <= offsetX && offsetX <= at(bars[i].end) + 1) return i;
     }
   }
-  let held;
+  let held; // while the pointer is down: where it went down, and what was shown then
   canvas.addEventListener("pointerdown", (event) => {
     held = { x: event.offsetX, from, to };
     canvas.setPointerCapture(event.pointerId);

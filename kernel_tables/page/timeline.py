@@ -1,5 +1,5 @@
-"""One step on a time axis: lanes of bars as data for the page's script, and their key; and the list of all names on a
-page, in which each occurs once.
+"""One step on a time axis: lanes of bars as data for the page's script, and what their legend shows; and the list of
+all names on a page, in which each occurs once.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,6 +13,8 @@ from kernel_tables.kernel_names.short import short_names
 from kernel_tables.page.colors import LOOKS, PHASES, PLAIN, family_look, in_stacking_order, phase_look
 from kernel_tables.views.timeline import KERNEL, LAUNCH, RANGE
 
+TRACK_TITLES = {RANGE: "ranges", LAUNCH: "API calls"}
+
 
 class Names:
     """The full names on a page, and their numbers: a step has thousands of kernels, but dozens of names.
@@ -23,7 +25,7 @@ class Names:
     def __init__(self, reserved: Mapping[str, str] | None = None) -> None:
         self._reserved = dict(reserved or {})
         self._numbers: dict[str, int] = {}
-        self._kernels: dict[str, None] = {}
+        self._kernels: dict[str, None] = {}  # an ordered set
 
     def number(self, name: str) -> int:
         """The number of the name: its index in the lists."""
@@ -40,26 +42,23 @@ class Names:
         return {"full": list(self._numbers), "short": [short.get(name, name) for name in self._numbers]}
 
 
-TRACK_TITLES = {RANGE: "ranges", LAUNCH: "API calls"}
-
-
 @dataclass(frozen=True, slots=True)
 class TimelineBar:
     """A range, a call, or an activity of a device."""
 
-    lane: tuple  # the sort key of its lane
+    lane: tuple  # the sort key of its lane; bars with the same key are in one lane
     title: str  # of its lane
-    track: str
+    track: str  # one of TRACKS in views/timeline.py
     name: str
-    kernel_class: str
-    path: tuple[str, ...]  # of ranges below the step; for a range, with its own name
+    kernel_class: str  # "" unless it is an activity
+    path: tuple[str, ...]  # the ranges around it, below the step; for a range, with its own name
     start_ns: int
     end_ns: int
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """The data for the script, and the phases and families of kernel classes for the key."""
+    """The data for the script, and the phases and families of kernel classes for the legend."""
 
     data: dict[str, list]
     phases: tuple[str, ...]
@@ -73,17 +72,18 @@ def lane_title(track: str, source: str, level: int = 0) -> str:
 
 
 def timeline(bars: Iterable[TimelineBar], names: Names) -> Timeline:
-    """The timeline of these bars, in ns from its start.
+    """The timeline of these bars, in ns from its start. Its data are columns:
 
-    The data has the title and the number of bars of each lane, and for each bar, lane by lane in order of time: the gap
-    since the start of the previous bar, its length, and its kind, an index into `name`, `path` (both numbers of names;
-    a path may be null) and `look`.
+    - of lanes: `lanes` (their titles) and `count` (of bars);
+    - of bars, lane by lane in order of time: `gap` (from the start of the previous bar of the lane), `length`, and
+      `kind` (index into the next columns);
+    - of kinds: `name` and `path` (numbers of names; a path may be null), and `look`.
     """
     order = sorted(bars, key=lambda bar: (bar.lane, bar.start_ns))
     data: dict[str, list] = {key: [] for key in ("lanes", "count", "gap", "length", "kind", "name", "path", "look")}
     kinds: dict[tuple, int] = {}
     for _, lane in groupby(order, attrgetter("lane")):
-        lane_bars, previous_ns = list(lane), 0
+        lane_bars, previous_ns = list(lane), 0  # the first gap is from the start of the timeline
         data["lanes"].append(lane_bars[0].title)
         data["count"].append(len(lane_bars))
         for bar in lane_bars:
@@ -98,7 +98,7 @@ def timeline(bars: Iterable[TimelineBar], names: Names) -> Timeline:
 
 
 def _kind(bar: TimelineBar, names: Names) -> tuple[int, int | None, int]:
-    """(name, path, look) of a bar, as numbers."""
+    """The name, the path and the look of a bar, as numbers. The path is that of the ranges around it."""
     outer_ranges = bar.path[:-1] if bar.track == RANGE else bar.path
     path = names.number(as_path(outer_ranges)) if outer_ranges else None
     if bar.track == KERNEL:

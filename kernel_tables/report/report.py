@@ -20,9 +20,9 @@ from kernel_tables.trace import Trace
 from kernel_tables.units import CPU_ONLY_NOTE, device_phrase, duration, percent, time_heading
 
 REPORT_FOLDER = Path(__file__).parent
-MAX_NAME_CHARS = 1000  # characters of a full name
+MAX_NAME_CHARS = 1000  # characters of a full name; the rest is cut
 STATIC_ROWS = 20  # of a table, before a click shows more
-EXPORT_LABELS = {
+EXPORT_LABELS = {  # of the capture's metadata, on the page
     "EXPORT_PRODUCT_NAME": "exported by",
     "EXPORT_PRODUCT_VERSION": "version",
     "EXPORT_SCHEMA_VERSION": "schema",
@@ -32,15 +32,14 @@ MAX_CLASSES = 3  # in a sentence
 
 def report(trace: Trace, step_name: str = "step", title: str | None = None) -> str:
     """The page as HTML. Raises ImpossibleCapture for an impossible capture."""
-    scope, names = Scope(trace, step_name), Names()
+    scope, names = Scope(trace, step_name), Names()  # what needs a name adds it; name_lists has them all
     leaves = step_leaves(scope)
     flame_leaves, flame_note = largest_leaves(leaves)
     time = step_time(scope)
     idle_ms = {name: ns / 1e6 for name, ns in time.idle_ns.items()} if time else {}
     step_picture = picture(leaves, time.ns / 1e6 if time else None, idle_ms)
-    under = WINDOW if trace.range_paths.code(WINDOW) != NONE else None
+    under = WINDOW if trace.range_paths.code(WINDOW) != NONE else None  # tables are of the window, if there is one
     findings = diagnose(scope)
-    # each of these adds to the names
     flames = {"step": flame(flame_leaves, names, "step" if scope.has_steps else "capture")}
     page_tables = _tables(scope, trace, under, names)
     bars, timeline_note = capture_timeline(scope, names)
@@ -87,7 +86,7 @@ def _tables(scope: Scope, trace: Trace, under: str | None, names: Names) -> list
 
 
 def _name_lists(names: Names, leaves: Sequence[Leaf], findings: Sequence[Diagnosis]) -> dict[str, list[str]]:
-    """All names on the page, also those in findings and sentences: full and short, as Names.as_lists gives them."""
+    """All names on the page, full and short, as Names.as_lists returns them. Adds those in findings and sentences."""
     for finding in findings:
         for name in finding.where.get("kernels", {}):
             names.kernel(name)
@@ -97,7 +96,8 @@ def _name_lists(names: Names, leaves: Sequence[Leaf], findings: Sequence[Diagnos
 
 
 def sentences(scope: Scope, leaves: Sequence[Leaf], short: Mapping[str, str]) -> list[str]:
-    """Notes on the capture; the kernel and the classes with the most time, and memory operations."""
+    """Notes on the capture, and sentences on the kernel and the classes with the most time, and on memory operations.
+    `short` are the short names by full name."""
     if not leaves:
         return [f"No kernel and no memory operation was recorded in {subject(scope)}."]
     notes = [f"{CPU_ONLY_NOTE[0].upper()}{CPU_ONLY_NOTE[1:]}."] if scope.trace.is_cpu_only else []
@@ -116,7 +116,7 @@ def about(trace: Trace) -> list[str]:
     by_torch = trace.metadata.get("CAPTURE_BACKEND") == "torch"
     torch_version = window.get("torch") or (version if by_torch else "")
     began_ns = trace.capture.began_utc_ns()
-    first, done = window.get("first"), window.get("done")
+    first, done = window.get("first"), window.get("done")  # the number of the first step, and how many were recorded
     facts = [
         "; ".join(sorted(set(trace.capture.gpus()))) if not trace.is_cpu_only else "CPU",
         f"PyTorch {torch_version}" if torch_version else "",

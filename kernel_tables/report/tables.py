@@ -25,9 +25,9 @@ class ReportCell:
     """A cell of a table of the page."""
 
     text: str
-    number: float | None = None  # by which it is sorted
-    share: float | None = None  # the length of its bar
-    name_number: int | None = None  # of the full name, in Names
+    number: float | None = None  # sort key, if the column is sorted by numbers
+    share: float | None = None  # the length of its bar, if it has one
+    name_number: int | None = None  # the number in Names, if it is the name of a kernel
     depth: int = 0  # in a tree
 
 
@@ -36,18 +36,16 @@ NO_COUNT = ReportCell("", MISSING)
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table of the page. `rest` is a sentence on the rows that were left out."""
-
     name: str
     title: str
     headings: tuple[str, ...]
     rows: tuple[tuple[ReportCell, ...], ...]
-    rest: str = ""
-    sorts: bool = True
+    rest: str = ""  # a sentence on the rows that were left out
+    sorts: bool = True  # whether a click on a heading sorts it
 
 
 def ranges(trace: Trace, under: str | None, all_ns: int) -> ReportTable:
-    """The tree of ranges."""
+    """The tree of ranges, all of them or those in `under`. Here and below, shares are of `all_ns`."""
     tree = RangeTree(trace, under)
     rows = tuple(
         (
@@ -97,7 +95,7 @@ def memory(scope: Scope, names: Names) -> ReportTable:
     activities, is_copy = scope.activities, scope.activities.kind == KINDS.index("memcpy")
     all_ns = int(activities.duration_ns.sum())
     copied_bytes = np.full(len(activities), np.nan)
-    sizes = scope.trace.capture.copies()["bytes"] if is_copy.any() else np.empty(0)
+    sizes = scope.trace.capture.copies()["bytes"] if is_copy.any() else np.empty(0)  # of copies, below 0 if missing
     if len(sizes) == is_copy.sum():
         copied_bytes[is_copy] = np.where(sizes < 0, np.nan, sizes)
     rows = []
@@ -111,7 +109,7 @@ def memory(scope: Scope, names: Names) -> ReportTable:
                 _rate(moved / ns if ns else np.nan),
             )
         )  # fmt: skip
-    rows.sort(key=lambda row: -row[2].number)
+    rows.sort(key=lambda row: -row[2].number)  # by time
     headings = ("operation", "times", "time", SHARE, "mean", "moved", "rate")
     return ReportTable("memory", "Memory operations", headings, tuple(rows))
 
@@ -143,7 +141,7 @@ def device_name(number: int) -> str:
 
 
 def threads(scope: Scope) -> ReportTable:
-    """The threads that opened ranges or launched, numbered from 1 as on this page."""
+    """The threads that opened ranges or launched, with the numbers that they have on this page."""
     rows = [
         (ReportCell(f"thread {number}", number), _count(row.launches), _count(row.ranges))
         for number, row in enumerate(thread_counts(scope).itertuples(), 1)
@@ -155,7 +153,8 @@ def threads(scope: Scope) -> ReportTable:
 
 
 def thread_counts(scope: Scope) -> pd.DataFrame:
-    """Columns: thread (global id), launches, ranges (that it opened); the threads with most ranges first."""
+    """Columns: thread (global id), launches, ranges (that it opened). Threads with most ranges come first, and the page
+    numbers the threads in this order, from 1."""
     activities = scope.activities
     launches = pd.Series(activities.thread[activities.has_launch]).value_counts()
     ranges = pd.Series(scope.trace.range_arrays.thread).value_counts()
@@ -165,7 +164,7 @@ def thread_counts(scope: Scope) -> pd.DataFrame:
 
 
 def _first_rows(table: pd.DataFrame) -> Iterator:
-    """The rows of the table for which there is room, with `class` as `kernel_class`."""
+    """The first MAX_ROWS rows; the column `class`, a keyword, is called `kernel_class`."""
     return table.head(MAX_ROWS).rename(columns={"class": "kernel_class"}).itertuples(index=False)
 
 
@@ -192,7 +191,7 @@ def _rest(count: int, noun: str) -> str:
 
 
 def _rate(bytes_per_ns: float) -> ReportCell:
-    """A rate in GB/s, that is, bytes per nanosecond."""
+    """A rate in GB/s, which is the same number as bytes per nanosecond."""
     if np.isnan(bytes_per_ns):
         return ReportCell("–", MISSING)
     digits = ".0f" if bytes_per_ns >= 100 else ".3g"

@@ -1,5 +1,5 @@
-"""The timeline of a capture: the middle step, or without steps all of it, as a limited number of bars in lanes; and the
-time of each kernel in a step by range path, for the picture and the flame graph."""
+"""The timeline of a capture: its middle step (without steps, all of it) as a limited number of bars in lanes. And the
+time of each kernel of a step by range path, for the picture and the flame graph."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -23,8 +23,8 @@ MAX_LEVELS = 8  # of nested ranges of a thread
 
 
 def step_leaves(scope: Scope) -> list[Leaf]:
-    """The leaves of a step (without steps, of the complete capture): means over steps and devices, as is the time of a
-    step, of which shares are taken."""
+    """The leaves of a step (without steps, of the complete capture). They are means over steps and devices, as the time
+    of a step is, so shares of that can be taken."""
     activities, trace = scope.activities, scope.trace
     rows = np.flatnonzero(scope.is_in_scope)
     keys = {"path": trace.activity_path[rows], "name": activities.name[rows]}
@@ -33,7 +33,7 @@ def step_leaves(scope: Scope) -> list[Leaf]:
     leaves = []
     for (path, name), ns, launches in times.itertuples():
         ranges = paths[path]
-        if ranges and family(classes[name]) == COMMUNICATION:  # any module may happen to start it
+        if ranges and family(classes[name]) == COMMUNICATION:  # not in the range that happened to start it
             ranges = (ranges[0], COMMUNICATION)
         launches_per_step = launches / scope.steps_on_devices
         leaves.append(Leaf(ranges, activities.names[name], classes[name], scope.per_step_ms(ns), launches_per_step))
@@ -41,14 +41,15 @@ def step_leaves(scope: Scope) -> list[Leaf]:
 
 
 def with_phases(paths: Sequence[tuple[str, ...]], scope: Scope) -> list[tuple[str, ...]]:
-    """The paths below the step, each beginning with its phase, as in views/readable_tree.py."""
+    """The paths without the step and what is around it. Each begins with its phase, as in views/readable_tree.py."""
     step = scope.step_name if scope.has_steps else None
     inner_paths = with_phases_as_siblings([path[path.index(step) + 1 :] if step in path else path for path in paths])
     return [(*map(readable_name, path[:1]), *path[1:]) for path in inner_paths]
 
 
 def largest_leaves(leaves: list[Leaf]) -> tuple[list[Leaf], str]:
-    """The leaves that fit into a flame graph, the smaller ones of each phase as one leaf; and a sentence on these."""
+    """The leaves that fit into a flame graph. The smallest ones of each phase are one leaf; the text is a sentence on
+    these, "" without any."""
     if len(leaves) <= MAX_LEAVES:
         return leaves, ""
     leaves = sorted(leaves, key=lambda leaf: -leaf.ms)
@@ -79,7 +80,7 @@ def capture_timeline(scope: Scope, names: Names) -> tuple[Timeline, str]:
 
 
 class _Excerpt(NamedTuple):
-    """The numbers of ranges and activities, and the time from the first start to the last end of these."""
+    """The part of a capture that is shown. Ranges and activities are indices."""
 
     ranges: np.ndarray
     activities: np.ndarray
@@ -104,7 +105,7 @@ def _excerpt(scope: Scope) -> _Excerpt:
 
 
 def _limit_ns(scope: Scope, excerpt: _Excerpt) -> int:
-    """The time before which MAX_BARS bars start, or the end."""
+    """The time before which MAX_BARS bars start; the end of the excerpt if it has fewer."""
     arrays, range_arrays = scope.activities, scope.trace.range_arrays
     launched = excerpt.activities[arrays.has_launch[excerpt.activities]]  # the others have no launch time
     starts_ns = np.concatenate(
@@ -114,7 +115,7 @@ def _limit_ns(scope: Scope, excerpt: _Excerpt) -> int:
 
 
 def _bars(scope: Scope, excerpt: _Excerpt, limit_ns: int) -> list[TimelineBar]:
-    """The bars that start before `limit_ns`, in ns from the start of the excerpt; longer bars are cut there."""
+    """The bars that start before `limit_ns`, cut there. Their times are ns from the start of the excerpt."""
     arrays, ranges, activities = scope.activities, excerpt.ranges, excerpt.activities
     is_launched = arrays.has_launch[activities] & (arrays.launch_ns_of(activities) < limit_ns)
     activities = activities[(arrays.start_ns[activities] < limit_ns) | is_launched]
@@ -129,10 +130,8 @@ def _bars(scope: Scope, excerpt: _Excerpt, limit_ns: int) -> list[TimelineBar]:
         else:
             source, lane = f"thread {thread_numbers[row.thread]}", (thread_numbers[row.thread], row.depth)
         lane, title = (TRACKS.index(row.track), *lane), lane_title(row.track, source, row.depth)
-        start_ns, end_ns = (
-            row.start_ns - excerpt.first_ns,
-            max(min(row.end_ns, limit_ns), row.start_ns) - excerpt.first_ns,
-        )
+        start_ns = row.start_ns - excerpt.first_ns
+        end_ns = max(min(row.end_ns, limit_ns), row.start_ns) - excerpt.first_ns
         path = paths[row.path_id]
         bars.append(TimelineBar(lane, title, row.track, row.name, row.kernel_class, path, start_ns, end_ns))
     return bars

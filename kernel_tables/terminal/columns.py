@@ -15,22 +15,27 @@ from kernel_tables.units import duration
 GAP = "  "  # between columns
 CUT_MARK = "…"
 MAX_CUT_RANK = 5  # columns with a higher drop_rank are dropped before texts are cut
+MIN_TEXT_CHARS = 16  # to which texts of any table may be cut
+KEY_COLUMNS = ("rank", "device", "step")  # numbers that identify a row; they are never dropped
+DISPENSABLE_COLUMNS = {"process": 101, "thread": 100}  # their drop_rank
+MISSING = "–"
+ALL_COLUMNS = "--format csv prints all columns, to the nanosecond"
 
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column, numbers right-aligned and texts left-aligned.
+    """A column of a table of texts.
 
-    Texts may be cut to `min_chars`: at the end, at the start if `cut_start`, or in the middle if two texts would look
-    alike. If there is no room, columns are dropped, those with the highest `drop_rank` first, and those above
-    MAX_CUT_RANK before any text is cut; those with 0 stay.
+    If there is no room, columns are dropped and texts are cut, in this order: columns with a `drop_rank` above
+    MAX_CUT_RANK are dropped, the highest first; texts are cut to `min_chars`; other columns are dropped, except those
+    with `drop_rank` 0. A text that would then look like another one is cut in the middle.
     """
 
     heading: str
     cells: Sequence[str]
-    right: bool = True
-    min_chars: int | None = None
-    cut_start: bool = False
+    right: bool = True  # right-aligned, as numbers are; else left-aligned
+    min_chars: int | None = None  # None: texts are not cut
+    cut_start: bool = False  # texts are cut at the start, not at the end
     drop_rank: int = 0
 
     @property
@@ -50,7 +55,7 @@ def aligned(columns: Sequence[TextColumn], width: int) -> str:
 
 
 def text_width(text: str) -> int:
-    """The width of a text in a terminal."""
+    """The width of a text in a terminal, where some characters are combined with others or take twice the room."""
     return sum(0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
@@ -58,7 +63,7 @@ def cut(text: str, width: int, at_start: bool = False) -> str:
     """The text, with its end or start replaced by CUT_MARK if it is wider than this."""
     if text_width(text) <= width:
         return text
-    count, room = 0, width - 1  # the number of remaining characters, and the width for further ones
+    count, room = 0, width - 1  # how many characters stay, and the width that is left for more
     for character in reversed(text) if at_start else text:
         room -= text_width(character)
         if room < 0:
@@ -85,10 +90,11 @@ def fitting(columns: Sequence[TextColumn], width: int) -> list[TextColumn]:
     """The columns that fit into this width, if necessary with cut texts."""
     columns = list(columns)
     while any(column.drop_rank for column in columns):
-        dropped = max(columns, key=lambda column: column.drop_rank)
-        if (_total_width(columns) if dropped.drop_rank > MAX_CUT_RANK else _least_width(columns)) <= width:
+        candidate = max(columns, key=lambda column: column.drop_rank)
+        needed = _total_width(columns) if candidate.drop_rank > MAX_CUT_RANK else _least_width(columns)
+        if needed <= width:
             break
-        columns.remove(dropped)
+        columns.remove(candidate)
     return columns
 
 
@@ -102,7 +108,7 @@ def _least_width(columns: Sequence[TextColumn]) -> int:
 
 
 def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
-    """The width of every column; the widest text column is narrowed first."""
+    """The width of every column. Until all fit, the widest one whose texts may be cut is narrowed."""
     widths = [column.width for column in columns]
     excess = _total_width(columns) - width
     while excess > 0:
@@ -125,20 +131,13 @@ def _line(cells: Sequence[str], columns: Sequence[TextColumn], widths: Sequence[
     return GAP.join(parts).rstrip()
 
 
-MIN_TEXT_CHARS = 16
-KEY_COLUMNS = ("rank", "device", "step")  # numbers that identify a row; they are never dropped
-DISPENSABLE_COLUMNS = {"process": 101, "thread": 100}  # with their drop_rank
-MISSING = "–"
-ALL_COLUMNS = "--format csv prints all columns, to the nanosecond"
-
-
 def table_lines(table: pd.DataFrame, width: int) -> str:
     """The table in this width. Columns of numbers that are all zero or missing are left out, except KEY_COLUMNS. Then
     columns that do not fit are dropped, DISPENSABLE_COLUMNS first, then the last ones; a note below lists them."""
-    text_count = sum(_is_text(table[name]) for name in table)  # these columns are not dropped
+    text_count = sum(_is_text(table[name]) for name in table)
     columns = [
         _column(name, table[name], drop_rank)
-        for drop_rank, name in enumerate(table, start=1 - text_count)
+        for drop_rank, name in enumerate(table, start=1 - text_count)  # later columns have higher ranks
         if name in KEY_COLUMNS or _is_text(table[name]) or table[name].fillna(0).any()
     ]
     fitting_columns = fitting(columns, width)
@@ -152,7 +151,7 @@ def _is_text(cells: pd.Series) -> bool:
 
 
 def _column(name: str, cells: pd.Series, drop_rank: int) -> TextColumn:
-    if _is_text(cells):
+    if _is_text(cells):  # never dropped
         texts = cells.astype(object).where(cells.notna(), MISSING).map(str).tolist()
         return TextColumn(name, texts, right=False, min_chars=MIN_TEXT_CHARS)
     if name in DISPENSABLE_COLUMNS or name in KEY_COLUMNS:

@@ -19,6 +19,11 @@ from kernel_tables.trace import Trace
 
 INDENT = "    "
 NOTHING_FOUND = "No rule finds anything."
+MAX_ROWS, WIDTH, MAX_FINDINGS = 30, 110, 3  # in a notebook
+ALL_ROWS_CALL = "trace().range_tree()"
+MIN_NAME_CHARS, MIN_FACT_CHARS = 20, 10
+KERNEL_LEVEL = "kernel"
+UNITS_NOTE = "times and launches are per step"
 
 
 def completeness_lines(table: pd.DataFrame, width: int) -> str:
@@ -36,8 +41,8 @@ def finding_lines(
     findings: list[Diagnosis], width: int, time: StepTime | None = None, lists_unchecked: bool = False,
     noun: str = "kernels",
 ) -> str:  # fmt: skip
-    """The `time` of a step, the findings in their order, and how many rules could not be checked; with
-    `lists_unchecked`, these by reason. `noun` is Scope.noun."""
+    """The `time` of a step, the findings in their order, and how many rules could not be checked. With
+    `lists_unchecked`, these rules are listed by reason. `noun` is Scope.noun."""
     reported = [finding for finding in findings if not finding.abstained]
     lines = [*_wrapped(time.sentence, width, "", INDENT), ""] if time else []
     percent_base = time.percent_base if time else ""
@@ -74,10 +79,6 @@ def _wrapped(text: str, width: int, indent: str = INDENT, hanging: str = INDENT 
     return textwrap.wrap(clean_text.visible(text), max(width, 40), initial_indent=indent, subsequent_indent=hanging)
 
 
-MAX_ROWS, WIDTH, MAX_FINDINGS = 30, 110, 3  # in a notebook
-ALL_ROWS_CALL = "trace().range_tree()"
-
-
 def notebook_html(trace: Trace, step_name: str) -> str:
     """The tree of ranges, the time of a step and findings as HTML without scripts."""
     scope = Scope(trace, step_name)
@@ -94,13 +95,8 @@ def notebook_html(trace: Trace, step_name: str) -> str:
     return f"<pre>{escape(tree)}</pre>" + "".join(f"<p>{text}.</p>" for text in texts)
 
 
-MIN_NAME_CHARS, MIN_FACT_CHARS = 20, 10
-KERNEL_LEVEL = "kernel"
-UNITS_NOTE = "times and launches are per step"
-
-
 def change_lines(changes: pd.DataFrame, tolerance: float, width: int) -> str:
-    """One row per change, times as means per step; and a line if nothing differs."""
+    """One row per change, with times per step; and a line if nothing differs."""
     is_same = (changes["change"] == comparison.SAME).all()
     verdict = (
         f"nothing differs: no time by more than {100 * tolerance:g} %, {100 * comparison.MIN_SHARE:g} % of a step and"

@@ -1,6 +1,7 @@
 """The tables of `ranges`, `kernels` and `classes` as lines for a terminal, and sentences on communication.
 
-`heading` is that of times: GPU time, or operators' time on a processor.
+`heading` is that of the column of times: GPU time, or operators' time on a processor. `all_ns` is the time of which
+shares are taken.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +23,6 @@ ALL_ROWS_OPTION = "--top 0"
 
 
 def range_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str) -> str:
-    """The ranges, with their shares of `all_ns`."""
     times = (table["gpu_time_ns"] + table["memop_time_ns"]).tolist()
     columns = [
         TextColumn("range", table["range"].tolist(), right=False, min_chars=MIN_NAME_CHARS),
@@ -38,10 +38,11 @@ def tree_lines(
     trace: Trace, max_rows: int, width: int, under: str | None = None, process: int | None = None,
     all_rows_command: str = ALL_ROWS_OPTION,
 ) -> str:  # fmt: skip
-    """The tree of ranges in about `max_rows` rows (0: all), and below it how many are left out, and what shows all."""
+    """The tree of ranges in about `max_rows` rows (0: all). A line below it says how many ranges are left out, and that
+    `all_rows_command` shows them."""
     tree = RangeTree(trace, under, process)
     rows = tree.rows(max_rows)
-    left_out = len(tree) - sum(row.range_count == 1 for row in rows)
+    left_out = len(tree) - sum(row.range_count == 1 for row in rows)  # other rows are sums of smaller ranges
     all_ns, heading = int(trace.classes(under, process)["total_ns"].sum()), time_heading(trace.is_cpu_only)
     nodes, times = [row.node for row in rows], [row.node.ns for row in rows]
     counts = ["" if node.instances is None else f"{node.instances:,}" for node in nodes]
@@ -63,7 +64,7 @@ def names_of(table: pd.DataFrame) -> dict[str, str]:
 
 
 def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, short: Mapping[str, str]) -> str:
-    """The kernels by range path, with their `short` names; if that is empty, full names, which are not cut."""
+    """The kernels by range path, with their names in `short`. If `short` is empty, names are full, and are not cut."""
     times, paths = table["total_ns"].tolist(), [path or NO_RANGE for path in table["range"]]
     columns = [
         _kernels("kernel", table["kernel"], short),
@@ -79,7 +80,7 @@ def kernel_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, sho
 
 
 def class_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, short: Mapping[str, str]) -> str:
-    """The classes of kernels, each with the `short` name of the kernel with the most time."""
+    """The classes of kernels, each with the kernel with the most time, whose name is in `short` as above."""
     times = table["total_ns"].tolist()
     columns = [
         TextColumn("class", table["class"].tolist(), right=False, min_chars=MIN_NAME_CHARS),
@@ -94,7 +95,8 @@ def class_lines(table: pd.DataFrame, all_ns: int, width: int, heading: str, shor
 def rest_line(
     left_out: int, noun: str, share: float | None, width: int, heading: str, all_rows_command: str = ALL_ROWS_OPTION
 ) -> str:
-    """The line below a table on the rows that are left out, with their `share` of the time; "" if there are none."""
+    """The line below a table on its left-out rows: how many `noun`, their `share` of the time if it is given, and what
+    shows all. "" if there are none."""
     if not left_out:
         return ""
     share_text = "" if share is None else f", {percent(share)} of the {heading}"
@@ -107,7 +109,7 @@ def _kernels(heading: str, names: pd.Series, short: Mapping[str, str], drop_rank
 
 
 def _times(heading: str, times: Sequence[float], all_ns: int, bar_drop_rank: int = 3) -> list[TextColumn]:
-    """The times, and their share of all time as a number and as a bar."""
+    """The columns of the times, of their shares of `all_ns`, and of these as bars."""
     shares = [time / all_ns if all_ns else 0.0 for time in times]
     bars = TextColumn("", [bar(share, BAR_CHARS).rstrip() for share in shares], right=False, drop_rank=bar_drop_rank)
     return [TextColumn(heading, list(map(duration, times))), TextColumn("share", list(map(percent, shares))), bars]
@@ -118,8 +120,8 @@ def _counts(heading: str, counts: pd.Series, drop_rank: int) -> TextColumn:
 
 
 def communication_sentences(table: pd.DataFrame, numbers: Mapping[int, int]) -> Iterator[str]:
-    """A sentence with the means over the steps for each rank and device in a table of `communication` that ran a
-    collective. `numbers` are the printed numbers by rank in the table."""
+    """A sentence for each rank and device of a table of `communication` that ran a collective, with the means over its
+    steps. `numbers` are the numbers to print by rank in the table."""
     has_several_devices = table.groupby("rank")["device"].nunique().gt(1)
     for (rank, device), steps in table.groupby(["rank", "device"]):
         mean = steps.mean(numeric_only=True)

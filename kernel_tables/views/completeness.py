@@ -27,15 +27,16 @@ if TYPE_CHECKING:
 
     from kernel_tables.attribution.capture_arrays import CaptureArrays
 
-SHORT_OF_VARYING_TWINS = 0.9  # if most steps vary, one with less than this share of the median is short
+SHORT_OF_VARYING_TWINS = 0.9  # if most steps vary, one with less than this share of the median kernels is short
 
 
 def findings(
     trace: CaptureArrays, expected_steps: int | None = None, step_name: str = "step", *, equal_steps: bool = False
 ) -> list[Finding]:
-    """The findings, errors first; if the capture is impossible, only why. `expected_steps` is the expected number of
-    ranges `step_name` in the window, of each process. With `equal_steps`, all of them do the same work, so that fewer
-    kernels are a loss.
+    """The findings, errors first. If the capture is impossible, they only say why.
+
+    `expected_steps` is the number of ranges `step_name` that each process should have in the window. `equal_steps` says
+    that all steps do the same work, so that fewer kernels are a loss.
     """
     try:
         entries = [
@@ -98,7 +99,7 @@ def _no_kernels(trace: CaptureArrays) -> Iterator[Finding]:
 def _no_ranges(trace: CaptureArrays) -> Iterator[Finding]:
     if len(trace.range_arrays):
         return
-    if trace.metadata.get("CAPTURE_BACKEND") == "torch":  # which loses none, so the program opened none
+    if trace.metadata.get("CAPTURE_BACKEND") == "torch":  # its profiler loses no ranges, so the program opened none
         yield Finding(
             WARNING,
             "no_ranges",
@@ -116,8 +117,8 @@ def _no_ranges(trace: CaptureArrays) -> Iterator[Finding]:
 def _steps(trace: CaptureArrays, expected: int | None, step_name: str, equal_steps: bool) -> Iterator[Finding]:
     """The findings about the steps of every process that has any, or about their lack."""
     steps, ranges = measured_steps(trace, step_name), trace.range_arrays
-    step = trace.enclosing(step_name)[_is_kernel(trace)]
-    kernels = np.bincount(step[step != NONE], minlength=len(ranges))
+    step = trace.enclosing(step_name)[_is_kernel(trace)]  # by kernel
+    kernels = np.bincount(step[step != NONE], minlength=len(ranges))  # by range
     processes = np.unique(ranges.process[steps]).tolist()
     steps_of_processes = [steps[ranges.process[steps] == process] for process in processes] or [steps]
     for process_steps in steps_of_processes:
@@ -136,10 +137,10 @@ def _steps(trace: CaptureArrays, expected: int | None, step_name: str, equal_ste
 def _kernels_of_steps(
     trace: CaptureArrays, steps: np.ndarray, kernels: list[int], label: str, equal_steps: bool
 ) -> Iterator[Finding]:
-    """The findings from the number of kernels in each step of a process. PyTorch's profiler loses no operators."""
+    """The findings from the number of kernels in each step of a process; `label` names the steps."""
     few, many = min(kernels), max(kernels)
     if trace.is_cpu_only:
-        lost = None
+        lost = None  # PyTorch's profiler loses no operators
     elif many == 0:
         lost = f"none of the {len(kernels)} ranges {label} holds a kernel, though kernels ran outside of them"
     elif few < many and (fact := ended_early(trace, steps, kernels)):
@@ -161,8 +162,8 @@ def _kernels_of_steps(
 
 
 def _steps_with_fewer(kernels: list[int], label: str) -> str | None:
-    """Which steps have fewer kernels than usual, in words; None if there are none. Unless most steps have the same
-    number, they may have somewhat fewer than the median."""
+    """Which steps have fewer kernels than usual, in words; None if there are none. The usual number is that of most
+    steps; if most differ, it is the median, and somewhat fewer are still usual."""
     usual, twins = Counter(kernels).most_common(1)[0]
     least = usual
     if 2 * twins <= len(kernels):
@@ -259,9 +260,10 @@ def _several_threads(trace: CaptureArrays) -> Iterator[Finding]:
     forest, ranges = trace.attribution, trace.range_arrays
     if not len(ranges):
         return
-    thread, node = ranges.thread[forest.range], forest.launch_node
+    thread, node = ranges.thread[forest.range], forest.launch_node  # by node; by activity
+    # How often the thread changes along the ranges around each node: with each change, one more thread is inherited.
     changes = forest.totals(((forest.parent != NONE) & (thread != thread[forest.parent])).astype(np.int64))
-    has_own = thread[node] == trace.gpu_activities.thread
+    has_own = thread[node] == trace.gpu_activities.thread  # else the thread of the innermost range is inherited, too
     if launches := np.count_nonzero((node != NONE) & (changes[node] > has_own)):
         yield finding(
             "several_threads",

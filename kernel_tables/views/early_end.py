@@ -19,11 +19,13 @@ MUCH_LONGER = 2  # times the longest time without a CUDA call in any step before
 def ended_early(trace: CaptureArrays, steps: np.ndarray, kernels: list[int]) -> str | None:
     """The fact, in words, that shows that calls of CUDA in the last of these `steps` were lost; None if there is none.
 
-    `steps` are ranges of one process in order of time, with the number of their kernels. Fewer kernels than in other
-    steps prove no loss: an optimizer may call its closure less often. But ranges are recorded independently of calls.
-    So calls are missing if a range opens in a step after the last call, and all earlier ones of its name launched
-    kernels; or if the last step with calls has the fewest kernels, and the time from its last call to its end is more
-    than MUCH_LONGER times the longest without a call in any step before.
+    `steps` are ranges of one process in order of time, `kernels` the numbers of their kernels. Fewer kernels than in
+    other steps prove no loss: an optimizer may call its closure less often. But ranges are recorded independently of
+    calls. So calls are missing in two cases:
+
+    - A range opens in a step after the last call, and all earlier ranges of its name launched kernels.
+    - The last step with calls has fewer kernels than any before, and the time from its last call to its end is more
+      than MUCH_LONGER times the longest time without a call in any step before.
     """
     ranges, process = trace.range_arrays, trace.range_arrays.process[steps[0]]
     calls = _calls(trace, process)
@@ -32,14 +34,15 @@ def ended_early(trace: CaptureArrays, steps: np.ndarray, kernels: list[int]) -> 
     last_ns = int(calls.end_ns[-1])
     is_of_process = ranges.process == process
     later = np.flatnonzero(is_of_process & (ranges.start_ns >= last_ns))
-    later = later[(ranges.start_ns[later, None] < ranges.end_ns[steps]).any(1)]
+    later = later[ranges.start_ns[later] < ranges.end_ns[steps].max()]
     for code in np.unique(ranges.name[later]).tolist():
         name = trace.range_names[code]
         earlier = np.flatnonzero((ranges.name == code) & is_of_process & (ranges.start_ns < last_ns))
         has_launched = np.isin(earlier, trace.enclosing(name))
-        if has_launched.any() and (has_launched | (ranges.end_ns[earlier] > last_ns)).all():
+        may_have_lost = ranges.end_ns[earlier] > last_ns  # still open at the last call, so they need not have launched
+        if has_launched.any() and (has_launched | may_have_lost).all():
             return f"a range {name!r} opens after the last CUDA call, and all earlier ones launched kernels"
-    last = int(np.searchsorted(ranges.start_ns[steps], last_ns)) - 1
+    last = int(np.searchsorted(ranges.start_ns[steps], last_ns)) - 1  # the last step with calls
     if last < 1 or kernels[last] >= min(kernels[:last]):
         return None
     bounds = zip(ranges.start_ns[steps[:last]].tolist(), ranges.end_ns[steps[:last]].tolist(), strict=True)

@@ -12,8 +12,8 @@ LOSSES = re.compile(
     r"|buffer.*(overflow|full|exceeded)|out of (disk space|memory)|no space left",
     re.IGNORECASE,
 )
-# nsys writes this whenever a program outlives its capture range, even if nothing is lost (2025.3 on an H200). Counts of
-# steps and launches show whether anything is.
+# nsys writes this whenever a program outlives its capture range, even if nothing is lost (2025.3 on an H200). The other
+# findings, from counts of steps and launches, show whether anything was.
 HEDGE = re.compile(r"not all .* might have been collected", re.IGNORECASE)
 NO_LOSS = re.compile(r"\b0 .*\bdropped\b|\bdropped:?\s*0\b", re.IGNORECASE)
 OF_CPU_SAMPLING = re.compile(r"sampling|perf_event|paranoid|context switch|backtrace", re.IGNORECASE)
@@ -32,7 +32,7 @@ def findings_of_nsys(messages: Iterable[NsysMessage]) -> Iterator[Finding]:
 
 
 def _judgement(severity: int, text: str) -> tuple[str, str] | None:
-    """The code and the consequence of a message of nsys; None if it is not a finding."""
+    """The code and the meaning of a message of nsys; None if it is not a finding."""
     if LOSSES.search(text) and not NO_LOSS.search(text):
         return "nsys_lost_events", "times and counts may be too small; capture less at a time"
     if severity >= NSYS_ERROR and not OF_CPU_SAMPLING.search(text):

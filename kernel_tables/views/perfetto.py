@@ -1,4 +1,4 @@
-"""A trace in Chrome's JSON format, which ui.perfetto.dev and chrome://tracing open.
+"""The timeline of captures in Chrome's JSON format, which ui.perfetto.dev and chrome://tracing open.
 
 Tracks: each thread of each process with its ranges and launches, and each stream of each GPU with its activities and
 their ranges. Slices that overlap without nesting are on further tracks (timeline.py). An arrow leads from a launch to
@@ -28,7 +28,7 @@ from kernel_tables.ranks.ranks import numbers_in_run
 from kernel_tables.reading.schema import WRITER_KEY
 from kernel_tables.views.timeline import Lanes, Stream, Track, call_rows, range_rows, stretches
 
-STREAM_TRACK = 1 << 24  # the first number of tracks of streams; thread ids of the operating system are below
+STREAM_TRACK = 1 << 24  # the first number of tracks of streams; threads have their ids, which are below
 RANGE_TRACK = 1 << 29  # the first number of tracks of ranges of streams
 
 
@@ -38,9 +38,9 @@ class TraceView(NamedTuple):
     trace: CaptureArrays
     activities: np.ndarray  # indices
     ranges: np.ndarray  # indices
-    offset_ns: int  # to add to its times
+    offset_ns: int  # from its clock to the common axis
     rank: int
-    index: int  # among the captures
+    index: int  # of the capture among all
     capture_count: int
 
     def us(self, time_ns: int) -> float:
@@ -52,14 +52,14 @@ class TraceView(NamedTuple):
         return (self.index << NUMBER_BITS) + process_number(global_id)
 
     def thread_track(self, thread: int) -> Track:
-        """The track of a thread."""
         return Track(self.pid(thread), thread_number(thread))
 
 
 def write_timeline(
     traces: Sequence[CaptureArrays], path: Path, under: str | None = None, compressed: bool = True
 ) -> None:
-    """Writes the traces to `path`, one below the other: ranges `under`, by default `measure` if each of them has it.
+    """Writes the traces to `path`, one below the other, and of each only what is in a range `under`: by default in
+    `measure`, if each trace has it, else all.
 
     Clocks of several captures are aligned (attribution/steps.py). The file is valid only when this returns: the
     captures are checked last.
@@ -80,7 +80,7 @@ def write_timeline(
 
 def _views(traces: Sequence[CaptureArrays], under: str | None) -> list[TraceView]:
     selections, offsets = [_selection(trace, under) for trace in traces], clock_offsets_ns(traces)
-    ranks = numbers_in_run(traces) or range(len(traces))
+    ranks = numbers_in_run(traces) or range(len(traces))  # the position, if captures do not name their ranks
     starts_ns = [_first_ns(*selection) + offset for selection, offset in zip(selections, offsets, strict=True)]
     return [
         TraceView(*selection, offset - min(starts_ns), rank, index, len(traces))
@@ -119,8 +119,8 @@ def _events(view: TraceView) -> Iterator[dict]:
 
 
 def _host_events(view: TraceView, lanes: Lanes, tracks_of_launches: dict[int, Track]) -> Iterator[dict]:
-    """Ranges, and one slice per API call that launched something, whose tracks are put into `tracks_of_launches` by the
-    row of the call."""
+    """The slices of the ranges, and of the API calls that launched something. The tracks of these calls are put into
+    `tracks_of_launches`, by the row of the call."""
     columns = ["thread", "name", "track", "start_ns", "end_ns", "call"]
     ranges, calls = range_rows(view.trace, view.ranges), call_rows(view.trace, view.activities)
     rows = pd.concat([ranges[columns], calls[columns]])
@@ -138,7 +138,7 @@ def _streams(view: TraceView) -> list[Stream]:
 
 
 def _stretch_events(view: TraceView, lanes: Lanes, streams: dict[Stream, int]) -> Iterator[dict]:
-    """The ranges of activities on GPUs; those of a processor are on the tracks of its threads."""
+    """The slices of the ranges of GPUs' activities. A program on a CPU has its ranges only on the tracks of threads."""
     names = view.trace.range_names
     on_gpu = view.activities[view.trace.places["device"][view.activities] >= 0]
     for stream, name, start_ns, end_ns in stretches(view.trace, on_gpu):

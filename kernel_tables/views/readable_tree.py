@@ -25,7 +25,7 @@ RangePath = tuple[str, ...]
 
 @dataclass
 class Node:
-    """A range, with what was launched in it and in its inner ranges; without a name, only such sums."""
+    """A range with sums of all that was launched in it and its inner ranges. Without a name, it is only such sums."""
 
     name: str = ""
     instances: int | None = None  # None if it is not a range
@@ -86,7 +86,8 @@ class RangeTree:
     def rows(self, limit: int = 0) -> list[TreeRow]:
         """The rows, children below their parents, the longest first.
 
-        With a `limit`, about that number: the phases and the longest ranges in them; the others of a range are one row.
+        With a `limit`, about that number: the phases, and the longest ranges in them. All other children of a range are
+        in one row.
         """
         shown_ids = {id(entry.node) for entry in self._tree_nodes}
         if 0 < limit < len(self):
@@ -99,23 +100,25 @@ class RangeTree:
 
 
 def _launched(trace: CaptureArrays, under: str | None, process: int | None) -> list[tuple[RangePath, Node]]:
-    """What was launched directly in each path, as a node; communication in its phase, not in the range that happened to
-    start it."""
+    """The paths of ranges, each with a node of what was launched directly in it. Communication is in its phase, not in
+    the range that happened to start it. With `under`, paths begin with that name."""
     if under is not None:
         trace.require_range(under)
     activities, paths = trace.gpu_activities, trace.range_paths
     selected = slice(None) if process is None else activities.process == process
     is_communication = np.array([family(name) == COMMUNICATION for name in trace.activity_classes], bool)
+    # Keys 2p and 2p + 1 are the work of path p without communication, and its communication.
     key = 2 * trace.activity_path[selected].astype(np.int32) + is_communication[activities.name[selected]]
     is_kernel = COUNTS_AS_KERNEL[activities.kind[selected]]
     kernels, memops = (np.bincount(key[mask], minlength=2 * len(paths)) for mask in (is_kernel, ~is_kernel))
     ns = sums_by_group(key, activities.duration_ns[selected], 2 * len(paths))
-    sums = np.stack([kernels, ns, memops], axis=-1).reshape(-1, 2, 3).tolist()  # by path, first without communication
+    sums = np.stack([kernels, ns, memops], axis=-1).reshape(-1, 2, 3).tolist()  # by path and the two, as in Node
     instances = np.bincount(paths.of_node[range_instance_nodes(trace, None, process)], minlength=len(paths)).tolist()
     short_names = {name: FSDP_UNIT.sub(r"\1", name) for name in paths.names}
     ranges, communication = [], []
     for path, names in enumerate(paths.tuples):
-        if names if under is None else under in names:
+        is_wanted = under in names if under is not None else bool(names)
+        if is_wanted:
             names = tuple(short_names[name] for name in names[names.index(under) if under else 0 :])
             own_sums, collective_sums = sums[path]
             own, collectives = Node("", instances[path], *own_sums), Node("", None, *collective_sums)
@@ -133,7 +136,7 @@ def with_phases_as_siblings(paths: Sequence[RangePath]) -> list[RangePath]:
     while waiting:
         depth, group = waiting.pop()  # indices of paths whose first `depth` names are the same
         group = [index for index in group if len(changed[index]) > depth]
-        # a closure runs the model inside its optimizer, whose name is removed
+        # A closure runs the model inside its optimizer: the optimizer's name is removed around what is in it.
         with_closure = {
             outer
             for outer, inner in _pairs_at(depth, changed, group)
@@ -142,7 +145,8 @@ def with_phases_as_siblings(paths: Sequence[RangePath]) -> list[RangePath]:
         for index in group:
             if changed[index][depth] in with_closure and len(changed[index]) > depth + 1:
                 changed[index] = changed[index][:depth] + changed[index][depth + 1 :]
-        # a part of a backward pass whose name is next to it, too, is a forward pass of a model: it gets a range FORWARD
+        # A range whose name occurs both inside a backward pass and next to it is a model; next to it, it is the forward
+        # pass of the model, and gets a range FORWARD around it.
         names = {changed[index][depth] for index in group}
         passes = {name for name in names if BACKWARD.search(name)}
         models = (
@@ -158,15 +162,15 @@ def with_phases_as_siblings(paths: Sequence[RangePath]) -> list[RangePath]:
 
 
 def _pairs_at(depth: int, paths: Sequence[RangePath], indices: Sequence[int]) -> set[RangePath]:
-    """The two names at this depth of each of these paths that has as many."""
-    return {pair for index in indices if len(pair := paths[index][depth : depth + 2]) == 2}
+    """The names at this depth and the next of those of the paths that are long enough."""
+    return {paths[index][depth : depth + 2] for index in indices if len(paths[index]) >= depth + 2}
 
 
 def _add_own_nodes(root: Node) -> None:
     """Drops empty children, and adds the time outside of children as a child, so that children add up."""
     for entry in reversed(_tree_nodes(root)):
         node = entry.node
-        if node.name == FORWARD and node.instances is None:  # around models
+        if node.name == FORWARD and node.instances is None:  # added by with_phases_as_siblings around models
             node.instances = sum(child.instances or 0 for child in node.children.values())
         node.children = {name: child for name, child in node.children.items() if not child.is_empty}
         own_node = Node(OWN, None, node.kernels, node.ns, node.memops)
@@ -177,16 +181,16 @@ def _add_own_nodes(root: Node) -> None:
 
 
 def _shown_ids(tree_nodes: list[_TreeNode], limit: int) -> set[int]:
-    """The ids of about `limit` nodes to show: phases and outer ones with all around them, and the longest others."""
+    """The ids of about `limit` nodes to show: the outermost, the phases with all around them, then the longest."""
     shown_ids = set()
-    for entry in reversed(tree_nodes):  # a node before those around it
+    for entry in reversed(tree_nodes):  # inner nodes first, so that those around them are added, too
         is_phase = entry.parent is not None and entry.parent.name == STEP
         if entry.depth <= 1 or is_phase or id(entry.node) in shown_ids:
             shown_ids |= {id(entry.node), id(entry.parent)}
     for entry in sorted(tree_nodes, key=lambda entry: -entry.node.ns):
         if len(shown_ids) >= limit:
             break
-        if id(entry.parent) in shown_ids:
+        if id(entry.parent) in shown_ids:  # a parent is never shorter, so it comes first
             shown_ids.add(id(entry.node))
     return shown_ids
 
@@ -200,7 +204,8 @@ def _tree_nodes(root: Node) -> list[_TreeNode]:
 
 
 def _inner_rows(node: Node, shown_ids: set[int], depth: int) -> list[TreeRow]:
-    """The rows of a node's children, the shortest first; children not shown are one row, if any child is shown."""
+    """The rows of a node's children, the shortest first. Children that are not shown are one row, but only next to
+    children that are shown."""
     children = sorted(node.children.values(), key=lambda child: -child.ns)
     shown = [child for child in children if id(child) in shown_ids]
     others = [child for child in children if id(child) not in shown_ids]

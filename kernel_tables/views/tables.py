@@ -68,9 +68,9 @@ def ranges(trace: CaptureArrays, under: str | None, process: int | None = None) 
 
 
 def range_tree(trace: CaptureArrays, under: str | None, process: int | None = None) -> pd.DataFrame:
-    """Columns range (the path), depth (0 for the outermost), then those of `ranges`, inclusive.
+    """Columns: range (the path), depth (0 for the outermost), then SUMS, which include inner ranges.
 
-    Children are below their parents, those with the most time first. Only paths with the name `under`, if given.
+    Children are below their parents, those with the most time first. With `under`, only paths that have this name.
     """
     if under is not None:
         trace.require_range(under)
@@ -82,7 +82,7 @@ def range_tree(trace: CaptureArrays, under: str | None, process: int | None = No
     depth = paths.depth
     for level in range(int(depth.max(initial=0)), 1, -1):
         level_paths = np.flatnonzero(depth == level)
-        for column in direct_sums:
+        for column in direct_sums:  # instances are not added up
             np.add.at(sums[column], paths.parent[level_paths], sums[column][level_paths])
     is_shown = (sums["instances"] > 0) | (sums["kernels"] > 0) | (sums["memops"] > 0)
     is_shown &= paths.is_inside(under) if under is not None else True
@@ -135,7 +135,7 @@ def classes(trace: CaptureArrays, under: str | None, process: int | None = None)
 
 
 def _selection(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray | slice:
-    """Selects the activities of a process inside an instance of `under`; all of them if both are None."""
+    """A mask of the activities of a process inside an instance of `under`; a slice of all if both are None."""
     selected = slice(None) if process is None else trace.gpu_activities.process == process
     if under is None:
         return selected
@@ -145,10 +145,12 @@ def _selection(trace: CaptureArrays, under: str | None, process: int | None) -> 
 
 
 def _sums_by_path(trace: CaptureArrays, process: int | None) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The paths with direct launches, and by path the SUMS (without instances) of these launches."""
+    """The paths in which something was launched directly, and for each of these paths the SUMS (without instances) of
+    what was."""
     gpu_activities, selected = trace.gpu_activities, _selection(trace, None, process)
     used_paths, path = factorize(trace.activity_path[selected])
     is_memop, kind, duration_ns = ~COUNTS_AS_KERNEL, gpu_activities.kind[selected], gpu_activities.duration_ns[selected]
+    # Groups 2p and 2p + 1 are the kernels and the memory operations of path p; reshape(-1, 2) separates them.
     group = map_blocks(lambda block: 2 * path[block] + is_memop[kind[block]], len(path), np.int32)
     kernels, memops = np.bincount(group, minlength=2 * len(used_paths)).reshape(-1, 2).T
     gpu_time_ns, memop_time_ns = sums_by_group(group, duration_ns, 2 * len(used_paths)).reshape(-1, 2).T
@@ -156,7 +158,7 @@ def _sums_by_path(trace: CaptureArrays, process: int | None) -> tuple[np.ndarray
 
 
 def range_instance_nodes(trace: CaptureArrays, under: str | None, process: int | None) -> np.ndarray:
-    """The nodes of the instances of ranges, of a process and inside an instance of `under`, if given."""
+    """The nodes of the range instances; with `process`, of that process, and with `under`, inside a range so named."""
     nodes, paths = trace.instance_nodes, trace.range_paths
     if process is not None:
         nodes = nodes[trace.range_arrays.process[trace.attribution.range[nodes]] == process]
@@ -164,8 +166,8 @@ def range_instance_nodes(trace: CaptureArrays, under: str | None, process: int |
 
 
 def _statistics(group: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndarray]:
-    """Launches, total, mean, min, max and sample standard deviation (NaN for one launch) of the groups, numbered from 0
-    without gaps."""
+    """By group: launches, total, mean, min, max and sample standard deviation (NaN for one launch). `group` numbers the
+    groups from 0 without gaps."""
     functions = {
         "launches": "count", "total_ns": "sum", "mean_ns": "mean", "min_ns": "min", "max_ns": "max", "std_ns": "stddev",
     }  # fmt: skip
@@ -176,7 +178,7 @@ def _statistics(group: np.ndarray, duration_ns: np.ndarray) -> dict[str, np.ndar
 
 
 def _depth_first(paths: Paths, time_ns: np.ndarray) -> list[int]:
-    """The paths with children below their parents, the longest time first."""
+    """The paths, children below their parents; siblings with the longest time first."""
     children: dict[int, list[int]] = {}
     for path in np.lexsort((np.arange(len(paths)), -time_ns)).tolist():
         if path != NO_RANGE:
@@ -191,7 +193,7 @@ def _depth_first(paths: Paths, time_ns: np.ndarray) -> list[int]:
 
 def _domains(trace: CaptureArrays) -> pd.Categorical:
     """The name of the domain of each range instance, '' for the default domain."""
-    range_arrays, names = trace.range_arrays, trace.capture.domains()
+    range_arrays, names = trace.range_arrays, trace.capture.domains()  # names by process and domain
     pairs, code = np.unique(
         [range_arrays.process, trace.capture.range_domains()[range_arrays.row]], axis=1, return_inverse=True
     )
@@ -199,7 +201,7 @@ def _domains(trace: CaptureArrays) -> pd.Categorical:
 
 
 def _categorical(code: np.ndarray, labels: list[str]) -> pd.Categorical:
-    """The labels by code; labels may repeat."""
+    """The labels of these codes. Labels may repeat, which categories may not."""
     distinct = {label: number for number, label in enumerate(dict.fromkeys(labels))}
     renumbered = np.array([distinct[label] for label in labels], np.int32)
     return pd.Categorical.from_codes(renumbered[code] if len(code) else np.empty(0, np.int32), list(distinct))

@@ -1,5 +1,5 @@
-"""Ranges, launches and activities as rows with a start and an end, and as tracks: lanes whose slices nest, and
-the ranges of a stream, from the first activity in them to the last.
+"""What timelines show: ranges, launches and activities as rows with a start and an end; the ranges of a stream, each
+from the first activity in it to the last; and lanes, on which slices nest.
 """
 
 from collections import defaultdict
@@ -17,14 +17,19 @@ RANGE, LAUNCH, KERNEL = TRACKS = ("range", "launch", "kernel")
 NO_PLACE = -1  # no thread, device or stream
 
 
-class StepContents(NamedTuple):
-    """The numbers of the ranges of its process inside a step, with the step, and of the activities launched in it."""
+Stream = tuple[int, int, int]  # process, device, stream
+FIRST_OF_LANES = 1 << 30  # the first number of further lanes; all other numbers of tracks are below
 
-    ranges: np.ndarray
-    activities: np.ndarray
+
+class StepContents(NamedTuple):
+    """What is in one step, as indices."""
+
+    ranges: np.ndarray  # of the step's process, with the step itself
+    activities: np.ndarray  # launched in the step
 
 
 def step_contents(trace: CaptureArrays, step_name: str, step: int) -> StepContents:
+    """What is in the `step`, which is the index of a range."""
     ranges = trace.range_arrays
     is_inside = (ranges.start_ns >= ranges.start_ns[step]) & (ranges.end_ns <= ranges.end_ns[step])
     activities = np.flatnonzero(trace.enclosing(step_name) == step)
@@ -32,12 +37,13 @@ def step_contents(trace: CaptureArrays, step_name: str, step: int) -> StepConten
 
 
 def timeline_rows(trace: CaptureArrays, ranges: np.ndarray, activities: np.ndarray) -> pd.DataFrame:
-    """One row per range, per call that launched some of the activities, and per activity, given by their numbers.
+    """One row per range, per call that launched some of the activities, and per activity. `ranges` and `activities` are
+    indices.
 
-    Columns: track (one of TRACKS); thread (global id), device, stream, -1 if it has none; depth (of a range, from 0 for
-    the shortest path of these ranges; else 0); name; class ("" if it is not an activity); path_id (index into
-    `trace.paths`, with the name of a range at the end); start_ns, end_ns; call (the row of a call, else -1). Operators
-    of a program on the processor have no calls. Raises ImpossibleCapture for an impossible capture.
+    Columns: track (one of TRACKS); thread (global id), device and stream, each -1 if there is none; depth (of a range:
+    0 for the shortest paths of these ranges; else 0); name; class ("" if it is not an activity); path_id (index into
+    `trace.paths`; the path of a range includes its name); start_ns, end_ns; call (the row of a call, else -1). Without
+    a GPU, there are no calls. Raises ImpossibleCapture for an impossible capture.
     """
     trace.require_possible()
     calls = np.empty(0, np.int64) if trace.is_cpu_only else activities
@@ -65,7 +71,7 @@ def call_rows(trace: CaptureArrays, rows: np.ndarray) -> pd.DataFrame:
     activities = trace.gpu_activities
     launched = rows[activities.launch_row[rows] != NO_LAUNCH]
     calls, first = np.unique(activities.launch_row[launched], return_index=True)
-    rows = launched[first]
+    rows = launched[first]  # the first activity of each call
     functions = trace.capture.call_functions()
     return pd.DataFrame(
         {
@@ -91,9 +97,6 @@ def _activity_rows(trace: CaptureArrays, rows: np.ndarray) -> pd.DataFrame:
     )  # fmt: skip
 
 
-Stream = tuple[int, int, int]  # process, device, stream
-
-
 class Stretch(NamedTuple):
     """A time in which a stream runs only activities of one range."""
 
@@ -109,9 +112,9 @@ def stretches(trace: CaptureArrays, activities: np.ndarray) -> list[Stretch]:
     streams = (arrays.process, trace.places["device"], trace.places["stream"])
     order = activities[np.lexsort((arrays.start_ns[activities], *(column[activities] for column in reversed(streams))))]
     columns = (*streams, trace.attribution.activity_node, arrays.start_ns, arrays.end_ns)
-    chains: dict[int, tuple[int, ...]] = {NONE: ()}
+    chains: dict[int, tuple[int, ...]] = {NONE: ()}  # the cache of _chain
     finished: list[Stretch] = []
-    open_nodes: list[tuple[int, int]] = []  # on the current stream, outermost first, each with the time since when
+    open_nodes: list[tuple[int, int]] = []  # on the current stream, outermost first, each with its start
     stream, last_ns = None, 0
 
     def close(depth: int) -> None:
@@ -125,8 +128,8 @@ def stretches(trace: CaptureArrays, activities: np.ndarray) -> list[Stretch]:
             close(0)
             stream, last_ns = tuple(new_stream), start_ns
         chain = _chain(trace.attribution.parent, innermost, chains)
-        is_open = (node == open_node for node, (open_node, _) in zip(chain, open_nodes, strict=False))
-        close(len(list(takewhile(bool, is_open))))
+        is_still_open = (node == open_node for node, (open_node, _) in zip(chain, open_nodes, strict=False))
+        close(len(list(takewhile(bool, is_still_open))))
         open_nodes += [(node, start_ns) for node in chain[len(open_nodes) :]]
         last_ns = max(last_ns, end_ns)
     close(0)
@@ -153,20 +156,18 @@ class Track(NamedTuple):
     tid: int
 
 
-FIRST_OF_LANES = 1 << 30  # numbers of tracks are below this
-
-
 class Lanes:
-    """Gives each slice a track on which it nests: its track, or a further lane of it. Viewers drop or misplace slices
-    of a track that only overlap."""
+    """Gives each slice a track on which it nests: the track to which it belongs, or a further lane of that track.
+    Viewers drop or misplace slices of a track that overlap without nesting."""
 
     def __init__(self) -> None:
-        self._open_ends: dict[Track, list[list[int]]] = defaultdict(list)  # of slices, lane by lane, outermost first
+        # By track and lane, the ends of the slices that are still open, outermost first.
+        self._open_ends: dict[Track, list[list[int]]] = defaultdict(list)
         self.further: dict[Track, list[Track]] = defaultdict(list)  # the lanes after the first, by track
-        self._numbers: dict[int, int] = defaultdict(int)  # of further lanes, by process
+        self._numbers: dict[int, int] = defaultdict(int)  # how many further lanes there are, by process
 
     def track_for(self, track: Track, start_ns: int, end_ns: int) -> Track:
-        """The track of a slice; those of one track are given by start, the longest first."""
+        """The track for a slice that belongs to `track`. Slices must come in order of start, then the longest first."""
         lanes = self._open_ends[track]
         for number, ends in enumerate(lanes):
             while ends and ends[-1] <= start_ns:
