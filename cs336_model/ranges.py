@@ -28,7 +28,7 @@ They are nested as follows. Each layer opens the ranges of a block; their names 
         optimizer, synchronize
 
 On several GPUs, `all-reduce, bytes = N` is around each all-reduce; with DDP, it is inside `all-reduce, bucket = K`.
-`all-reduce buffers` is around what makes or fills their buffers. `wait for all-reduce` is around the wait for all-reduces
+`all-reduce buffers` is around what makes or fills their buffers. `wait for all-reduce` is around the wait for those
 that began in the backward pass. `broadcast`, `all-gather` and `reduce-scatter` name their bytes, too. With FSDP, the
 last two are inside ranges without bytes, `all-gather` and `reduce-scatter`, which include the copies that a collective
 needs; `wait for all-gather` is around the wait.

@@ -65,8 +65,8 @@ def matmul_flops(shape: ModelShape) -> dict[str, int]:
 
 
 def matmul_shapes(shape: ModelShape) -> dict[str, tuple[tuple[int, int, int], ...]]:
-    """(m, n, k) of each matrix product of one layer and of the head, by part. Those of the scores and of the final matmul
-    are for one attention head of one sequence. All products of a part have the same number of FLOPs."""
+    """(m, n, k) of each matrix product of one layer and of the head, by part; the scores and the final matmul for one
+    attention head of one sequence. All products of a part have the same number of FLOPs."""
     d, length, tokens = shape.d_model, shape.context_length, shape.tokens
     return {
         ranges.QKV_PROJECTION: ((tokens, d, d),) * 3,

@@ -90,8 +90,8 @@ def _saved_in_backward(
 
 
 def saved_block_bytes(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
-    """Bytes that one block keeps: tensors of shape (token, d_model), see NumberBytes; four of shape (token, d_ff): gate,
-    up, SiLU and product; two inverse RMS per token in fp32; exp and softmax per score (in "math" only softmax, in fused
+    """Bytes that one block keeps: tensors of shape (token, d_model), see NumberBytes; gate, up, SiLU and product of
+    shape (token, d_ff); two inverse RMS per token in fp32; exp and softmax per score (in "math" only softmax, in fused
     attention neither)."""
     sizes, activation = NUMBER_BYTES[variant["precision"]], ELEMENT_BYTES[variant["precision"]]
     d, d_ff, tokens = shape.d_model, shape.d_ff, shape.tokens
@@ -154,9 +154,9 @@ def build_peak_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
 
 
 def step_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
-    """Bytes at the fullest moment of a step. With a backward pass, this is one of five moments: in a block of the forward
-    pass with checkpoints; when the backward pass begins; in the backward pass of a block, with all gradients of later
-    blocks and all that is recomputed; when the backward pass ends, with a gradient for every parameter; or in the
+    """Bytes at the fullest moment of a step. With a backward pass, it is one of five: in a block of the forward pass,
+    if there are checkpoints; when the backward pass begins; in the backward pass of a block, with all gradients of
+    later blocks and all that is recomputed; when the backward pass ends, with a gradient for every parameter; or in the
     optimizer, at the largest parameter. The optimizer's moments (averages of gradients) exist all the time."""
     precision, d, phases = variant["precision"], shape.d_model, ranges.PHASES_OF_MODE[mode]
     sizes, activation = NUMBER_BYTES[precision], ELEMENT_BYTES[precision]

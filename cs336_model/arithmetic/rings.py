@@ -50,8 +50,8 @@ class Links:
 def fitted_links(devices: int, sizes_bytes: Iterable[float], seconds: Iterable[float]) -> Links:
     """The latency and bandwidth that fit measured `seconds` of all-reduces of two or more sizes best, by least squares
     of the relative errors. Raises ValueError if all sizes are the same, or no positive bandwidth fits."""
-    # An all-reduce that sends m bytes over each link in t seconds gives the equation latency_s · a + s_per_byte · b = 1,
-    # with a = 1/t and b = m/t. Least squares need the sums of a², ab, b², a and b over all equations.
+    # An all-reduce that sends m bytes over each link in t seconds gives the equation
+    # latency_s · a + s_per_byte · b = 1, with a = 1/t and b = m/t. Least squares need sums of a², ab, b², a and b.
     sent_share = TIMES_AROUND[ALL_REDUCE] * (devices - 1) / devices
     equations = [(1 / time, sent_share * size / time) for size, time in zip(sizes_bytes, seconds, strict=True)]
     sum_a, sum_b = sum(a for a, _ in equations), sum(b for _, b in equations)
