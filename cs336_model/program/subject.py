@@ -49,8 +49,7 @@ def make_batch(spec: RunSpec, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def whole_batch(spec: RunSpec, device: torch.device) -> Tensor:
-    """The sequences of all ranks, int64 (batch, position). Each has one token more than the context: the last
-    target."""
+    """The sequences of all ranks, int64 (batch, context_length + 1): the last token is only a target."""
     generator = torch.Generator(device=device).manual_seed(spec.seed)
     shape = (spec.dimensions["batch_size"], spec.dimensions["context_length"] + 1)
     return torch.randint(spec.vocab_size, shape, generator=generator, device=device)

@@ -90,4 +90,4 @@ def _cheap_garbage_collection(profiler: str) -> Iterator[None]:
 def save_capture(torch_profile: profile | None, path: Path | None, device: torch.device) -> None:
     """Writes PyTorch's profile as SQLite; nothing for the other profilers."""
     if torch_profile is not None:
-        export_capture(torch_profile, path, device.type == "cuda", torch.__version__)
+        export_capture(torch_profile, path, on_gpu=device.type == "cuda", torch_version=torch.__version__)

@@ -44,8 +44,7 @@ def layers_of(model: nn.Module) -> Iterator[nn.Module]:
 
 @functools.cache
 def mark_fsdp() -> None:
-    """Makes FSDP2 open ranges around its communication, in this process from now on. nsys would not show it
-    otherwise."""
+    """Makes FSDP2 open ranges around its communication, from now on: nsys would not show what a kernel is for."""
     from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 
     for method, name in RANGES_OF_FSDP.items():
