@@ -45,8 +45,8 @@ def recomputed_flops(shape: ModelShape, checkpoint: str) -> dict[str, float]:
 
 
 def _recomputed(blocks: range, sizes: tuple[int, ...]) -> tuple[int, int]:
-    """(number of recomputed blocks, each counted as often as it is recomputed; number of those without their last
-    product)."""
+    """(number of recomputed blocks, how many of them without their last product); a block counts each time that it is
+    recomputed."""
     if not sizes:
         return 0, 0
     size, *inner = sizes

@@ -117,8 +117,8 @@ def _crossing(a: float, b: float, c: float) -> float:
 
 
 def most_devices(layer: Layer, layout: str, pass_name: str, rates: Rates) -> int:
-    """The number of devices, a power of two, up to which communication takes no longer than computation. 1 if it takes
-    longer even on two devices (2-D: on four), at most MAX_DEVICES. The rates do not depend on the number."""
+    """The number of devices, a power of two up to MAX_DEVICES, up to which communication takes no longer than
+    computation; 1 if it takes longer even on two devices (2-D: on four). All numbers of devices have the same rates."""
     most, devices = 1, 2
     while devices <= MAX_DEVICES:
         communication_s = rates.communication_s(layer, layout, pass_name, devices)

@@ -73,8 +73,7 @@ class RaplCounter:
         self._total = 0
 
     def microjoules(self) -> int:
-        """Microjoules since this object was made. Read it more often than a file begins again at 0, which takes
-        minutes."""
+        """Microjoules since this object was made. Read it every minute: files begin again at 0 after minutes."""
         for index, file in enumerate(self._files):
             value = int(file.read_text())
             change = value - self._last_values[index]

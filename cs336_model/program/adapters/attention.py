@@ -125,7 +125,7 @@ def tolerance_of(roundoffs: float, precision: str, width: int) -> float:
 
 
 def outputs_and_gradients(apply: Apply, inputs: list[Tensor], upstream: Tensor, causal: bool) -> list[Tensor | None]:
-    """The output, and the gradients of the inputs. It computes with copies, since the code may overwrite its inputs."""
+    """The output, and the gradients of the inputs. `apply` gets copies, since it may overwrite its inputs."""
     leaves = [tensor.clone().requires_grad_() for tensor in inputs]
     output = apply(*leaves, causal)
     output.backward(upstream.to(output.dtype, copy=True))
