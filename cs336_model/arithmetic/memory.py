@@ -20,8 +20,8 @@ NON_TENSOR_BYTES = 2**30  # CUDA context, cuBLAS's workspace, rounding of the al
 
 @dataclass(frozen=True)
 class NumberBytes:
-    """Bytes in one precision. Up to `in_softmax`, all tensors of shape (token, d_model) together, per entry of this
-    shape; then of one number of other tensors."""
+    """Bytes in one precision. The fields up to `in_softmax` are sums over all tensors of shape (token, d_model), per
+    entry of this shape; the others are the bytes of one number in tensors of other shapes."""
 
     saved: int  # what a block keeps for the backward pass
     saved_at_end: int  # what is kept after the blocks

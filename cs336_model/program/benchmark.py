@@ -206,7 +206,7 @@ def measured_window(
         # first of all, while the GPU's clocks are those under load, and the peak memory is that of the steps
         result.update(device_facts(device), parameters=subject.parameter_count)
         result["compilation"] = graph_counts(spec, graphs_before)
-        # counted now: energy windows add losses, whose number varies; 1 if steps have none: that of an extra pass
+        # counted now, because energy windows add losses, whose number varies; if steps have none, an extra pass has one
         loss_count = len(subject.losses) or 1
         state.save_memory()
         if meter:

@@ -125,7 +125,8 @@ def tolerance_of(roundoffs: float, precision: str, width: int) -> float:
 
 
 def outputs_and_gradients(apply: Apply, inputs: list[Tensor], upstream: Tensor, causal: bool) -> list[Tensor | None]:
-    """The output, and the gradients of the inputs. `apply` gets copies, since it may overwrite its inputs."""
+    """The output, and the gradients of the inputs for the gradient `upstream` of the output. `apply` gets copies, since
+    it may overwrite its inputs."""
     leaves = [tensor.clone().requires_grad_() for tensor in inputs]
     output = apply(*leaves, causal)
     output.backward(upstream.to(output.dtype, copy=True))

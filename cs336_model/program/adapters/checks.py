@@ -63,7 +63,7 @@ def _checks_of_attention(spec: RunSpec, device: torch.device) -> list[dict[str, 
     attention, precision = spec.dimensions["attention"], spec.dimensions["precision"]
     length, shape = spec.dimensions["context_length"], shape_of(vars(spec))
     checks = checks_of_attention(attention, spec.adapters, precision, [length], shape.d_head, device)
-    # the checks are in small shapes; the shape of the run may fail all the same
+    # the checks use small shapes; the code may still fail in the shape of the run
     run_shape = (shape.batch_size * shape.num_heads, length, shape.d_head)
     try_attention(attention, spec.adapters, precision, run_shape, device)
     return checks

@@ -99,9 +99,8 @@ class Buckets(NoReduction):
         self.bucket_mb = bucket_mb
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        ignore_warnings = warnings.catch_warnings(
-            category=FutureWarning, action="ignore"
-        )  # of PyTorch 2.13 about an option
+        # PyTorch 2.13 warns that the option broadcast_buffers is renamed
+        ignore_warnings = warnings.catch_warnings(category=FutureWarning, action="ignore")
         with ignore_warnings, span(ranges.ALL_REDUCE_BUFFERS):
             # the model's buffers are constants (angles, a mask), which need not be sent again in every step
             self.model = DistributedDataParallel(model, bucket_cap_mb=self.bucket_mb, broadcast_buffers=False)
