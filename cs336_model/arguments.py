@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 MARK = "$"
-SIZES = ("d_model", "num_layers", "num_heads", "d_ff", "rope_theta")  # of a model
-PROJECT_ARGUMENTS = {name: f"{MARK}{name}" for name in ("vocab_size", "context_length", *SIZES)}  # if none are declared
+SIZES = ("d_model", "num_layers", "num_heads", "d_ff", "rope_theta")  # of this project's model
+# the arguments of this project's model, for a grid that declares none
+PROJECT_ARGUMENTS = {name: f"{MARK}{name}" for name in ("vocab_size", "context_length", *SIZES)}
 
 
 def run_value_names(arguments: Mapping[str, Any]) -> dict[str, str]:
@@ -19,13 +20,13 @@ def run_value_names(arguments: Mapping[str, Any]) -> dict[str, str]:
 
 
 def values_by_name(program: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a run specification that arguments may name."""
+    """The values in a run specification `program` that arguments may name."""
     return {**program["dimensions"], "vocab_size": program["vocab_size"], **program["sizes"]}
 
 
 def constructor_arguments(program: Mapping[str, Any]) -> dict[str, Any]:
-    """The constructor's arguments in a run specification, with the run's values in place of their names. Raises
-    ValueError with the first unknown name."""
+    """The constructor's arguments in a run specification `program`, with the run's values in place of their names.
+    Raises ValueError with the first unknown name."""
     names, values = run_value_names(program["arguments"]), values_by_name(program)
     for argument, name in names.items():
         if name not in values:

@@ -32,7 +32,7 @@ def gpus(*fields: str, gpu: str | None = None) -> list[dict[str, str]]:
 
 
 def compute_process_count(gpu: str) -> int | None:
-    """The number of programs that compute on a GPU; None if nvidia-smi fails, or writes anything but their numbers."""
+    """The number of programs that compute on a GPU; None if nvidia-smi fails, or writes anything but process ids."""
     lines = _query("compute-apps=pid", gpu)
     return None if lines is None or not all(map(str.isdigit, lines)) else len(lines)
 
@@ -57,12 +57,12 @@ def throttle_reasons(bits: int) -> list[str]:
 
 
 def throttle_reasons_in(text: str) -> list[str] | None:
-    """The same for the mask as nvidia-smi writes it ("0x0000000000000004"); None for other texts."""
+    """Names of the reasons in a mask that nvidia-smi wrote ("0x0000000000000004"); None for other texts."""
     return throttle_reasons(int(text, 16)) if text.startswith("0x") else None
 
 
 def _query(query: str, gpu: str | None) -> list[str] | None:
-    """The lines of the answer that are not blank; None if nvidia-smi fails."""
+    """The lines of nvidia-smi's answer that are not blank; None if it fails. Without a GPU, it answers for all."""
     gpu_option = [] if gpu is None else [f"--id={gpu}"]
     answer = output(*gpu_option, f"--query-{query}", "--format=csv,noheader,nounits")
     return None if answer is None else [line.strip() for line in answer.splitlines() if line.strip()]
@@ -70,8 +70,8 @@ def _query(query: str, gpu: str | None) -> list[str] | None:
 
 @cache
 def nvml() -> ModuleType | None:
-    """The binding, initialized; None if that fails. Call it before there is a lease: importing and initializing take
-    longer than a query, and meanwhile the GPU would wait."""
+    """NVML's Python binding, initialized; None if that fails. First call it before there is a lease: importing and
+    initializing take longer than a query, and meanwhile the GPU would wait."""
     try:
         import pynvml
     except ImportError:
@@ -85,7 +85,8 @@ def nvml() -> ModuleType | None:
 
 @dataclass(frozen=True)
 class GpuState:
-    """One reading; None for what could not be read. `host_uuids` are those of all GPUs of the host; () if unknown."""
+    """One reading of a GPU; None for what could not be read. `host_uuids` are the UUIDs of all GPUs of the host; () if
+    unknown."""
 
     driver: str | None = None
     sm_clock_mhz: int | None = None
@@ -135,7 +136,7 @@ _STATE_FIELDS = (
 
 
 def _state_from_smi(gpu: str) -> GpuState:
-    rows = gpus(*_STATE_FIELDS)
+    rows = gpus(*_STATE_FIELDS)  # of all GPUs, for their UUIDs
     row = next((row for row in rows if gpu in (row["index"], row["uuid"])), None)
     if row is None:
         return GpuState()

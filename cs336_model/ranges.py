@@ -1,6 +1,6 @@
 """The names of the ranges that the measured program opens, and `span`, which opens them.
 
-Nesting, with a block's ranges once per layer (no layer numbers: a block's ranges are instances of one name):
+They are nested as follows. Each layer opens the ranges of a block; their names have no layer numbers:
 
     compile | warmup | measure | no_sync
       step
@@ -28,10 +28,10 @@ Nesting, with a block's ranges once per layer (no layer numbers: a block's range
         optimizer, synchronize
 
 On several GPUs, `all-reduce, bytes = N` is around each all-reduce; with DDP, it is inside `all-reduce, bucket = K`.
-`all-reduce buffers` is around what makes or fills buffers for them, and `wait for all-reduce` around the wait for those
-that began in the backward pass. `broadcast`, `all-gather` and `reduce-scatter` name their bytes, too. With FSDP, they
-are inside `all-gather` and `reduce-scatter`, which include the copies that they need, and `wait for all-gather` is
-around the wait.
+`all-reduce buffers` is around what makes or fills their buffers. `wait for all-reduce` is around the wait for those
+that began in the backward pass. `broadcast`, `all-gather` and `reduce-scatter` name their bytes, too. With FSDP, the
+last two are inside ranges without bytes, `all-gather` and `reduce-scatter`, which include the copies that a collective
+needs; `wait for all-gather` is around the wait.
 
 This module imports neither torch nor nvtx until an emitter other than "none" is chosen.
 """
@@ -48,7 +48,7 @@ WARMUP = "warmup"
 MEASURE = "measure"
 NO_SYNC = "no_sync"
 STEP = "step"
-RECORDING, DOMAIN = "recording", "cs336_model"  # around all that nsys may record, in a separate domain
+RECORDING, DOMAIN = "recording", "cs336_model"  # the range around all that nsys may record, and its NVTX domain
 
 FORWARD = "forward"
 LOSS = "loss"
@@ -57,7 +57,7 @@ OPTIMIZER = "optimizer"
 SYNCHRONIZE = "synchronize"
 ALL_REDUCE = "all-reduce"
 ALL_REDUCE_WAIT = "wait for all-reduce"
-ALL_REDUCE_BUFFERS = "all-reduce buffers"  # makes or fills them
+ALL_REDUCE_BUFFERS = "all-reduce buffers"
 ALL_GATHER, ALL_GATHER_WAIT, REDUCE_SCATTER = "all-gather", "wait for all-gather", "reduce-scatter"
 BROADCAST = "broadcast"
 # beginnings of the names of ranges of communication
@@ -88,20 +88,20 @@ PHASES_OF_MODE = {
     TRAIN_STEP: PHASES,
 }
 MODULE_RANGE = "module {}"  # of a module that has the name of another range
-# ranges around parts of the model, which are no parts themselves
+# ranges around parts of the model that are no parts themselves
 AROUND_PARTS = {COMPILE, WARMUP, MEASURE, NO_SYNC, STEP, FORWARD, BACKWARD, OPTIMIZER, SYNCHRONIZE}
 EMITTERS = ("none", "nvtx", "record_function")
 
-SpanFunction = Callable[[str], AbstractContextManager]  # of the name of a range
+SpanFunction = Callable[[str], AbstractContextManager]  # from the name of a range to its context
 _NO_RANGE = nullcontext()
 _open_nothing: SpanFunction = lambda name: _NO_RANGE  # noqa: E731
 _open_span: SpanFunction = _open_nothing  # what `span` does in this process
 _marker = None  # range_marks.marker.Marker, after emit_ranges; None for "none"
-_modules = None  # range_marks.module_parts.ModuleParts, after mark_modules
+_modules = None  # range_marks.module_parts.ModuleParts, after mark_modules; None before
 
 
 def span(name: str) -> AbstractContextManager:
-    """A context manager that is the range `name` for the emitter of this process; does nothing until one is chosen."""
+    """A context manager that opens the range `name` with the emitter of this process; does nothing until one is set."""
     return _open_span(name)
 
 
@@ -134,8 +134,8 @@ def are_recorded() -> bool:
 def emit_ranges(emitter: Any) -> None:
     """Sets for the entire process what a span is: "none" (in timed runs, which must not pay for annotations), "nvtx"
     (push and pop in the default domain, on the calling thread), "record_function" (torch's profiler), or what an
-    emitter (range_marks.marker.Emitter) opens. Unless it is "none", the backward pass opens the parts of the forward
-    pass again, each around what differentiates it."""
+    emitter (range_marks.marker.Emitter) opens. With an emitter other than "none", the backward pass opens the parts of
+    the forward pass again, each around what differentiates it."""
     global _open_span, _marker
     if emitter == "none":
         _emit_nothing()
@@ -166,8 +166,8 @@ def _emit_nothing() -> None:
 
 
 def mark_modules(model: Any) -> None:
-    """Makes each call of a module of this torch model a part, named as by range_marks.module_parts.module_names, unless
-    spans do nothing: timed runs must not pay for it."""
+    """Makes each call of a module of this torch model a part, with its name in range_marks.module_parts.module_names.
+    Does nothing if spans do nothing: timed runs must not pay for it."""
     global _modules
     if _modules is not None:
         _modules.end()
@@ -186,8 +186,8 @@ def mark_modules(model: Any) -> None:
 
 
 def mark_compiled_graphs() -> None:
-    """Makes compiled code open a range around each kernel, named after the parts that it serves, if spans are ranges
-    for a profiler: compiled code has no spans."""
+    """Makes compiled code, which has no spans, open a range around each kernel, named after the parts that the kernel
+    computes. Does nothing unless a profiler sees ranges."""
     if _marker is not None:
         from range_marks import compiled
 

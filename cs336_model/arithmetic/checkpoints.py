@@ -27,7 +27,7 @@ def nesting_error(checkpoint: str) -> str | None:
 
 
 def groups(blocks: range, size: int) -> Iterator[range]:
-    """These blocks in groups of `size`; the last may be smaller."""
+    """The blocks in groups of `size`; the last group may be smaller."""
     for first in range(0, len(blocks), size):
         yield blocks[first : first + size]
 
@@ -45,7 +45,8 @@ def recomputed_flops(shape: ModelShape, checkpoint: str) -> dict[str, float]:
 
 
 def _recomputed(blocks: range, sizes: tuple[int, ...]) -> tuple[int, int]:
-    """(recomputed blocks, each counted as often as it is recomputed; how many of these without their last product)."""
+    """(number of recomputed blocks, how many of them without their last product); a block counts each time that it is
+    recomputed."""
     if not sizes:
         return 0, 0
     size, *inner = sizes
@@ -53,7 +54,7 @@ def _recomputed(blocks: range, sizes: tuple[int, ...]) -> tuple[int, int]:
         return len(blocks), sum(1 for _ in groups(blocks, size))
     count = without_last_product = 0
     for group in groups(blocks, size):
-        *_, last_inner_group = groups(group, inner[0])  # recomputation of the group stops at its input
+        *_, last_inner_group = groups(group, inner[0])  # its input is where recomputing the group stops
         inner_count, inner_without_last_product = _recomputed(group, tuple(inner))
         count += len(group) - len(last_inner_group) + inner_count
         without_last_product += inner_without_last_product

@@ -12,6 +12,8 @@ from cs336_model import ranges
 from cs336_model.arguments import constructor_arguments
 
 SOFTMAX_FLOPS_PER_SCORE = 5  # max, subtract, exp, sum, divide
+PROJECT_CONSTRUCTOR = "cs336_model.model:TransformerLM"
+SHAPE_ARGUMENTS = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")  # of that constructor
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,8 @@ def matmul_flops(shape: ModelShape) -> dict[str, int]:
 
 
 def matmul_shapes(shape: ModelShape) -> dict[str, tuple[tuple[int, int, int], ...]]:
-    """(m, n, k) of each matrix product of one layer and of the head, by part; for the scores and the final matmul, of
-    one attention head of one sequence. All products of a part have the same number of FLOPs."""
+    """(m, n, k) of each matrix product of one layer and of the head, by part; the scores and the final matmul for one
+    attention head of one sequence. All products of a part have the same number of FLOPs."""
     d, length, tokens = shape.d_model, shape.context_length, shape.tokens
     return {
         ranges.QKV_PROJECTION: ((tokens, d, d),) * 3,
@@ -82,7 +84,7 @@ def softmax_flops(shape: ModelShape) -> int:
 
 
 def forward_flops(shape: ModelShape) -> dict[str, int]:
-    """{"forward": matrix products only, as torch's own counter counts; then every part, softmax among them}."""
+    """FLOPs under "forward", of matrix products only, as torch's counter counts; then by part, softmax among them."""
     matmuls = matmul_flops(shape)
     return {ranges.FORWARD: sum(matmuls.values()), **matmuls, ranges.SOFTMAX: softmax_flops(shape)}
 
@@ -96,6 +98,7 @@ def forward_bytes(shape: ModelShape, element_bytes: int = 4) -> dict[str, int]:
         ranges.EMBEDDING: 2 * tokens * d,
         ranges.NORM: (2 * layers + 1) * (2 * tokens * d + d),
         ranges.QKV_PROJECTION: layers * (3 * d * d + 4 * tokens * d),
+        # queries and keys; the table of cosines and sines has d_head numbers per position
         ranges.ROPE: layers * 2 * (2 * tokens * d + shape.context_length * shape.d_head),
         ranges.ATTENTION_SCORES: layers * (2 * tokens * d + scores),
         ranges.MASK_AND_SCALE: layers * 2 * scores,
@@ -110,22 +113,18 @@ def forward_bytes(shape: ModelShape, element_bytes: int = 4) -> dict[str, int]:
     return {part: element_bytes * count for part, count in elements.items()}
 
 
-PROJECT_CONSTRUCTOR = "cs336_model.model:TransformerLM"
-SIZES = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")
-
-
 def sequences_per_gpu(dimensions: Mapping[str, Any]) -> Any:
     """Sequences of a step on one GPU: all GPUs share the batch. Accepts numbers or columns of a table."""
     return dimensions["batch_size"] // dimensions["gpus"]
 
 
 def shape_of(program: Mapping[str, Any]) -> ModelShape | None:
-    """The shape of the model of a run specification, with the sequences of one GPU; None for a custom model, whose
-    layers are unknown, if a size is not among the arguments, and without a model."""
+    """The shape of the model in a run specification `program`, with the sequences of one GPU. None if the shape is
+    unknown: for a custom model, if a size is not among the arguments, or if attention alone runs."""
     if program.get("constructor") != PROJECT_CONSTRUCTOR:
         return None
     arguments, dimensions = constructor_arguments(program), program["dimensions"]
-    sizes = {name: arguments.get(name) for name in SIZES}
+    sizes = {name: arguments.get(name) for name in SHAPE_ARGUMENTS}
     if not all(isinstance(size, int) for size in sizes.values()):
         return None
     return ModelShape(batch_size=sequences_per_gpu(dimensions), context_length=dimensions["context_length"], **sizes)

@@ -1,4 +1,4 @@
-"""What one feed-forward layer on several devices computes and communicates, and when the second takes longer. No torch.
+"""What one feed-forward layer on several devices computes and communicates, and which takes longer. Imports no torch.
 
 The layer has three matrices of D × D_FF (SwiGLU); its forward pass takes 6 B D D_FF FLOPs and its backward pass twice
 that, for a batch of B tokens. Collectives are those of a ring (rings.py), in these layouts of N devices:
@@ -22,13 +22,13 @@ MATRICES = 3
 BACKWARD_IN_FORWARDS = 2  # each matrix product of the forward pass has two in the backward pass, each as large
 FLOPS_PER_WEIGHT = {ranges.FORWARD: 2, ranges.BACKWARD: 2 * BACKWARD_IN_FORWARDS}  # per token
 MAX_DEVICES = 2**20
-MANY_TOKENS = 2**40  # to compute slopes
+MANY_TOKENS = 2**40  # so many that seconds ÷ tokens is the slope of a straight line
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A feed-forward layer: tokens of the entire batch, widths, the bytes of one weight (or of its gradient), and those
-    of one activation."""
+    """A feed-forward layer: tokens of the entire batch, widths, bytes of one weight (or of its gradient), and bytes of
+    one activation."""
 
     tokens: float
     d_model: int
@@ -37,7 +37,7 @@ class Layer:
     activation_bytes: int
 
     @property
-    def weights_bytes(self) -> int:
+    def matrices_bytes(self) -> int:
         return MATRICES * self.d_model * self.d_ff * self.weight_bytes
 
     def flops(self, pass_name: str) -> float:
@@ -64,20 +64,20 @@ class Rates:
 
 
 def collective_options(layer: Layer, layout: str, pass_name: str, devices: int) -> Iterator[tuple[Collective, ...]]:
-    """The collectives of one pass, in order: in 2-D, for each X × Y of the devices with X and Y above 1; once in other
-    layouts."""
+    """The collectives of one pass, in order. In 2-D, there is one option for each way to write `devices` as X × Y, with
+    X and Y above 1; in other layouts, one option."""
     if layout == TWO_D:
         for x in range(2, devices // 2 + 1):
             if devices % x == 0:
                 y = devices // x
                 x_share = replace(layer, tokens=layer.tokens / x)
-                weights = _weight_collectives(layer.weights_bytes / y, pass_name, devices=x)
+                weights = _weight_collectives(layer.matrices_bytes / y, pass_name, devices=x)
                 yield (*weights, *_activation_collectives(x_share, devices=y))
     elif layout == DATA:
-        gradients = Collective(ALL_REDUCE, layer.weights_bytes, devices)
+        gradients = Collective(ALL_REDUCE, layer.matrices_bytes, devices)
         yield (gradients,) if pass_name == ranges.BACKWARD else ()
     elif layout == SHARDED:
-        yield _weight_collectives(layer.weights_bytes, pass_name, devices)
+        yield _weight_collectives(layer.matrices_bytes, pass_name, devices)
     else:
         yield _activation_collectives(layer, devices)
 
@@ -95,15 +95,15 @@ def _activation_collectives(layer: Layer, devices: int) -> tuple[Collective, ...
 
 def fewest_tokens(layer: Layer, layout: str, pass_name: str, devices: int, rates: Rates) -> float | None:
     """The tokens of the smallest batch whose communication takes no longer than its computation: 0 if that holds for
-    every batch, infinity if for none; None if the layout needs another number of devices.
+    every batch, infinity if it holds for none; None if the layout needs another number of devices.
 
-    For B tokens, each option of collectives takes a + b B seconds and the computation c B seconds.
+    For B tokens, each option of collectives takes a + b B seconds, and the computation takes c B seconds.
     """
     many = replace(layer, tokens=MANY_TOKENS)
     c = rates.compute_s(many, pass_name, devices) / MANY_TOKENS
     seconds_without_tokens, seconds_with_many = (
-        [rates.links.total_seconds(option) for option in collective_options(each, layout, pass_name, devices)]
-        for each in (replace(layer, tokens=0), many)
+        [rates.links.total_seconds(option) for option in collective_options(batch, layout, pass_name, devices)]
+        for batch in (replace(layer, tokens=0), many)
     )
     options = zip(seconds_without_tokens, seconds_with_many, strict=True)
     return min((_crossing(a, (with_many - a) / MANY_TOKENS, c) for a, with_many in options), default=None)
@@ -117,12 +117,12 @@ def _crossing(a: float, b: float, c: float) -> float:
 
 
 def most_devices(layer: Layer, layout: str, pass_name: str, rates: Rates) -> int:
-    """The power of two of devices, at most MAX_DEVICES, up to which communication takes no longer than computation,
-    with the same rates on every number; 1 if it takes longer on two (2-D: on four)."""
+    """The number of devices, a power of two up to MAX_DEVICES, up to which communication takes no longer than
+    computation; 1 if it takes longer even on two devices (2-D: on four). All numbers of devices have the same rates."""
     most, devices = 1, 2
     while devices <= MAX_DEVICES:
         communication_s = rates.communication_s(layer, layout, pass_name, devices)
-        if communication_s is not None:
+        if communication_s is not None:  # 2-D needs four devices
             if communication_s > rates.compute_s(layer, pass_name, devices):
                 break
             most = devices

@@ -20,16 +20,17 @@ NON_TENSOR_BYTES = 2**30  # CUDA context, cuBLAS's workspace, rounding of the al
 
 @dataclass(frozen=True)
 class NumberBytes:
-    """Bytes of tensors in one precision: per entry of (token, d_model), and of one number of other tensors."""
+    """Bytes in one precision. The fields up to `in_softmax` are sums over all tensors of shape (token, d_model), per
+    entry of this shape; the others are the bytes of one number in tensors of other shapes."""
 
-    saved: int  # that a block keeps for the backward pass, per entry of (token, d_model)
-    saved_at_end: int  # the same, after the blocks
-    in_forward: int  # that is live in a block that keeps nothing
-    in_math: int  # that PyTorch's "math" attention adds to it: scaled queries and keys, and copies in fp32
-    in_softmax: int  # that is live in the backward pass of a block's softmax
+    saved: int  # what a block keeps for the backward pass
+    saved_at_end: int  # what is kept after the blocks
+    in_forward: int  # what is live in the forward pass of a block that keeps nothing
+    in_math: int  # what PyTorch's "math" attention adds to in_forward: scaled queries and keys, and copies in fp32
+    in_softmax: int  # what is live in the backward pass of a block's softmax
     exp: int  # a number of softmax: exp of a score, its sum, and their gradients
-    weight: int  # per weight, of which autocast keeps a copy
-    number: int  # a weight, its gradient or a moment, or an output of a block
+    weight: int  # the copy of a weight that autocast keeps
+    number: int  # a weight, its gradient or a moment, or a number in the output of a block
 
 
 # fp32: a block keeps per (token, d_model) the input, normed input and output of both norms, rotated queries and keys,
@@ -39,7 +40,7 @@ _AUTOCAST = NumberBytes(saved=34, saved_at_end=10, in_forward=18, in_math=12, in
 _BF16 = NumberBytes(saved=28, saved_at_end=10, in_forward=10, in_math=16, in_softmax=18, exp=2, weight=0, number=2)
 NUMBER_BYTES = {"fp32": _FP32, "tf32": _FP32, "bf16": _AUTOCAST, "fp16": _AUTOCAST, "bf16-weights": _BF16}
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "bf16-weights": 2, "fp16": 2}  # of an activation in a block
-MATH = "math"  # of PyTorch: computes in fp32 in every precision, and keeps the output of softmax
+MATH = "math"  # attention of PyTorch that computes in fp32 in every precision, and keeps the output of softmax
 # Fused attention keeps its output and a logsumexp per row instead of the scores; a student's is assumed to do so, too.
 FUSED_ATTENTIONS = ("flash", "efficient", "cudnn", "own-pytorch", "own-triton")
 DEFAULT_VARIANT = {"precision": "fp32", "attention": "eager", "checkpoint": NO_CHECKPOINT}
@@ -48,9 +49,10 @@ DEFAULT_VARIANT = {"precision": "fp32", "attention": "eager", "checkpoint": NO_C
 def saved_activation_bytes(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
     """Bytes that the forward pass keeps for the backward pass; a checkpoint keeps only the input of its blocks."""
     sizes, tokens, d = NUMBER_BYTES[variant["precision"]], shape.tokens, shape.d_model
+    # in fp32: the logits, and per token the last norm's inverse RMS and the loss's logsumexp
     end = tokens * (sizes.saved_at_end * d + FP32_BYTES * (shape.vocab_size + 2))
     end += sizes.weight * d * shape.vocab_size
-    return _saved_in(range(shape.num_layers), group_sizes(variant["checkpoint"])[:1], shape, variant) + end
+    return _saved_by_blocks(shape, variant) + end
 
 
 def residual_bytes(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
@@ -63,20 +65,20 @@ def block_gradient_bytes(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT
     return NUMBER_BYTES[variant["precision"]].number * (shape.block_weights + 2 * shape.d_model)
 
 
-def _saved_in(blocks: range, sizes: tuple[int, ...], shape: ModelShape, variant: Mapping[str, Any]) -> int:
-    """Bytes that these blocks keep after their forward pass: the inputs of groups of `sizes[0]` blocks; without sizes,
-    all that the backward pass needs."""
-    if sizes:
-        return residual_bytes(shape, variant) * sum(1 for _ in groups(blocks, sizes[0]))
-    return len(blocks) * saved_block_bytes(shape, variant)
+def _saved_by_blocks(shape: ModelShape, variant: Mapping[str, Any]) -> int:
+    """Bytes that all blocks keep after the forward pass: with checkpoints only the inputs of the outermost groups,
+    otherwise all that the backward pass needs."""
+    if sizes := group_sizes(variant["checkpoint"]):
+        return residual_bytes(shape, variant) * sum(1 for _ in groups(range(shape.num_layers), sizes[0]))
+    return shape.num_layers * saved_block_bytes(shape, variant)
 
 
 def _saved_in_backward(
     blocks: range, sizes: tuple[int, ...], shape: ModelShape, variant: Mapping[str, Any]
 ) -> Iterator[tuple[int, int]]:
-    """(block, bytes that all these blocks keep when its backward pass begins), from the last block to the first. A
-    group is recomputed when its last block is reached; its input is what its first block saves, and not counted twice.
-    """
+    """(block, bytes that all these blocks keep when the backward pass of this block begins), from the last block to the
+    first. A group is recomputed when its last block is reached. The group's input is what its first block saves, so it
+    is not counted again."""
     if not sizes:
         for block in reversed(blocks):
             yield block, (block - blocks.start + 1) * saved_block_bytes(shape, variant)
@@ -88,13 +90,14 @@ def _saved_in_backward(
 
 
 def saved_block_bytes(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
-    """Bytes that one block keeps: tensors of (token, d_model) as in NumberBytes; gate, up, SiLU and product per (token,
-    d_ff); two inverse RMS per token in fp32; exp and softmax per score (in "math" only softmax; fused: neither)."""
+    """Bytes that one block keeps: tensors of shape (token, d_model), see NumberBytes; gate, up, SiLU and product of
+    shape (token, d_ff); two inverse RMS per token in fp32; exp and softmax per score (in "math" only softmax, in fused
+    attention neither)."""
     sizes, activation = NUMBER_BYTES[variant["precision"]], ELEMENT_BYTES[variant["precision"]]
     d, d_ff, tokens = shape.d_model, shape.d_ff, shape.tokens
     if variant["attention"] in FUSED_ATTENTIONS:
         attention = tokens * (activation * d + FP32_BYTES * shape.num_heads)
-    elif variant["attention"] == MATH:
+    elif variant["attention"] == MATH:  # queries, keys and values are kept in fp32
         attention = FP32_BYTES * shape.scores + 3 * (FP32_BYTES - activation) * tokens * d
     else:
         attention = (sizes.exp + activation) * shape.scores + sizes.exp * tokens * shape.num_heads
@@ -109,8 +112,8 @@ def _block_forward_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
     sizes, activation = NUMBER_BYTES[variant["precision"]], ELEMENT_BYTES[variant["precision"]]
     d, d_ff, tokens = shape.d_model, shape.d_ff, shape.tokens
     in_feed_forward = 4 * activation * tokens * d_ff + sizes.weight * shape.block_weights
-    in_attention = sizes.weight * 3 * d * d
-    if variant["attention"] == MATH:
+    in_attention = sizes.weight * 3 * d * d  # copies of the weights for queries, keys and values
+    if variant["attention"] == MATH:  # 9 bytes per score are 4 + 4 + 1; there is also a mask in fp32
         in_attention += 9 * shape.scores + FP32_BYTES * shape.context_length**2 + sizes.in_math * tokens * d
     elif variant["attention"] not in FUSED_ATTENTIONS:
         in_attention += 3 * sizes.exp * shape.scores
@@ -125,9 +128,10 @@ def _block_backward_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
     sizes, activation = NUMBER_BYTES[variant["precision"]], ELEMENT_BYTES[variant["precision"]]
     d, d_ff, tokens = shape.d_model, shape.d_ff, shape.tokens
     in_feed_forward = saved_block_bytes(shape, variant) + tokens * (sizes.number * d + 2 * activation * d_ff)
-    in_feed_forward += (sizes.number - sizes.weight) * d * d_ff
+    in_feed_forward += (sizes.number - sizes.weight) * d * d_ff  # a gradient, in place of the copy of its weights
     if variant["attention"] in FUSED_ATTENTIONS:
         return in_feed_forward
+    # copies of the weights for queries, keys and values; gradients of SwiGLU, output projection and norm
     weights = sizes.weight * 3 * d * d + sizes.number * (3 * d * d_ff + d * d + d)
     if variant["attention"] == MATH:
         scores = 4 * FP32_BYTES * shape.scores + 3 * (FP32_BYTES - activation) * tokens * d
@@ -142,22 +146,22 @@ def estimated_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any
 
 
 def build_peak_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
-    """Bytes of the weights, which are made in fp32, of the mask, and, if weights become bf16, of the largest in
-    bf16."""
+    """Bytes of the weights, which are made in fp32, and of the mask. If the weights are converted to bf16, also of the
+    largest in bf16: it exists in both types for a moment."""
     number = NUMBER_BYTES[variant["precision"]].number
     converted_numbers = shape.d_model * max(shape.vocab_size, shape.d_ff) if number < FP32_BYTES else 0
     return FP32_BYTES * parameter_count(shape) + shape.context_length**2 + number * converted_numbers
 
 
 def step_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
-    """Bytes at the fullest moment of a step. With a backward pass, this is one of five: in a block of the forward pass
-    with checkpoints; when the backward pass begins; in the backward pass of a block, with all gradients of later
-    blocks and all that is recomputed; when it ends, with a gradient for every parameter; or in the optimizer, at the
-    largest parameter. The optimizer's moments exist all the time."""
+    """Bytes at the fullest moment of a step. With a backward pass, it is one of five: in a block of the forward pass,
+    if there are checkpoints; when the backward pass begins; in the backward pass of a block, with all gradients of
+    later blocks and all that is recomputed; when the backward pass ends, with a gradient for every parameter; or in the
+    optimizer, at the largest parameter. The optimizer's moments (averages of gradients) exist all the time."""
     precision, d, phases = variant["precision"], shape.d_model, ranges.PHASES_OF_MODE[mode]
     sizes, activation = NUMBER_BYTES[precision], ELEMENT_BYTES[precision]
     parameter_bytes = sizes.number * parameter_count(shape)
-    always = parameter_bytes + shape.context_length**2  # the second is the mask
+    always = parameter_bytes + shape.context_length**2  # parameters and mask
     logits = shape.tokens * shape.vocab_size
     weight_copies = sizes.weight * shape.block_weights  # of one block
     in_forward = (shape.num_layers - 1) * weight_copies + _block_forward_bytes(shape, variant)
@@ -166,9 +170,10 @@ def step_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any] = D
         at_head += sizes.weight * d * shape.vocab_size + activation * logits
         return always + max(in_forward, at_head)
     if variant["checkpoint"] != NO_CHECKPOINT:
-        in_forward += _saved_in(range(shape.num_layers), group_sizes(variant["checkpoint"])[:1], shape, variant)
+        in_forward += _saved_by_blocks(shape, variant)
     output = activation * logits  # kept until the step ends; the loss saves it, or its copy in fp32
     output_beside_copy = output if activation < FP32_BYTES else 0
+    # the backward pass of the loss has three tensors of the size of the logits
     at_begin = saved_activation_bytes(shape, variant) + output_beside_copy + 3 * FP32_BYTES * logits
     at_end = bytes_after_backward(shape, variant)
     fullest = max(in_forward, at_begin, at_end, *_backward_bytes_of_blocks(shape, variant, output))

@@ -1,4 +1,4 @@
-"""Seconds of collectives on a ring of devices, and what those of a backward pass cost. Imports no torch.
+"""Seconds of collectives on a ring of devices, and how much of them a backward pass does not hide. Imports no torch.
 
 The tensor is cut into one chunk per device. In every one of N − 1 rounds each device sends a chunk to the next, over
 all links at the same time; an all-reduce is a reduce-scatter and then an all-gather (P. Patarasuk and X. Yuan,
@@ -20,7 +20,7 @@ TIMES_AROUND = {ALL_GATHER: 1, REDUCE_SCATTER: 1, ALL_REDUCE: 2}
 
 @dataclass(frozen=True)
 class Collective:
-    """One collective of some of the devices: its operation, the bytes of the entire tensor, the devices."""
+    """One collective: its operation, the bytes of the entire tensor, and the number of devices."""
 
     operation: str
     size_bytes: float
@@ -50,8 +50,8 @@ class Links:
 def fitted_links(devices: int, sizes_bytes: Iterable[float], seconds: Iterable[float]) -> Links:
     """The latency and bandwidth that fit measured `seconds` of all-reduces of two or more sizes best, by least squares
     of the relative errors. Raises ValueError if all sizes are the same, or no positive bandwidth fits."""
-    # An all-reduce that sends m bytes over each link in t seconds gives the equation latency_s a + s_per_byte b = 1,
-    # with a = 1/t and b = m/t. Least squares need the sums of a², ab, b², a and b over all of them.
+    # An all-reduce that sends m bytes over each link in t seconds gives the equation
+    # latency_s · a + s_per_byte · b = 1, with a = 1/t and b = m/t. Least squares need sums of a², ab, b², a and b.
     sent_share = TIMES_AROUND[ALL_REDUCE] * (devices - 1) / devices
     equations = [(1 / time, sent_share * size / time) for size, time in zip(sizes_bytes, seconds, strict=True)]
     sum_a, sum_b = sum(a for a, _ in equations), sum(b for _, b in equations)
@@ -64,14 +64,14 @@ def fitted_links(devices: int, sizes_bytes: Iterable[float], seconds: Iterable[f
         )
     latency_s = (sum_a * sum_bb - sum_b * sum_ab) / determinant
     s_per_byte = (sum_aa * sum_b - sum_ab * sum_a) / determinant
-    if latency_s < 0:
+    if latency_s < 0:  # then the best fit is the one without latency
         latency_s, s_per_byte = 0.0, sum_b / sum_bb
     if s_per_byte <= 0:
         raise ValueError("the times of all-reduce do not grow with its size")
     return Links(1 / s_per_byte, latency_s)
 
 
-BYTES_PER_MB = 2**20  # bucket_cap_mb counts these
+BYTES_PER_MB = 2**20  # the unit of PyTorch's bucket_cap_mb
 
 
 @dataclass(frozen=True)
@@ -85,15 +85,16 @@ class Bucket:
 def parameter_sizes(shape: ModelShape) -> list[int]:
     """How many numbers each parameter of this project's model has, in the order of model.parameters()."""
     d, d_ff = shape.d_model, shape.d_ff
+    # norm; queries, keys, values and output; norm; the three matrices of SwiGLU
     block = [d, d * d, d * d, d * d, d * d, d, d * d_ff, d * d_ff, d * d_ff]
     return [shape.vocab_size * d, *block * shape.num_layers, d, shape.vocab_size * d]
 
 
 def buckets_of(shape: ModelShape, bucket_mb: float, number_bytes: int) -> list[Bucket]:
-    """The buckets of the model's gradients, in the order in which they become ready. A parameter's share of the
-    backward pass is taken as its share of all numbers except the embedding's, which takes no time."""
-    ready = parameter_sizes(shape)[::-1]
-    work = [*ready[:-1], 0]
+    """The buckets of the model's gradients, in the order in which they become ready. The time of the backward pass is
+    divided between parameters in proportion to their sizes; only the embedding's gradient is assumed to take none."""
+    ready = parameter_sizes(shape)[::-1]  # sizes in the order in which gradients become ready
+    work = [*ready[:-1], 0]  # the embedding is last
     bucket_bytes, work_done, buckets = 0, 0, []
     for index, (numbers, parameter_work) in enumerate(zip(ready, work, strict=True)):
         bucket_bytes += numbers * number_bytes
@@ -119,8 +120,8 @@ def exposed_s(buckets: Sequence[Bucket], seconds: Sequence[float], backward_s: f
 
 
 def slowdown(samples: Iterable[tuple[float, float, float]]) -> float | None:
-    """Seconds by which a second of hidden communication prolongs computation, by least squares from samples of
-    (measured cost, exposed, hidden) seconds; at least 0. None without hidden communication."""
+    """Seconds by which a second of hidden (overlapped) communication prolongs computation; at least 0. A least-squares
+    fit to samples of (measured cost, exposed, hidden) seconds. None without hidden communication."""
     rows = list(samples)
     squares = sum(hidden**2 for _, _, hidden in rows)
     if squares == 0:

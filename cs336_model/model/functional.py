@@ -1,5 +1,5 @@
 """Softmax and cross-entropy, written as the sequence of operations that a profile then shows."""
-# ruff: noqa: F722 (jaxtyping's shapes are strings that are no Python)
+# ruff: noqa: F722 (jaxtyping's shapes are strings that are not Python)
 
 import torch
 from jaxtyping import Float, Int

@@ -21,9 +21,9 @@ class AdamW:
     """Adam with decoupled weight decay, in PyTorch's variant: weights decay by lr * weight_decay in a step. In the
     paper (Loshchilov & Hutter 2019, arXiv:1711.05101, algorithm 2), lr is not a factor of the decay.
 
-    The moments are made once, so that a step fills no tensor with zeros. It launches nine small kernels for each
-    parameter, and thousands for a large model, so that the host is the limit on a fast device, as a profile shows.
-    Fused optimizers avoid that. If parameters are sharded, each process updates its part."""
+    The moments are made once, so that a step fills no tensor with zeros. A step launches nine small kernels for each
+    parameter, thousands for a large model: on a fast device, the host is the limit, as a profile shows. Fused
+    optimizers avoid that. If parameters are sharded, each process updates its part."""
 
     def __init__(
         self,

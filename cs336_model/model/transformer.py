@@ -192,7 +192,7 @@ class TransformerLM(nn.Module):
         self.rope = RotaryEmbedding(rope_theta, d_model // num_heads, context_length)
         future = torch.ones(context_length, context_length, dtype=torch.bool).triu(diagonal=1)
         self.register_buffer("future", future, persistent=False)
-        self.checkpoints_of = None  # or a function from the blocks to the checkpoints that forward calls instead
+        self.checkpoints_of = None  # or a function of the blocks, whose results `forward` calls in their place
 
     def forward(self, tokens: Int[Tensor, "batch position"]) -> Float[Tensor, "batch position vocab"]:
         length = tokens.shape[-1]

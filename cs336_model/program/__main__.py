@@ -13,8 +13,9 @@ from cs336_model.program.loading import start_code_recorder
 def main() -> None:
     """Runs the module of the command line."""
     start_code_recorder()
-    atexit.register(gc.freeze)  # otherwise, Python searches all objects of torch at its end: a third of a second
-    import runpy  # afterwards, so that its imports are recorded, too
+    # otherwise, Python searches all objects of torch for garbage when it ends, which takes a third of a second
+    atexit.register(gc.freeze)
+    import runpy  # after the recorder has started, so that its imports are recorded, too
 
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)

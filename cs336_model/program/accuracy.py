@@ -1,8 +1,8 @@
 """How far a variant's first step is from an eager fp64 run of the same weights and tokens.
 
 After the very first step, its logits are copied to the host; they are compared after all measurements. On several GPUs
-every rank computes the entire batch in fp64, one rank's part after the other. Nothing is reduced there, so a wrong
-reduction is not in both. The memory is that of one part.
+every rank computes the entire batch in fp64, one rank's part after the other, so that only one part needs memory. The
+fp64 run does not communicate: if the measured step reduces gradients wrongly, the two runs differ.
 """
 
 from collections.abc import Iterable
@@ -25,16 +25,16 @@ from cs336_model.program.variants.values import OWN_FSDP
 TOO_LARGE = "an fp64 run of this size does not fit into memory"
 SWITCHED_OFF = "the comparison with fp64 is switched off (timing: {accuracy: false})"
 NOT_OURS = "the model is not this package's: whether it computes in fp64 is not known"
-MAX_ELEMENTS, MIN_ELEMENTS = 2**22, 2**14  # of a gradient that are converted to fp64 at once
+MAX_ELEMENTS, MIN_ELEMENTS = 2**22, 2**14  # how many numbers of a gradient are converted to fp64 at once
 
 
 @dataclass(frozen=True)
 class FirstStepOutputs:
     """The outputs of a first step."""
 
-    loss: Tensor | None  # of this rank's part of the batch (fp64 run: of all of it); None if the mode computes none
+    loss: Tensor | None  # of this rank's part of the batch (fp64: of the whole batch); None if the mode computes none
     logits: Tensor  # of this rank's part of the batch: (batch, position, vocab)
-    gradient_norm: Tensor | None  # of the entire batch, after a backward pass, if it is known
+    gradient_norm: Tensor | None  # of the whole batch; None without a backward pass, or if it is unknown
 
 
 class Comparison:
@@ -45,21 +45,21 @@ class Comparison:
         self._why_not: str | None = None  # why nothing is compared
         if not is_enabled:
             self._why_not = SWITCHED_OFF
-        elif shape_of(vars(subject.spec)) is None:
+        elif shape_of(vars(subject.spec)) is None:  # a custom model
             self._why_not = NOT_OURS
         else:
             subject.after_first_step = self._keep_outputs
 
     def errors(self, subject: Subject) -> dict[str, float | str | None]:
-        """Relative errors of the loss and the logits (in the Euclidean norm) of the whole batch, and of the norm of the
-        gradients (the largest of all ranks; None if it is unknown); or a `reason` why there are none. All ranks get the
-        same. The subject cannot be used afterwards: its memory is needed."""
+        """Relative errors of the loss and of the logits (in the Euclidean norm) of the whole batch; and of the norm of
+        the gradients, the largest of all ranks, or None if it is unknown. Or a `reason` why there are none. All ranks
+        get the same. The subject cannot be used afterwards: its memory is needed."""
         nothing = dict.fromkeys(("reason", "loss_error", "logits_error", "gradient_norm_error"))
         if self._why_not is not None:
             return nothing | {"reason": self._why_not}
         subject.free_model()
         expected = attempt_on_all_ranks(partial(outputs_in_fp64, subject), subject.device)
-        if expected is None:
+        if expected is None:  # a rank ran out of memory
             return nothing | {"reason": TOO_LARGE}
         return nothing | relative_errors(with_loss(self._outputs, subject), expected, subject.device)
 
@@ -72,13 +72,13 @@ class Comparison:
 
 
 def free_elements(device: torch.device) -> int:
-    """Elements of a gradient to convert to fp64 (8 bytes each) at once after a step: MAX_ELEMENTS on a CPU; on a GPU,
-    as many as take half of the memory that is left below the peak, but at least MIN_ELEMENTS and at most
-    MAX_ELEMENTS."""
+    """How many numbers of a gradient to convert to fp64 (8 bytes each) at once after a step. On a GPU, they take half
+    of the memory that is left below the peak, so that the measured peak stays, but at least MIN_ELEMENTS and at most
+    MAX_ELEMENTS are converted; on a CPU, MAX_ELEMENTS."""
     if device.type != "cuda":
         return MAX_ELEMENTS
     room_bytes = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
-    return min(max(room_bytes // 16, MIN_ELEMENTS), MAX_ELEMENTS)
+    return min(max(room_bytes // 2 // 8, MIN_ELEMENTS), MAX_ELEMENTS)
 
 
 def with_loss(outputs: FirstStepOutputs, subject: Subject) -> FirstStepOutputs:
@@ -96,7 +96,8 @@ def outputs_in_fp64(subject: Subject) -> FirstStepOutputs:
     parts = whole_batch(subject.spec, subject.device).split(sequences_per_gpu(subject.spec.dimensions))
     batch_loss, rank_logits = torch.zeros((), dtype=torch.float64, device=subject.device), None
     for rank, part in enumerate(parts):
-        loss, logits = one_pass(model, *inputs_and_targets(part), backward, parts=len(parts))
+        inputs, targets = inputs_and_targets(part)
+        loss, logits = one_pass(model, inputs, targets, backward=backward, parts=len(parts))
         batch_loss += loss
         if rank == this_rank().number:
             rank_logits = logits
@@ -121,8 +122,8 @@ def one_pass(
 
 
 def norm_of_gradients(parameters: Iterable[Tensor], max_elements: int = MAX_ELEMENTS) -> Tensor:
-    """The Euclidean norm of all gradients together, in fp64; of sharded ones, with the parts of other processes.
-    Converts at most `max_elements` at once."""
+    """The Euclidean norm of all gradients together, in fp64. If they are sharded, the parts of other processes are
+    included. Converts at most `max_elements` at once."""
     total, gradients = None, [parameter.grad for parameter in parameters if parameter.grad is not None]
     for gradient in gradients:
         for part in local_part(gradient.detach()).reshape(-1).split(max_elements):
@@ -135,6 +136,7 @@ def relative_errors(measured: FirstStepOutputs, expected: FirstStepOutputs, devi
     """The relative errors by name, from the outputs of all ranks."""
     has_norm = measured.gradient_norm is not None
     error_norm, logits_norm = distance(measured.logits, expected.logits), distance(expected.logits)
+    # without a norm, 0 fills the column, and is not returned
     norm_error = relative_error(float(measured.gradient_norm), float(expected.gradient_norm)) if has_norm else 0.0
     rank_numbers = gather_numbers([float(measured.loss), error_norm, logits_norm, norm_error], device)
     losses, error_norms, logits_norms, norm_errors = rank_numbers.T
@@ -146,7 +148,7 @@ def relative_errors(measured: FirstStepOutputs, expected: FirstStepOutputs, devi
 
 
 def distance(measured: Tensor, expected: Tensor | float = 0.0) -> float:
-    """|measured - expected| in the Euclidean norm, in fp64."""
+    """The Euclidean norm of measured - expected, in fp64."""
     return float(torch.linalg.vector_norm(measured.double() - expected))
 
 

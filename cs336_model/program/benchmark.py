@@ -63,15 +63,15 @@ class RunState:
     """The options of a run that are not its specification, and what it has made so far."""
 
     profiler: str
-    capture_path: Path | None = None  # of the file that the profiler writes
-    compares_with_fp64: bool = True  # the first step, after all measurements
+    capture_path: Path | None = None  # the file that the profiler writes
+    compares_with_fp64: bool = True  # whether the first step is compared, after all measurements
     energy_plan: EnergyPlan | None = None  # for --profiler energy
     close_recording: Callable[[], None] = windows.close_nothing  # ends nsys's recording
     result_path: Path | None = None
     time_limit_s: float | None = None  # of the process
 
     draft: Draft | None = None  # of the result
-    memory_recorder: Recorder | None = None  # while it records
+    memory_recorder: Recorder | None = None  # None before and after recording
     checks: Sequence[Mapping] = ()  # of a student's code
     subject: Subject | None = None
     dtypes: FirstStepDtypes | None = None  # of the subject, if memory is recorded
@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
         close_recording = windows.open_recording(options.profiler)
     wait_for_lease(options, progress)
     state = RunState(
-        options.profiler, options.capture, compares_with_fp64=options.accuracy == "yes",
+        profiler=options.profiler, capture_path=options.capture, compares_with_fp64=options.accuracy == "yes",
         energy_plan=EnergyPlan(options.windows, options.window_s) if options.profiler == windows.ENERGY else None,
         close_recording=close_recording, result_path=options.output, time_limit_s=options.time_limit_s,
     )  # fmt: skip
@@ -138,7 +138,7 @@ def run(spec: RunSpec, state: RunState, progress: Progress) -> Result:
     draft_context = open_draft(spec, state.result_path, result_so_far, state.time_limit_s)
     with process_settings(spec), operations_context, draft_context as draft:
         state.memory_recorder, state.draft = recorder, draft
-        # with a student's code, a draft of the result exists already
+        # with a student's code, `draft` is already in the place of the result
         with nullcontext() if draft.student else before_limit(write_overdue):
             result |= measurement_or_reason(spec, device, state, progress)
         if state.profiler != windows.NCU:  # ncu keeps the GPU's counters until this process is gone
@@ -176,37 +176,37 @@ def measure(spec: RunSpec, device: torch.device, state: RunState, progress: Prog
         state.subject = subject = make_subject(spec, device)
     _log(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
     state.dtypes = FirstStepDtypes(subject) if state.profiler == windows.MEMORY else None
-    # also made if it is switched off: its record then gives that reason
+    # also made if the comparison is switched off: its record then gives that reason
     comparison = Comparison(subject, state.compares_with_fp64) if state.profiler == "none" else None
     compile_in_first_step(subject, progress)
-    graphs = graph_counts(spec)
-    result = warm_up(subject, progress) | measured_window(subject, state, meter, graphs, progress)
+    graphs_before = graph_counts(spec)
+    result = warm_up(subject, progress) | measured_window(subject, state, meter, graphs_before, progress)
     if comparison:
         result["step_no_sync_seconds"] = seconds_without_communication(subject, progress)
         with progress.stage("accuracy"):
             result["accuracy"] = comparison.errors(subject)
-    leave_group()  # not after an exception: the others may hang, and the launcher ends them
+    leave_group()  # not after an exception: other ranks may hang, and the launcher ends them
     return {"status": "complete", "checks": state.checks} | result
 
 
 def measured_window(
-    subject: Subject, state: RunState, meter: Meter | None, graphs: Mapping, progress: Progress
+    subject: Subject, state: RunState, meter: Meter | None, graphs_before: Mapping | None, progress: Progress
 ) -> Result:
-    """Runs the measured steps, which the profiler sees, and returns what the result has of them. `graphs` are the
-    counts of compiled graphs before the warm-up."""
+    """Runs the measured steps, which the profiler sees, and returns their entries of the result. `graphs_before` has
+    the counts of compiled graphs before the warm-up; None if nothing is compiled."""
     spec, device = subject.spec, subject.device
     result = {}
     clock = PhaseClock(device, ranges.MEASURE, progress)
     count_flops = partial(flops_and_missing_loss, subject, progress)
-    # nsys and ncu would record a pass at the end of the window, so it comes before the window, unless there is no
-    # warm-up: then the first step itself is measured
+    # nsys and ncu still record at the end of the window, so a pass that counts FLOPs comes before it. Without warm-up
+    # it comes at the end all the same, because the first step of all is to be measured.
     flops = count_flops() if state.profiler in windows.CUDA_PROFILERS and spec.warmup_steps else None
 
     def at_end() -> None:
-        # first of all, since the clocks are still those under load, and the memory is that of the steps
+        # first of all, while the GPU's clocks are those under load, and the peak memory is that of the steps
         result.update(device_facts(device), parameters=subject.parameter_count)
-        result["compilation"] = graph_counts(spec, graphs)
-        # those of energy windows, whose number varies, are left out; steps without losses have that of an extra pass
+        result["compilation"] = graph_counts(spec, graphs_before)
+        # counted now, because energy windows add losses, whose number varies; if steps have none, an extra pass has one
         loss_count = len(subject.losses) or 1
         state.save_memory()
         if meter:
@@ -248,8 +248,8 @@ def warm_up(subject: Subject, progress: Progress) -> Result:
 
 
 def flops_and_missing_loss(subject: Subject, progress: Progress) -> Result:
-    """The FLOPs of the run, which custom models need a pass to count. If steps have no loss, it also appends that of a
-    forward pass to the losses of the subject. Losses and FLOPs show that two runs did the same work."""
+    """The FLOPs of the run; for a custom model, an extra pass counts them. If steps have no loss, this also appends the
+    loss of an extra forward pass to the subject's losses. Losses and FLOPs show that two runs did the same work."""
     progress.during = "the passes outside the window"
     if ranges.LOSS not in subject.spec.phases:
         subject.losses.append(loss_of_forward(subject))
@@ -258,8 +258,8 @@ def flops_and_missing_loss(subject: Subject, progress: Progress) -> Result:
 
 
 def checked_losses(subject: Subject) -> list[float]:
-    """The losses. Raises FloatingPointError with the first step whose loss is not finite and where that began, or Wrong
-    if the run is of a student's code."""
+    """The losses. If one is not finite, raises Wrong for a student's code; otherwise FloatingPointError, with the step
+    and with the operator where numbers stopped being finite."""
     try:
         return finite_losses(subject)
     except NotFinite as error:

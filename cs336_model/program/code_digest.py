@@ -12,8 +12,8 @@ _NODE_END = ")"
 
 
 def code_digest(content: bytes) -> str:
-    """16 hex digits that change with the syntax tree of a Python file without its docstrings, and are the same on every
-    version of Python; for other files, they change with every byte."""
+    """16 hex digits that change with the syntax tree of a Python file, except its docstrings. They are the same on
+    every version of Python. For other files, they change with every byte."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escape sequences: reported when the file is compiled
@@ -29,7 +29,7 @@ def bytes_digest(content: bytes) -> str:
 
 
 def _tokens(tree: ast.Module) -> list[str]:
-    """The tree as text, each node after its parent. No recursion: a long sum is a deep tree."""
+    """The tree as texts, each node after its parent. Not recursive, because a long sum is a deep tree."""
     tokens: list[str] = []
     stack: list = [tree]
     while stack:

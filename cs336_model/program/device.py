@@ -19,8 +19,8 @@ MAX_REMAINING_BYTES = 256 * 2**20  # a batch and the workspace of cuBLAS need le
 
 
 def resolve_device(name: str, gpu_index: int = 0) -> torch.device:
-    """The device that "auto", "cuda" or "cpu" names; of several visible GPUs, that of this index. RuntimeError for
-    "cuda" if torch sees no GPU."""
+    """The device that "auto", "cuda" or "cpu" names; of several visible GPUs, the one with this index. Raises
+    RuntimeError for "cuda" if torch sees no GPU."""
     if name == "cuda" and not torch.cuda.is_available():
         raise RuntimeError(
             f"device is 'cuda', but torch {torch.__version__} sees no GPU: "
@@ -60,7 +60,7 @@ def synchronize(device: torch.device) -> None:
 
 
 def moment(device: torch.device) -> Moment:
-    """This moment: on a GPU an event on its stream, so that nothing waits for it; on a CPU, default_timer's."""
+    """This moment: on a GPU, an event on its stream, so that nothing waits; on a CPU, the time of default_timer."""
     if device.type != "cuda":
         return default_timer()
     event = torch.cuda.Event(enable_timing=True)
@@ -80,8 +80,8 @@ def gpu_digest(device: torch.device) -> str | None:
 
 
 def memory_facts(device: torch.device) -> dict[str, int | None]:
-    """Peak bytes of tensors and of the allocator since the program began, or since a reset of the peaks, and bytes of
-    the device; None on a CPU."""
+    """Peak bytes of tensors and of the allocator, since the program began or reset the peaks; and all bytes of the
+    device. All are None on a CPU."""
     if device.type != "cuda":
         return {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "device_total_bytes": None}
     return {
@@ -121,18 +121,18 @@ def machine_facts(device: torch.device) -> dict[str, Any]:
 
 
 def other_processes(count: int | None) -> int | None:
-    """The number of a GPU's processes other than this one, which uses it too. This process is not looked up by its
-    number: in a container, the driver knows another one. None if the driver lists no process, not even this one."""
+    """The number of other processes on a GPU that `count` processes use. One of them is this process, which is not
+    looked up by its number: in a container, the driver knows another number. None if the driver lists no process."""
     return count - 1 if count else None
 
 
 def _digest(uuids: Sequence[str]) -> str:
-    """The SHA-256 of sorted UUIDs; of all GPUs of a host, it stands for the host, whichever GPU was free."""
+    """The SHA-256 of sorted UUIDs. That of all GPUs of a host stands for the host, whichever GPU was free."""
     return hashlib.sha256("\n".join(sorted(uuids)).encode()).hexdigest()
 
 
 def gpu_uuid(device: torch.device) -> str | None:
-    """The UUID ("GPU-...") as the driver spells it; None on a CPU, and with a torch before 2.5, which lacks it."""
+    """The UUID ("GPU-...") as the driver spells it; None on a CPU, and with PyTorch before 2.5, which lacks it."""
     if device.type != "cuda":
         return None
     uuid = getattr(torch.cuda.get_device_properties(device), "uuid", None)

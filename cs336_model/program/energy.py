@@ -21,9 +21,10 @@ from cs336_model.program.steps import PhaseClock, Subject, run_steps
 from cs336_model.program.without_times import Unsupported
 
 POWERCAP = Path("/sys/class/powercap")
-TICKS, MAX_TICK_S, POLL_S = 10, 3.0, 0.0002  # of the search for the tick: the time between changes of the counter
+TICKS, MAX_TICK_S, POLL_S = 10, 3.0, 0.0002  # to measure the tick: the time between changes of the counter
 IDLE, STEPS = "idle", "steps"  # kinds of windows
-STATE_FIELDS = ("temperature_c", "sm_clock_mhz", "memory_clock_mhz", "throttle_reasons")  # of a window's ends
+# fields of GpuState that are recorded at both ends of a window
+STATE_FIELDS = ("temperature_c", "sm_clock_mhz", "memory_clock_mhz", "throttle_reasons")
 
 
 class NvmlCounter:
@@ -53,7 +54,8 @@ class NvmlCounter:
 
 
 class RaplCounter:
-    """The energy of all CPU packages of a host, whatever runs on them, by Linux's powercap files, which wrap around."""
+    """The energy of all CPU packages of a host, whatever runs on them, by Linux's powercap files. The numbers in these
+    files begin again at 0 after `max_energy_range_uj`."""
 
     name = "RAPL, the processor's packages"
 
@@ -71,7 +73,7 @@ class RaplCounter:
         self._total = 0
 
     def microjoules(self) -> int:
-        """Microjoules since this object was made. To be read more often than a file wraps around (in minutes)."""
+        """Microjoules since this object was made. Read it every minute: files begin again at 0 after minutes."""
         for index, file in enumerate(self._files):
             value = int(file.read_text())
             change = value - self._last_values[index]
@@ -94,10 +96,10 @@ def _text(path: Path) -> str:
 
 @dataclass(frozen=True)
 class EnergyPlan:
-    """Windows of steps. An idle window of `min_s` comes before and after all of them: the model is on the device, and
-    nothing runs."""
+    """Windows of steps. One idle window of `min_s` comes before them and one after them: the model is on the device,
+    and nothing runs."""
 
-    windows: int
+    windows: int  # with steps
     min_s: float  # of each window
 
 
@@ -116,8 +118,8 @@ class Meter:
 
 
 def measured_tick_s(meter: Meter) -> float:
-    """The median of ten times between changes of the counter, which is read every 0.2 ms. Raises Unsupported if it does
-    not change for three seconds."""
+    """The median of TICKS times between changes of the counter, which is read every POLL_S. Raises Unsupported if the
+    counter does not change for MAX_TICK_S."""
     changes_s: list[float] = []  # when the counter changed
     last_value, last_change_s = meter.counter.microjoules(), meter.now()
     while len(changes_s) <= TICKS:
@@ -145,16 +147,16 @@ def counted_energy(subject: Subject, meter: Meter, plan: EnergyPlan, progress: P
 
 
 def idle_window(meter: Meter, min_s: float) -> dict[str, Any]:
-    """A window of these seconds in which nothing runs."""
+    """A window of `min_s` in which nothing runs."""
     return _window(meter, IDLE, lambda: meter.sleep(min_s))
 
 
 def window_of_steps(meter: Meter, min_s: float, step: Callable[[], None]) -> dict[str, Any]:
-    """A window of steps, each of which waits for the device, for at least these seconds."""
+    """A window of steps, for at least `min_s`. Each step waits for the device."""
 
     def work() -> int:
-        steps, until = 0, meter.now() + min_s
-        while meter.now() < until:
+        steps, end_s = 0, meter.now() + min_s
+        while meter.now() < end_s:
             step()
             steps += 1
         return steps
@@ -163,14 +165,16 @@ def window_of_steps(meter: Meter, min_s: float, step: Callable[[], None]) -> dic
 
 
 def _window(meter: Meter, kind: str, work: Callable[[], int | None]) -> dict[str, Any]:
-    """Kind, seconds, microjoules and steps of `work`, which returns their number, if any; and the device's state at its
-    begin and end. Waits for the device at both ends."""
+    """The record of a window during which `work` runs: kind, seconds, microjoules, the number of steps that `work`
+    returned (0 if None), and the device's state at both ends. Waits for the device at both ends."""
     begin_state = meter.state()
     synchronize(meter.device)
     begin_uj, begin_s = meter.counter.microjoules(), meter.now()
     steps = work() or 0
     synchronize(meter.device)
     end_uj, end_s = meter.counter.microjoules(), meter.now()
-    states = {"begin": begin_state, "end": meter.state()}
+    states_by_end = {"begin": begin_state, "end": meter.state()}
     counts = {"kind": kind, "seconds": end_s - begin_s, "microjoules": end_uj - begin_uj, "steps": steps}
-    return counts | {end: {field: getattr(states[end], field) for field in STATE_FIELDS} for end in states}
+    return counts | {
+        end: {field: getattr(state, field) for field in STATE_FIELDS} for end, state in states_by_end.items()
+    }

@@ -22,7 +22,7 @@ GIVEN_BACK = b"given back"  # what a program sends when it returns the lease
 
 @dataclass
 class HeldLease:
-    """The part of a lease that this process has."""
+    """The part of a lease that this process has; empty without a lease."""
 
     gpus: tuple[str, ...] = ()  # names
     locks: list[int] = field(default_factory=list)  # descriptors of the files whose locks lease the GPUs
@@ -44,7 +44,7 @@ def take_lease(address: Path | None) -> tuple[str, ...]:
     nvml()  # initialised before the lease, so that no GPU waits for it
     giver = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     message, files = b"", []
-    with suppress(ConnectionError, FileNotFoundError):  # it has ended, or removed its socket
+    with suppress(ConnectionError, FileNotFoundError):  # the giver has ended, or removed its socket
         giver.connect(str(address))
         message, files, _, _ = socket.recv_fds(giver, MAX_MESSAGE_BYTES, MAX_FILES)
     if not message:
@@ -53,7 +53,7 @@ def take_lease(address: Path | None) -> tuple[str, ...]:
     for file in files:
         os.set_inheritable(file, False)
     answer = json.loads(message)
-    presence_count = answer["presence"]  # of the last files: they stay open, and show that this process is present
+    presence_count = answer["presence"]  # so many files, the last, only show that this process exists; they stay open
     _LEASE.locks = files[: len(files) - presence_count]
     _LEASE.giver, _LEASE.gpus = giver, tuple(answer["gpus"])
     os.environ[GPUS_VARIABLE] = ",".join(_LEASE.gpus)
@@ -61,9 +61,11 @@ def take_lease(address: Path | None) -> tuple[str, ...]:
 
 
 def check_leased(uuid: str | None) -> None:
-    """Raises RuntimeError if this process works on a GPU, by its UUID, that it did not lease: an import asked CUDA for
-    its devices before there was a lease. Indices and names of MIG instances cannot be compared with a UUID."""
-    if uuid and _LEASE.gpus and uuid not in _LEASE.gpus and all(name.startswith("GPU-") for name in _LEASE.gpus):
+    """Raises RuntimeError if this process works on a GPU, given by its UUID, that it did not lease: an import asked
+    CUDA for its devices before there was a lease."""
+    # indices and names of MIG instances cannot be compared with a UUID
+    are_uuids = all(name.startswith("GPU-") for name in _LEASE.gpus)
+    if uuid and _LEASE.gpus and are_uuids and uuid not in _LEASE.gpus:
         raise RuntimeError(
             f"this process works on {uuid}, and leased {', '.join(_LEASE.gpus)}: an import asked CUDA for its devices"
             f" before the lease; import it later, or set {GPUS_VARIABLE} to one GPU"
@@ -71,8 +73,8 @@ def check_leased(uuid: str | None) -> None:
 
 
 def give_back_lease() -> None:
-    """Lets others have the GPUs from now on; nothing without a lease. This process must have freed its memory, and
-    must not use them again. Its CUDA context remains until it ends: a process that needs all memory waits for that."""
+    """Lets others have the GPUs from now on; does nothing without a lease. This process must have freed its memory, and
+    must not use the GPUs again. Its CUDA context remains until it ends; whoever needs all memory waits for that."""
     if _LEASE.giver is None:
         return
     while _LEASE.locks:

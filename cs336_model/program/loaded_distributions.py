@@ -1,5 +1,5 @@
-"""The versions of the installed packages that the measured model refers to: with another version, the model may be
-another program. Uses only the standard library."""
+"""The versions of the installed packages that the measured model refers to: with another version of a package, the
+model may run other code. Uses only the standard library."""
 
 import ast
 import sys
@@ -12,17 +12,16 @@ from types import FunctionType, ModuleType
 from cs336_model.program.module_search import is_installed, packages_of
 
 _distributions_of_packages = cache(packages_distributions)  # it reads a file of every installed distribution
-_NOT_FOLLOWED = {
-    "cs336_model",
-    "torch",
-}  # the first has a digest of its sources, torch is always added
+# packages whose references are not followed: the sources of the first have digests, and torch's version is always added
+_NOT_FOLLOWED = {"cs336_model", "torch"}
 
 
 def loaded_distributions(targets: Iterable[str] = ()) -> dict[str, str]:
-    """The version of every distribution with a package of `targets`, or one that those refer to, directly or not.
+    """The versions of the distributions of the packages in `targets`, and of all packages to which these refer,
+    directly or not.
 
-    `targets` are what is measured. PyTorch's version is there whenever it is loaded; packages that only PyTorch imports
-    are left out.
+    `targets` are what is measured, as "package.module:name". PyTorch is included whenever it is loaded; packages that
+    only PyTorch imports are not.
     """
     packages = _referenced_packages(packages_of(targets) - _NOT_FOLLOWED)
     distributions = _distributions_of_packages() if packages else {}
@@ -50,13 +49,15 @@ def _referenced_packages(packages: set[str]) -> set[str]:
         package = waiting.pop()
         seen.add(package)
         references = {name for module in modules.get(package, []) for name in _packages_named_in(module)}
-        waiting |= (references & modules.keys()) - seen - sys.stdlib_module_names - _NOT_FOLLOWED
+        loaded_references = references & modules.keys()
+        waiting |= loaded_references - seen - sys.stdlib_module_names - _NOT_FOLLOWED
     return seen
 
 
 def _packages_named_in(module: ModuleType) -> Iterator[str]:
-    """The top-level package of each module, class and function in a module, and of the class of every other value. Also
-    the packages that its source imports, unless it is installed: an installed one may have a million lines."""
+    """The top-level packages to which a module refers: those of the modules, classes and functions among its values,
+    and of the classes of its other values. Also the packages that its source imports, unless the module is installed:
+    installed sources may have a million lines."""
     for value in list(getattr(module, "__dict__", {}).values()):
         if isinstance(value, ModuleType):
             name = value.__name__

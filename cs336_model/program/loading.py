@@ -1,11 +1,11 @@
-"""Records the files that a measured process loads, when it loads them: a digest is that of the bytes that ran. Files
-that are already loaded when recording begins, or when a package is added, are read then.
+"""Records the files that a measured process loads, at the moment when it loads them, so that digests are of the bytes
+that ran. Files that are already loaded when recording begins, or when a package is added, are read then.
 
 `python -m cs336_model.program` calls `start_code_recorder` before it imports anything else. A file is recorded unless
 it belongs to the standard library, to PyTorch or Triton, to an installed package, or to the machine (sitecustomize and
-usercustomize); of installed packages, only the measured ones are recorded (`record_packages`). The record says how to
-find each file again: by the name of its module, or else by its path (profile_grid/freshness/loaded_code.py). Uses only
-the standard library.
+usercustomize). Of installed packages, the measured ones are recorded after all (`record_packages`). The record says how
+to find each file again: by the name of its module, or else by its path (profile_grid/freshness/loaded_code.py). Uses
+only the standard library.
 """
 
 import os
@@ -27,7 +27,7 @@ from cs336_model.program.module_search import (
 )
 
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-WORKING, PROJECT, ELSEWHERE = ".", "project", "elsewhere"  # roots: below which folder a file is, if below any
+WORKING, PROJECT, ELSEWHERE = ".", "project", "elsewhere"  # roots: which of the two folders a file is in, or neither
 CHANGED = "changed while it was measured; run again"
 # Under nsys, the working folder has only links (profile_grid/stages/capture/nsys_sandbox.py): to the entries of the
 # real working folder, to that folder itself, and to other folders, whose files are not below the working folder.
@@ -49,8 +49,8 @@ class RecordedFile:
     has_changed: bool = False  # whether it was loaded again with another content
 
     def entry(self, root: str, path: str) -> dict[str, str]:
-        """The file in the record, with its path below a root, or below the folder of the import. Raises SystemExit if
-        its code is no longer the one that ran."""
+        """The file's entry in the record; `path` is below the root, or below the folder from which it is imported.
+        Raises SystemExit if its code is no longer the one that ran."""
         digest = file_digest(self.path, self.content)
         if self.has_changed or not self._is_unchanged_on_disk(digest):
             raise SystemExit(f"{path}: {CHANGED}")
@@ -66,8 +66,8 @@ class RecordedFile:
 
 
 def file_digest(path: str, content: bytes) -> str:
-    """The digest of a loaded file: of its code without comments; of every byte for extension modules, and for installed
-    files, which may have a million lines, too many to parse."""
+    """The digest of a loaded file: of its code without comments. For extension modules it is of every byte, and also
+    for installed files, which may have a million lines, too many to parse."""
     if is_installed(path) or path.endswith(tuple(EXTENSION_SUFFIXES)):
         return bytes_digest(content)
     return code_digest(content)
@@ -83,10 +83,10 @@ class CodeRecorder:
         self.files: dict[tuple[str, str], RecordedFile] = {}  # by module and path
         self.paths: set[str] = set()  # of these files
         self.missing_modules: set[str] = set()  # those that the files tried to import
-        # A module of such a name that came from elsewhere, although the user has a file of that name, is not hidden by
-        # that file later, either.
+        # The names of modules in the user's folders, at the start. If a module of such a name comes from elsewhere all
+        # the same, the user's file does not hide it later, either.
         users_folders = (path for path in sys.path if not is_installed(path) and not is_stdlib(path))
-        self.users_names = set().union(*map(importable_names, users_folders))  # at the start
+        self.users_names = set().union(*map(importable_names, users_folders))
         self._add_loaded()
 
     def is_recorded(self, module: str, path: str) -> bool:
@@ -106,7 +106,7 @@ class CodeRecorder:
         self.paths.add(path)
 
     def add_packages(self, packages: set[str]) -> None:
-        """Makes the files of installed packages recorded, including those that are already loaded."""
+        """From now on, also records the files of these installed packages, including those that are already loaded."""
         self.installed_packages |= packages - PACKAGES_BY_VERSION
         self._add_loaded()
 
@@ -125,8 +125,8 @@ class CodeRecorder:
             self.missing_modules.add(module)
 
     def record(self) -> dict[str, Any]:
-        """The record for the result, without files that nobody can find again. Raises SystemExit if the code of a file
-        in it is no longer the one that ran."""
+        """The record for the result, without files that cannot be found again: those that `import` would not find, and
+        that are ELSEWHERE. Raises SystemExit if the code of a file in it is no longer the one that ran."""
         modules, by_path = {}, {}
         for file in self.files.values():
             root, path_below_root = self._root_and_path(file.path)
@@ -144,8 +144,8 @@ class CodeRecorder:
         }
 
     def _root_and_path(self, path: str) -> tuple[str, str]:
-        """The root of a file and its path below the root's folder; ELSEWHERE and "" for an installed file, or if it is
-        below no folder of a root. Links are followed only if it is below none with them."""
+        """(root, path below the root's folder) of a file; (ELSEWHERE, "") if it is installed, or below no such folder.
+        Links in the path are resolved only if the path as it is written is below none of the folders."""
         if not is_installed(path):
             for absolute_path in (path, os.path.realpath(path)):
                 for root, folder in self.root_folders:
@@ -155,20 +155,20 @@ class CodeRecorder:
         return ELSEWHERE, ""
 
     def _namespaces_around(self, module: str) -> list[str]:
-        """The packages around an importable module that have no file."""
+        """The packages around an importable module that are namespace packages, which have no file."""
         packages = accumulate(module.split(".")[:-1], "{}.{}".format)  # a, a.b, a.b.c
         return [package for package in packages if self.search.find(package).file is None]
 
     def _hideable_modules(self) -> list[str]:
-        """The top-level names of loaded modules that are not recorded, and that a new file in the working folder would
-        hide."""
+        """The top-level names of loaded modules that are not recorded, and that a new file of the user, such as one in
+        the working folder, would hide."""
         recorded = {module.partition(".")[0] for module, _ in self.files}
         names = {name.partition(".")[0] for name in list(sys.modules)} - recorded - self.users_names - PROGRAM_NAMES
         return sorted(name for name in names if _is_name(name) and not self.search.is_built_in(name))
 
 
 def _root_folders() -> list[tuple[str, str]]:
-    """(root, folder) for the folders of this project and of the run, with and without links, the deepest first."""
+    """(root, folder) for the project's and the working folder, each with and without links; the longest paths first."""
     working_folders = [os.getcwd(), WORKING_LINK] if os.path.islink(WORKING_LINK) else [os.getcwd()]
     folders = [(PROJECT, CHECKOUT), *((WORKING, folder) for folder in working_folders)]
     folders += [(root, os.path.realpath(folder)) for root, folder in folders]
@@ -228,7 +228,8 @@ def loaded_code() -> dict[str, Any] | None:
 
 
 def _recording_get_code(recorder: CodeRecorder, original):
-    """A loader's get_code that records the bytes of a file, and compiles those of a source, never an older .pyc."""
+    """A loader's get_code that also records the bytes of the file. A source is compiled from these bytes, and never
+    loaded from an older .pyc."""
 
     def get_code(loader, fullname):
         path = loader.get_filename(fullname)

@@ -29,12 +29,12 @@ class Location:
 
 
 class ModuleSearch:
-    """Finds what `import` would find in a program that begins now: first modules of the interpreter itself, then those
-    in these folders, then those that these finders know."""
+    """Finds what `import` would find in a program that begins now: first modules of the interpreter itself, then
+    modules in `folders`, then those that `finders` find."""
 
     def __init__(self, folders: Sequence[str], finders: Iterable[Any] = ()) -> None:
         self.folders = list(folders)
-        usual_finders = (*INTERPRETER_FINDERS, PathFinder)  # they search first, in any case
+        usual_finders = (*INTERPRETER_FINDERS, PathFinder)  # `_find_top` calls them first, in any case
         self.finders = [finder for finder in finders if finder not in usual_finders and hasattr(finder, "find_spec")]
         self._locations: dict[str, Location | None] = {}
 
@@ -106,8 +106,8 @@ def is_stdlib(path: str) -> bool:
 
 
 def importable_names(folder: str) -> set[str]:
-    """The names of modules and packages in a folder that hide those found later in the search; a namespace package
-    hides none."""
+    """The names of modules and packages in a folder, which hide those of folders later in the search. Namespace
+    packages hide none, so they are left out."""
     try:
         entries = list(os.scandir(folder or os.curdir))
     except OSError:  # PYTHONPATH may name missing folders

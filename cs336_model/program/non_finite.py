@@ -20,8 +20,8 @@ from cs336_model.program.variants.values import NOT_COMPILED
 
 
 class FirstNonFinite(TorchDispatchMode):
-    """Finds the first operator that returns NaN or +infinity, and the ranges that are open then. -infinity does not
-    count, since a mask puts it into scores."""
+    """Finds the first operator that returns NaN or +infinity, and notes the ranges that are open then (`location`).
+    -infinity does not count, since a mask puts it into scores."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -29,13 +29,15 @@ def loss_arguments(model: nn.Module, inputs: Tensor, targets: Tensor) -> dict[st
         parameters = inspect.signature(model.forward).parameters
     except (TypeError, ValueError):  # a forward without a signature in Python
         return {}
-    tokens_by_name = {"targets": targets, "labels": inputs}
-    return next(({name: tokens} for name, tokens in tokens_by_name.items() if name in parameters), {})
+    for name, tokens in (("targets", targets), ("labels", inputs)):
+        if name in parameters:
+            return {name: tokens}
+    return {}
 
 
 def read_output(returned: Any, spec: RunSpec) -> Output:
-    """Logits and loss in what a model returned. Raises UnusableModel if it has no logits, or not one per token of the
-    vocabulary."""
+    """Logits and loss in what a model returned. Raises UnusableModel without logits, or if their number is not that of
+    the tokens of the vocabulary."""
     output = Output(returned) if isinstance(returned, Tensor) else _output_in(returned)
     if output.logits is None:
         raise UnusableModel(f"the model returned {_described(returned)}; {EXPECTED_OUTPUT}")

@@ -17,6 +17,7 @@ STAGES = (
     "accuracy",
 )  # fmt: skip
 START_TICKS = 22  # field of /proc/PID/stat (proc(5)): when the process started, in ticks since boot
+MAX_BEFORE_LIMIT_S = 5.0  # from the draft to the time limit
 _IMPORTED_S = time.perf_counter()
 
 
@@ -25,7 +26,7 @@ def process_age_seconds() -> float:
     since this module was imported."""
     if not Path("/proc/self/stat").exists():
         return time.perf_counter() - _IMPORTED_S
-    # the second field, in parentheses, may hold spaces
+    # the second field, in parentheses, may hold spaces, so only what follows it is split: from the third field on
     start_ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[START_TICKS - 3])
     return time.clock_gettime(time.CLOCK_BOOTTIME) - start_ticks / os.sysconf("SC_CLK_TCK")
 
@@ -54,11 +55,8 @@ class Progress:
             self.seconds[name] += time.perf_counter() - start_s - nested_s
 
 
-MAX_BEFORE_LIMIT_S = 5.0  # from the draft to the time limit
-
-
 class LimitSchedule(NamedTuple):
-    """When a process writes a draft and its stacks, shortly before its time limit, by time.monotonic."""
+    """When a process writes a draft and its stacks, shortly before its time limit. Both are times of time.monotonic."""
 
     draft_at_s: float
     stacks_at_s: float  # after the draft: reading the stacks of threads that run may crash Python
@@ -68,11 +66,12 @@ _limit_schedule: LimitSchedule | None = None  # None without a time limit
 
 
 def print_stacks_before(time_limit_s: float | None, elapsed_s: float) -> None:
-    """Prints the stack of each thread shortly before the time limit, if there is one, of which `elapsed_s` have passed.
+    """Prints the stack of each thread shortly before the time limit, if there is one; `elapsed_s` of it have passed.
     This needs no lock of Python: a thread that waits inside a library, such as NCCL, is shown too."""
     global _limit_schedule
     if time_limit_s is not None:
-        before_s, limit_at_s = min(MAX_BEFORE_LIMIT_S, time_limit_s / 4), time.monotonic() + time_limit_s - elapsed_s
+        before_s = min(MAX_BEFORE_LIMIT_S, time_limit_s / 4)
+        limit_at_s = time.monotonic() + time_limit_s - elapsed_s
         _limit_schedule = LimitSchedule(limit_at_s - before_s, limit_at_s - before_s / 2)
         _schedule_stacks()
 
@@ -84,8 +83,8 @@ def _schedule_stacks() -> None:
 
 @contextmanager
 def before_limit(act: Callable[[], object]) -> Iterator[None]:
-    """A with block that, if it lasts that long, calls `act` shortly before the stacks are printed; nothing without a
-    time limit. `act` runs in another thread: not while a thread keeps Python's lock."""
+    """A with block that calls `act` shortly before the stacks are printed, if the block lasts that long; does nothing
+    without a time limit. `act` runs in another thread, so it must wait while some thread keeps Python's lock."""
     if _limit_schedule is None:
         yield
         return
@@ -102,7 +101,7 @@ def before_limit(act: Callable[[], object]) -> Iterator[None]:
 @contextmanager
 def exit_after(seconds: float | None) -> Iterator[None]:
     """A with block that ends the process, with its stacks, if it lasts longer than `seconds` (None: no limit).
-    This needs no lock of Python either."""
+    This needs no lock of Python, either."""
     if seconds is None:
         yield
         return

@@ -26,19 +26,19 @@ Result = dict[str, Any]
 
 
 def planned_flops(spec: RunSpec) -> dict[str, int | None]:
-    """FLOPs of a forward pass: {"forward": all its matrix products, then each part}; {"forward": None} for custom
-    models and without a model."""
+    """FLOPs of a forward pass by name: "forward" (all its matrix products), then each part. {"forward": None} for
+    custom models, and if attention alone runs."""
     shape = shape_of(vars(spec))
     return forward_flops(shape) if shape else {"forward": None}
 
 
 def counted_flops(subject: Subject) -> dict[str, int | None]:
-    """{"forward": FLOPs of the matrix products of one forward pass in its mode, by torch's counter}."""
+    """{"forward": FLOPs of the matrix products of one forward pass of the run's mode, by torch's counter}."""
     from torch.utils.flop_counter import FlopCounterMode  # slow to import, and only custom models need it
 
     arguments = subject.loss_arguments if ranges.LOSS in subject.spec.phases else {}
-    # The counter does not see into a compiled call, and its hooks refuse a model that returns views of its parameters;
-    # but only a call gathers the parameters of FSDP.
+    # `forward` itself is counted, since the counter does not see into a call of a compiled model, and its hooks refuse
+    # a model that returns views of its parameters. But only a call gathers the parameters of FSDP.
     must_call_model = subject.spec.dimensions["parallel"] in DIVIDED and not is_compiled(subject.spec)
     forward = subject.model if must_call_model else subject.model.forward
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
@@ -47,8 +47,8 @@ def counted_flops(subject: Subject) -> dict[str, int | None]:
 
 
 def empty_result(spec: RunSpec, profiler: str) -> Result:
-    """A result with every key and no measurement; the number of parameters is None for custom models and without a
-    model."""
+    """A result with every key and no measurement. The number of parameters is None for custom models, and if attention
+    alone runs."""
     shape = shape_of(vars(spec))
     return {
         "schema": SCHEMA,
@@ -80,8 +80,8 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
 
 
 def process_facts(progress: Progress, device: torch.device, targets: Iterable[str] = ()) -> Result:
-    """When a process ran up to now, the seconds of its stages, its GPU, and the code and package versions that it
-    loaded; `targets` are what it measured, as "package.module:name"."""
+    """Facts about this process: when it has run, the seconds of its stages, its GPU, and the code and package versions
+    that it has loaded. `targets` are what it measures, as "package.module:name"."""
     age_s, end_s = process_age_seconds(), time.time()
     return {
         "rank_device": gpu_digest(device),

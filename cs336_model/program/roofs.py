@@ -21,7 +21,8 @@ COPY_BYTES = 2**30
 FREE_MEMORY_PARTS = 8  # a matrix or buffer takes at most an eighth of the free memory
 CALLS, WARMUP_CALLS = 20, 3
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}  # by kind
-MIN_CAPABILITIES = {"fp32": (0, 0), "tf32": (8, 0), "bf16": (8, 0), "fp16": (7, 0)}  # of the GPU: for its tensor cores
+# of the first GPUs whose tensor cores multiply this kind; fp32 needs none
+MIN_CAPABILITIES = {"fp32": (0, 0), "tf32": (8, 0), "bf16": (8, 0), "fp16": (7, 0)}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -39,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def copy_bytes_per_s() -> float:
     """Bytes read and written per second by a copy too large for any cache."""
-    count = min(COPY_BYTES, max_buffer_bytes()) // 4
+    count = min(COPY_BYTES, max_buffer_bytes()) // 4  # numbers in fp32
     source = torch.randn(count, device="cuda")
     target = torch.empty_like(source)
     return 2 * 4 * count / fastest_seconds(lambda: target.copy_(source))
@@ -49,7 +50,7 @@ def matmul_flop_per_s(kind: str) -> float | None:
     """FLOPs per second of a square matrix multiply; None if it needs tensor cores that the GPU does not have."""
     if torch.cuda.get_device_capability() < MIN_CAPABILITIES[kind]:
         return None
-    size = min(SIZE, int((max_buffer_bytes() / 4) ** 0.5) // 128 * 128)
+    size = min(SIZE, int((max_buffer_bytes() / 4) ** 0.5) // 128 * 128)  # fits in fp32; a multiple of 128
     a, b = (torch.randn(size, size, device="cuda", dtype=DTYPES[kind]) for _ in range(2))
     product = torch.empty_like(a)
     torch.set_float32_matmul_precision("high" if kind == "tf32" else "highest")

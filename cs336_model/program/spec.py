@@ -26,10 +26,10 @@ COUNTS = ("batch_size", "context_length", "gpus")
 class RunSpec:
     """One configuration of the grid: the value of every dimension by its key, and the settings that all runs share.
 
-    The model is what `constructor` makes of `arguments` (cs336_model.arguments), or of the one object that `config`
-    makes of them; both are "module:callable". `annotate` maps a range name to the "module:function" that becomes that
-    range, or is "modules"; `replace` maps a "module:function" to the one that is put in its place; `adapters` maps the
-    name of each adapter that the values of the dimensions need to its "module:name"."""
+    `constructor` and `config` are "module:callable". The model is constructor(**arguments), or with `config`,
+    constructor(config(**arguments)); see cs336_model.arguments. `annotate` maps the name of a range to the
+    "module:function" that becomes this range, or is "modules". `replace` maps a "module:function" to the one that
+    replaces it. `adapters` maps the names of adapters that the run needs to "module:name"."""
 
     run: str
     dimensions: dict[str, Any]
@@ -91,7 +91,7 @@ def read_fields(text: str, spec_class: type[AnySpec]) -> AnySpec:
 
 
 def check_keys(name: str, values: dict, known: Iterable[str]) -> None:
-    """Raises ValueError unless these are the keys."""
+    """Raises ValueError unless the keys are exactly the known ones."""
     check_unknown(name, values, known)
     check_missing(name, values, known)
 

@@ -28,8 +28,8 @@ from cs336_model.ranges import span
 
 @dataclass
 class Subject:
-    """The model and data of a step. Losses stay on the device until all steps are done: reading one would wait for
-    it."""
+    """What is measured: a model with its data, its optimizer and what it has computed. Losses stay on the device until
+    all steps are done: reading one would wait for it."""
 
     spec: RunSpec
     device: torch.device
@@ -58,7 +58,8 @@ class Subject:
 
     def forward(self, *, with_loss: bool) -> Output:
         """One forward pass; `with_loss` asks the model for its loss if it computes one."""
-        return read_output(self.model(self.inputs, **(self.loss_arguments if with_loss else {})), self.spec)
+        arguments = self.loss_arguments if with_loss else {}
+        return read_output(self.model(self.inputs, **arguments), self.spec)
 
 
 def make_subject(spec: RunSpec, device: torch.device) -> Subject:
@@ -69,7 +70,7 @@ def make_subject(spec: RunSpec, device: torch.device) -> Subject:
         ranges.mark_modules(model)
     reduction, count = reduction_of(spec), count_parameters(model)
     model = reduction.wrap(model)
-    optimizer = optimizer_of(spec, model.parameters())  # of the parts of parameters that a reduction leaves here
+    optimizer = optimizer_of(spec, model.parameters())  # after `wrap`, which may leave only parts of parameters here
     subject = Subject(
         spec, device, model, optimizer, *make_batch(spec, device), reduction=reduction, parameter_count=count
     )
@@ -78,8 +79,8 @@ def make_subject(spec: RunSpec, device: torch.device) -> Subject:
 
 
 class PhaseClock:
-    """Times of the phases of a window's steps. On a GPU, CUDA events on the stream, recorded at the boundaries and read
-    after the window, so that no phase waits for the device; on a CPU, readings of default_timer."""
+    """Times of the phases of a window's steps. On a GPU, they are between CUDA events on the stream, which are read
+    after the window, so that no phase waits for the device; on a CPU, between readings of default_timer."""
 
     def __init__(self, device: torch.device, window: str, progress: Progress) -> None:
         self.device = device
@@ -135,9 +136,9 @@ def timed_step(subject: Subject, clock: PhaseClock) -> float:
 
 
 def seconds_without_communication(subject: Subject, progress: Progress) -> list[float]:
-    """Seconds of half as many steps (rounded up) as were measured, in which no rank waits for another: each has the
-    gradients of its part of the batch. [] for a run of one process, and where communication cannot be left out.
-    Afterwards, the ranks have different weights, if there is an optimizer."""
+    """Seconds of half as many steps (rounded up) as were measured, without communication: each rank keeps the gradients
+    of its part of the batch. [] for a run of one process, and where communication cannot be left out. If there is an
+    optimizer, the ranks have different weights afterwards."""
     if subject.spec.dimensions["gpus"] == 1 or not reduces_only_gradients(subject.spec.dimensions):
         return []
     wait_for_all(subject.device)
@@ -169,13 +170,13 @@ def run_step(subject: Subject, clock: PhaseClock) -> Output:
 
 
 def loss_of_forward(subject: Subject) -> Tensor:
-    """The loss of another forward pass, for mode `forward`, whose steps compute none."""
+    """The loss of an extra forward pass, for mode `forward`, whose steps compute none."""
     with torch.no_grad(), subject.autocast():
         return loss_of(subject.forward(with_loss=True), subject.targets)
 
 
 class NotFinite(FloatingPointError):
-    """The loss of a step is NaN or infinite; `step` counts from 0, the first of all: compilation, warm-up, measured."""
+    """The loss of a step is NaN or infinite. `step` counts all steps from 0: compilation, warm-up, measured."""
 
     def __init__(self, run: str, step: int, loss: float) -> None:
         self.step = step

@@ -19,7 +19,8 @@ from cs336_model.program.variants.effects import change_model
 def build_model(spec: RunSpec, device: torch.device) -> nn.Module:
     """The spec's model, seeded, with weights made on the device: nothing is initialised on the CPU and copied. Without
     a backward pass it is in evaluation mode. Raises UnusableModel if it cannot be made or measured."""
-    constructor, config = find_object(spec.constructor), spec.config and find_object(spec.config)
+    constructor = find_object(spec.constructor)
+    config = find_object(spec.config) if spec.config else None
     prepare_functions(spec)
     arguments = constructor_arguments(vars(spec))
     torch.manual_seed(spec.seed)
@@ -48,14 +49,14 @@ def make_batch(spec: RunSpec, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def whole_batch(spec: RunSpec, device: torch.device) -> Tensor:
-    """The sequences of all ranks, int64 (batch, position), each with the token that follows its last."""
+    """The sequences of all ranks, int64 (batch, context_length + 1): the last token is only a target."""
     generator = torch.Generator(device=device).manual_seed(spec.seed)
     shape = (spec.dimensions["batch_size"], spec.dimensions["context_length"] + 1)
     return torch.randint(spec.vocab_size, shape, generator=generator, device=device)
 
 
 def inputs_and_targets(tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """The tokens of sequences, and the tokens that follow them."""
+    """The inputs of the model, and for each the token that follows it, from sequences with one token more."""
     return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
 
 
@@ -65,8 +66,8 @@ def count_parameters(model: nn.Module) -> int:
 
 
 def _call(target: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What a constructor or function of the user returns. Its exception becomes UnusableModel, in one line; only that
-    memory ran out is raised as it is."""
+    """What a constructor or function of the user returns. Its exceptions become UnusableModel, with one line; only an
+    OutOfMemoryError stays as it is."""
     try:
         return function(*args, **kwargs)
     except OutOfMemoryError:

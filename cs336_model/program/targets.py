@@ -1,4 +1,4 @@
-"""Targets, such as "module:function": they are found, put into a range, or replaced; errors say in one line why not."""
+"""Finds targets, such as "module:function", puts them into ranges, or replaces them; errors say in one line why not."""
 
 import inspect
 import traceback
@@ -33,8 +33,8 @@ def find_object(target: str) -> Any:
 
 
 def find_owner(target: str) -> tuple[ModuleType | type, str]:
-    """(owner, name): the module or class that holds the function of "module:function" or "module:Class.method", and the
-    name of that function. Raises UnusableModel if it does not exist."""
+    """(owner, attribute): for "module:function" or "module:Class.method", the module or class that holds the function,
+    and the name of the function in it. Raises UnusableModel if it does not exist."""
     module_name, colon, path = target.partition(":")
     if not (module_name and colon and path):
         raise UnusableModel(f"{target!r} is not of the form module:name")
@@ -73,15 +73,15 @@ def prepare_functions(spec: RunSpec) -> None:
 
 
 def annotate(name: str, target: str) -> None:
-    """Puts the range `name` around the function at "module:function", in that module. Modules that have imported the
-    function by name keep the original: name the module that calls it."""
+    """Puts the range `name` around the function "module:function" in that module. Modules that have imported the
+    function by name keep the original, so a target should name the module that calls the function."""
     owner, attribute = find_owner(target)
     setattr(owner, attribute, in_range(name, getattr(owner, attribute)))
 
 
 def replace(target: str, replacement: str) -> None:
-    """Replaces the function at `target` by that at `replacement`. Raises UnusableModel if their parameters have
-    different names: callers of one could not call the other."""
+    """Replaces the function at `target` by the one at `replacement`. Raises UnusableModel if the names of their
+    parameters differ: callers of one could not call the other."""
     owner, attribute = find_owner(target)
     old, new = getattr(owner, attribute), find_object(replacement)
     takes_old, takes_new = (", ".join(inspect.signature(function).parameters) for function in (old, new))

@@ -27,11 +27,11 @@ def close_nothing() -> None:
 
 def open_recording(profiler: str) -> Callable[[], None]:
     """Opens the range in which nsys records (`nsys profile --capture-range=nvtx`), and returns a function that closes
-    it; does nothing for another profiler, and returns `close_nothing`.
+    it. For another profiler, it does nothing, and returns `close_nothing`.
 
     nsys takes more than a second to start and three to end (H200), while the process waits, so call this before there
-    is a lease. The capture leaves out what it records before the measured steps. Existing objects are no longer
-    searched for garbage: that would take a tenth of a second during the lease.
+    is a lease. What nsys records before the measured steps is left out of the capture. From now on, existing objects
+    are not searched for garbage, which would take a tenth of a second during the lease.
     """
     if profiler != NSYS:
         return close_nothing
@@ -50,9 +50,9 @@ def profiled_window(
     """A with block that the profiler records; the device must be idle at both ends. Yields PyTorch's profile for
     `save_capture`; None for another profiler.
 
-    `at_end` is called after the block, on a GPU while nsys and ncu still record: nsys takes three seconds (H200) to
-    stop, in which the device would wait. Without a GPU, nsys has no call to start at: it records the entire program,
-    whose range `measure` is the window.
+    `at_end` is called after the block. On a GPU, nsys and ncu still record then: nsys takes three seconds (H200) to
+    stop, and `at_end` may give the device back before. Without a GPU, nsys knows no call that starts the recording, so
+    it records the entire program, in which the range `measure` is the window.
     """
     if profiler in CUDA_PROFILERS and device.type == "cuda":
         with _cheap_garbage_collection(profiler):
@@ -75,7 +75,7 @@ def profiled_window(
 @contextmanager
 def _cheap_garbage_collection(profiler: str) -> Iterator[None]:
     """Keeps garbage collections in a window with ranges from searching older objects. Hooks of the backward passes make
-    so many objects that a full collection comes within three steps: for large, an H200 waits 115 ms."""
+    so many objects that a full collection comes within three steps; with the model `large`, an H200 waits 115 ms."""
     if EMITTER_OF_PROFILER[profiler] == "none":
         yield
         return
@@ -90,4 +90,4 @@ def _cheap_garbage_collection(profiler: str) -> Iterator[None]:
 def save_capture(torch_profile: profile | None, path: Path | None, device: torch.device) -> None:
     """Writes PyTorch's profile as SQLite; nothing for the other profilers."""
     if torch_profile is not None:
-        export_capture(torch_profile, path, device.type == "cuda", torch.__version__)
+        export_capture(torch_profile, path, on_gpu=device.type == "cuda", torch_version=torch.__version__)

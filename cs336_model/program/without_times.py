@@ -1,4 +1,4 @@
-"""Why a run has no times, as a result of the grid and not a failure: a status and one line. No torch.
+"""Why a run has no times, as a result of the grid and not as an error: a status and one line. Imports no torch.
 
 A variant does not run on this machine (`unsupported`); a student's code computes something else (`wrong`), or does not
 come to its end (`failed`); the process reached its time limit (`stopped`). Out of memory has further facts
@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 UNSUPPORTED, WRONG, FAILED, STOPPED = "unsupported", "wrong", "failed", "stopped"
-UNFINISHED = "unfinished"  # of the draft of a result, as long as the process runs
-OVERDUE = "overdue"  # of the draft that a process writes shortly before its time limit
+UNFINISHED = "unfinished"  # status of the draft of a result while a student's code runs (adapters/draft.py)
+OVERDUE = "overdue"  # status of the draft that a process writes shortly before its time limit
 RIGHT, AS_TF32 = "right", "right as tf32"
 VERDICTS = (RIGHT, AS_TF32, WRONG)  # of a comparison with the reference
 MAX_CHARACTERS, CUT = 500, " ..."  # length of a reason, and the end of one that was cut
-WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)?")  # of the source of a refusal; often long
+WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)?")  # in PyTorch's warnings; often long
 _PATH = re.compile(r"(?<![\w:/])/(?:[\w.+@-]+/)+")
 
 
@@ -34,8 +34,8 @@ class Check:
 
 
 class WithoutTimes(Exception):
-    """Ends a measurement without times. The message is one line without paths: the name of what was to be measured, and
-    the reason. `checks` are the comparisons that were made. Only subclasses are raised."""
+    """Ends a measurement without times; only subclasses are raised. The message is one line without paths: the name of
+    what was to be measured, and the reason. `checks` are the comparisons (Check) that were made, as JSON has them."""
 
     status: str
 

@@ -1,7 +1,7 @@
 """A student's FlashAttention as the attention of a run, and its comparison with attention in fp64.
 
-The adapter returns a torch.autograd.Function; `apply(q, k, v, is_causal)` takes tensors (batch, length, width). The
-handout promises lengths and widths that are powers of two from 16, so nothing else is demanded.
+The adapter returns a torch.autograd.Function, whose `apply(q, k, v, is_causal)` takes tensors (batch, length, width).
+The handout promises that lengths and widths are powers of two, 16 or more, so no others are tested.
 """
 
 import math
@@ -22,30 +22,33 @@ from cs336_model.program.without_times import Check
 
 Apply = Callable[[Tensor, Tensor, Tensor, bool], Tensor]
 QUANTITIES = ("output", "gradient of queries", "gradient of keys", "gradient of values")
-# Tolerances in unit roundoffs. Errors are relative to the magnitudes of `reference`: the errors that a row has if
-# each of its terms has an independent relative error of 1. A term of the output is rounded about eight times: the
-# score, its scaling and its inputs (each twice, in the numerator and the denominator of softmax), the probability, and
-# the output. For a gradient, the same happens again. In all precisions, products add up in fp32: at most one roundoff
-# of fp32 per element of the width in a score, which counts twice. Exponentials are in fp32, too: their arguments, up to
-# about 10, are rounded, and exp itself is only exact to a few roundoffs. PyTorch's implementations stay below six
-# tenths of these tolerances (tests/cs336_model/test_adapters.py).
+# Tolerances of the QUANTITIES, in unit roundoffs of the precision. Every number is a sum of terms. An error is divided
+# by the magnitude of the sum: the root of the sum of its terms' squares (see `reference`), which is the error of the
+# sum if each term is wrong by 100 %, independently of the others. A term of the output is rounded about eight times:
+#   - the score, its scaling and its inputs, each twice: in the numerator and in the denominator of softmax;
+#   - the probability, and the output.
+# For a gradient, the same happens again. PyTorch's implementations stay below six tenths of these tolerances
+# (tests/cs336_model/test_adapters.py).
 TOLERANCES = (8.0, 16.0, 16.0, 16.0)
-EXP_ROUNDOFFS = 128.0  # roundoffs of fp32
+# In every precision, sums are in fp32: a score has one roundoff of fp32 per element of the width, counted twice as
+# above. Exponentials are in fp32, too. Their arguments, up to about 10, are rounded, and exp itself is exact to a few
+# roundoffs; EXP_ROUNDOFFS, in roundoffs of fp32, allows generously for both.
+EXP_ROUNDOFFS = 128.0
 LENGTHS = (16, 64, 256)  # for tiles of 64: shorter than one, one, and several (16 to 128 are usual)
 MAX_LENGTH, BATCH = 1024, 2
 
 
 def student_function(attention: str, adapters: dict[str, str]) -> Apply:
     """`apply` of the student's class. Raises Failed if it has none."""
-    (name,) = NEEDED["attention"][attention]
-    with calling(attention):
+    (name,) = NEEDED["attention"][attention]  # this value needs one adapter
+    with calling(attention):  # turns exceptions into Failed
         return find_object(adapters[name])().apply
 
 
 def student_attention(attention: str, adapters: dict[str, str]) -> Callable[..., Tensor]:
-    """The student's causal attention with the signature of an attention of the model: (queries, keys, values, mask) of
-    shape (batch, head, position, d_head). It gets contiguous tensors in which batch and heads are one dimension, as the
-    handout's tests pass them, and a contiguous gradient. Under autocast it gets tensors of autocast's type, and runs
+    """The student's causal attention with the signature of the model's scaled_dot_product_attention; the mask `future`
+    is not used. The student's code gets contiguous tensors in which batch and heads are one dimension, as the handout's
+    tests pass them, and a contiguous gradient. Under autocast, the tensors have autocast's type, and the code runs
     without autocast."""
     apply = student_function(attention, adapters)
 
@@ -54,7 +57,7 @@ def student_attention(attention: str, adapters: dict[str, str]) -> Callable[...,
         dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else queries.dtype
         inputs = (tensor.to(dtype).flatten(0, 1).contiguous() for tensor in (queries, keys, values))
         with ranges.span(ranges.SCALED_DOT_PRODUCT_ATTENTION), torch.autocast(device, enabled=False):
-            output = apply(*inputs, True)
+            output = apply(*inputs, True)  # causal
         if output.requires_grad:
             output.register_hook(Tensor.contiguous)
         return output.unflatten(0, queries.shape[:2])
@@ -66,7 +69,7 @@ def checks_of_attention(
     attention: str, adapters: dict[str, str], precision: str, lengths: list[int], width: int, device: torch.device
 ) -> list[dict[str, Any]]:
     """The checks of a student's attention, as JSON has them: in fp32 and in the run's precision, causal and not, at
-    `LENGTHS` and at those of the run up to `MAX_LENGTH`. Raises Wrong, or Failed if it raises an exception."""
+    LENGTHS and at the run's `lengths` up to MAX_LENGTH. Raises Wrong, or Failed if the code raises an exception."""
     apply = student_function(attention, adapters)
     tested_lengths = {*LENGTHS, *(length for length in lengths if length <= MAX_LENGTH)}
     shapes = [(BATCH, length, width) for length in sorted(tested_lengths)]
@@ -87,8 +90,8 @@ def try_attention(
     and not to the model. Raises Failed."""
     apply = student_function(attention, adapters)
     *inputs, upstream = (torch.randn(shape, dtype=dtype_of(precision), device=device) for _ in range(4))
-    with calling(attention, f"with {case_in_words(shape, True)}, {precision}"):
-        outputs_and_gradients(apply, inputs, upstream, True)
+    with calling(attention, f"with {case_in_words(shape, causal=True)}, {precision}"):
+        outputs_and_gradients(apply, inputs, upstream, causal=True)
         synchronize(device)
 
 
@@ -112,17 +115,18 @@ def checks_of_shape(
     for quantity, roundoffs, result, expected, magnitude in quantities:
         error = largest_error(attention, quantity, result, expected, magnitude)
         tolerance = tolerance_of(roundoffs, precision, width)
-        tf32_tolerance = tolerance_of(roundoffs, TF32, width)
+        tf32_tolerance = tolerance_of(roundoffs, TF32, width)  # for checks in fp32 that the code computes in TF32
         yield make_check(attention, case, precision, quantity, error, tolerance, tf32_tolerance)
 
 
 def tolerance_of(roundoffs: float, precision: str, width: int) -> float:
-    """The largest relative error of a correct implementation."""
+    """The largest error of a right implementation, relative to the magnitude, for so many roundoffs."""
     return roundoffs * UNIT_ROUNDOFF[precision] + (2 * width + EXP_ROUNDOFFS) * UNIT_ROUNDOFF[FP32]
 
 
 def outputs_and_gradients(apply: Apply, inputs: list[Tensor], upstream: Tensor, causal: bool) -> list[Tensor | None]:
-    """The output, and the gradients of the inputs, from copies: an implementation may overwrite what it gets."""
+    """The output, and the gradients of the inputs for the gradient `upstream` of the output. `apply` gets copies, since
+    it may overwrite its inputs."""
     leaves = [tensor.clone().requires_grad_() for tensor in inputs]
     output = apply(*leaves, causal)
     output.backward(upstream.to(output.dtype, copy=True))
@@ -141,8 +145,10 @@ def reference(
         scores = scores.masked_fill(future, -math.inf)
     weights = scores.softmax(dim=-1)
     output = weights @ values
-    # The gradient of softmax is weights * (weight gradients - their mean over the row, weighted by the weights).
-    weight_gradients, row_means = upstream @ values.mT, (upstream * output).sum(dim=-1, keepdim=True)
+    # The gradient of softmax is weights * (weight gradients - row means). A row's mean is the sum of weights * weight
+    # gradients over the row, which is also the sum of upstream * output. Score gradients thus have two terms.
+    weight_gradients = upstream @ values.mT
+    row_means = (upstream * output).sum(dim=-1, keepdim=True)
     score_gradients = weights * (weight_gradients - row_means) * scale
     score_squares = (weights * scale) ** 2 * (weight_gradients**2 + row_means**2)
     results = [output, score_gradients @ keys, score_gradients.mT @ queries, weights.mT @ upstream]
@@ -156,7 +162,7 @@ def largest_error(attention: str, quantity: str, result: Tensor | None, expected
     result is missing or has another shape."""
     if result is None or result.shape != expected.shape:
         shape = "missing" if result is None else f"of shape {tuple(result.shape)}, not {tuple(expected.shape)}"
-        with calling(attention):  # makes it Failed, with the name of the implementation
+        with calling(attention):  # the error becomes Failed, with the name of the implementation
             raise ValueError(f"{quantity} is {shape}")
     error = (result.double() - expected).norm(dim=-1) / magnitude.norm(dim=-1)
     return float(error.max()) if bool(torch.isfinite(result).all()) else math.inf

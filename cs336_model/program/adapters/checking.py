@@ -1,7 +1,7 @@
 """Whether a student's code computes what its reference does: one check per quantity, and what happens if it does not.
 
-Whatever is checked (attention, gradients of several processes, an optimizer) gives a list of checks. If one is too far
-from the reference, the run ends before anything is timed.
+Whatever is checked (attention, gradients of several processes, an optimizer) gives a list of checks. If an error is too
+large, the run ends before anything is timed.
 """
 
 import math
@@ -60,14 +60,14 @@ def _in_words(check: Check) -> str:
 
 @contextmanager
 def calling(implementation: str, when: Callable[[], str] | str = "") -> Iterator[None]:
-    """A with block that runs a student's code: its exceptions become Failed, in one line, except that memory ran out;
-    the log has all of them. `when` says in which call. Nothing changes without a name: then the code is not a
-    student's."""
+    """A with block that runs a student's code: exceptions become Failed, with one line, and are printed to the log.
+    Only an OutOfMemoryError stays as it is. `when` says in which call. With "" as `implementation`, the code is not a
+    student's, and nothing changes."""
     try:
         yield
     except (OutOfMemoryError, WithoutTimes):
         raise
-    except UnusableModel as error:  # of the name in config.yaml
+    except UnusableModel as error:  # nothing has the name in config.yaml
         if not implementation:
             raise
         raise Failed(implementation, str(error)) from error

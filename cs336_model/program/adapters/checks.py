@@ -1,9 +1,8 @@
-"""All checks of a student's code before anything is timed. Here are those for several GPUs: DDP, FSDP and a sharded
-optimizer are compared with one process that trains on the same batch.
+"""Calls all checks of a student's code before anything is timed, and defines those for several GPUs.
 
-Every process also takes the reference's steps, on the whole batch and without communication. The model is that of the
-run with at most two layers. DDP and FSDP train with SGD, whose updates are as wrong as the gradients: AdamW would hide
-a factor.
+DDP, FSDP and a sharded optimizer are compared with a reference that trains on the same batch. Every process computes
+the reference itself, on the whole batch and without communication. The model is that of the run with at most two
+layers. DDP and FSDP train with SGD, whose updates are as wrong as the gradients: AdamW would hide a wrong factor.
 """
 
 import math
@@ -42,10 +41,32 @@ from cs336_model.program.variants.values import (
 from cs336_model.program.without_times import Check
 
 LAYERS, STEPS, LEARNING_RATE = 2, 3, 0.1
-# Of errors relative to the loss, or to the gradient or update of a parameter. Those of PyTorch's own DDP and FSDP are a
-# tenth (fp32) to a third of these (tests/cs336_model/test_adapters_of_ranks.py); a wrong factor, or gradients of a part
-# of the batch, give errors of 0.3 and more.
+# The largest allowed errors, relative to the loss, or to the gradient or update of a parameter. The errors of PyTorch's
+# own DDP and FSDP are a tenth (fp32) to a third of these (tests/cs336_model/test_adapters_of_ranks.py). A wrong factor,
+# or gradients of a part of the batch, give errors of 0.3 and more.
 TOLERANCES = {FP32: 1e-3, TF32: 3e-2, FP16: 3e-2, BF16: 1e-1}
+
+
+def checks_of_adapters(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
+    """The checks, as JSON has them; [] for a run without a student's code. Raises Wrong or Failed."""
+    checks = []
+    if spec.dimensions["attention"] in OWN_ATTENTIONS:
+        checks += _checks_of_attention(spec, device)
+    if spec.dimensions["parallel"] in (OWN_DDP, OWN_FSDP):
+        checks += checks_of_reduction(spec, device)
+    if spec.dimensions["optimizer"] == OWN_SHARDED:
+        checks += checks_of_optimizer(spec, device)
+    return checks
+
+
+def _checks_of_attention(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
+    attention, precision = spec.dimensions["attention"], spec.dimensions["precision"]
+    length, shape = spec.dimensions["context_length"], shape_of(vars(spec))
+    checks = checks_of_attention(attention, spec.adapters, precision, [length], shape.d_head, device)
+    # the checks use small shapes; the code may still fail in the shape of the run
+    run_shape = (shape.batch_size * shape.num_heads, length, shape.d_head)
+    try_attention(attention, spec.adapters, precision, run_shape, device)
+    return checks
 
 
 @dataclass(frozen=True)
@@ -59,18 +80,18 @@ class TrainingResult:
 
 def checks_of_reduction(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
     """The checks of a student's DDP or FSDP, as JSON has them. Raises Wrong or Failed."""
-    parallel, small = spec.dimensions["parallel"], small_spec(spec)
-    expected = train_on_whole_batch(small, device, partial(torch.optim.SGD, lr=LEARNING_RATE))
-    reduction = AdaptedReduction(parallel, spec.adapters, small.dimensions["precision"])
-    model = reduction.wrap(build_variant(small, device))
-    with calling(parallel):  # an error in the student's code becomes Failed; the optimizer gets its parameters
+    parallel, small_run = spec.dimensions["parallel"], small_spec(spec)
+    expected = train_on_whole_batch(small_run, device, partial(torch.optim.SGD, lr=LEARNING_RATE))
+    reduction = AdaptedReduction(parallel, small_run.adapters, small_run.dimensions["precision"])
+    model = reduction.wrap(build_variant(small_run, device))
+    with calling(parallel):  # turns exceptions into Failed: model.parameters() is a student's code
         optimizer = torch.optim.SGD(model.parameters(), lr=LEARNING_RATE)
-    rank_part = whole_batch(small, device).split(sequences_per_gpu(spec.dimensions))[this_rank().number]
+    rank_part = whole_batch(small_run, device).split(sequences_per_gpu(small_run.dimensions))[this_rank().number]
     losses, gradients = [], {}
     for step in range(STEPS):
         optimizer.zero_grad(set_to_none=True)
         with calling(parallel, f"in step {step}"):
-            loss = loss_of_part(small, model, rank_part, device)
+            loss = loss_of_part(small_run, model, rank_part, device)
             loss.backward()
         reduction.finish(optimizer)
         losses.append(loss.detach())
@@ -81,18 +102,20 @@ def checks_of_reduction(spec: RunSpec, device: torch.device) -> list[dict[str, A
     if parallel == OWN_DDP:
         parameters = copies_by_name(expected.parameters, list(model.parameters()), parallel)
     else:
-        parameters = gathered_parameters(model, spec, expected.parameters)
+        parameters = gathered_parameters(model, small_run, expected.parameters)
     result = TrainingResult(mean_over_ranks(losses), gradients, parameters)
-    return require_right(training_checks(small, parallel, result, expected, device))
+    return require_right(training_checks(small_run, parallel, result, expected, device))
 
 
 def checks_of_optimizer(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
     """The checks of a student's sharded optimizer, as JSON has them: every process computes the gradients of the whole
     batch. Raises Wrong or Failed."""
-    small = small_spec(spec)
-    expected = train_on_whole_batch(small, device, partial(GroupedAdamW, **ADAMW_SETTINGS))
-    result = train_on_whole_batch(small, device, partial(adapted_optimizer, adapters=spec.adapters), OWN_SHARDED)
-    return require_right(training_checks(small, OWN_SHARDED, replace(result, gradients={}), expected, device))
+    small_run = small_spec(spec)
+    expected = train_on_whole_batch(small_run, device, partial(GroupedAdamW, **ADAMW_SETTINGS))
+    students_optimizer = partial(adapted_optimizer, adapters=spec.adapters)
+    result = train_on_whole_batch(small_run, device, students_optimizer, implementation=OWN_SHARDED)
+    result = replace(result, gradients={})  # not checked: the student's code did not compute them
+    return require_right(training_checks(small_run, OWN_SHARDED, result, expected, device))
 
 
 def small_spec(spec: RunSpec) -> RunSpec:
@@ -110,8 +133,8 @@ def train_on_whole_batch(
     make_optimizer: Callable[..., Any],
     implementation: str = "",
 ) -> TrainingResult:
-    """The steps on the whole batch in every process, one rank's part after another. `implementation`: that of the
-    optimizer, if it is a student's."""
+    """The steps on the whole batch in every process, one rank's part after another. `implementation` is the name of a
+    student's optimizer, whose exceptions become Failed; "" for another optimizer."""
     model = build_variant(spec, device)
     optimizer = make_optimizer(model.parameters())
     parts = whole_batch(spec, device).split(sequences_per_gpu(spec.dimensions))
@@ -139,10 +162,10 @@ def loss_of_part(spec: RunSpec, model: nn.Module, part: Tensor, device: torch.de
 
 
 def gathered_parameters(model: nn.Module, spec: RunSpec, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The entire parameters of a student's FSDP by the names of the plain model; a returned name may have a prefix.
-    Raises Failed unless exactly one fits each name, and has its shape."""
+    """The entire parameters of a student's FSDP, by their names in the plain model. The names that the student's code
+    returns may have a prefix. Raises Failed unless exactly one of them fits each name, and its shape is right."""
     parallel = spec.dimensions["parallel"]
-    *_, adapter = NEEDED["parallel"][parallel]  # fsdp_gather_full_params
+    _, _, adapter = NEEDED["parallel"][parallel]  # fsdp_gather_full_params
     with calling(parallel):
         parameters, values = find_object(spec.adapters[adapter])(model), []
         for name in expected:
@@ -156,7 +179,7 @@ def gathered_parameters(model: nn.Module, spec: RunSpec, expected: Mapping[str, 
 def copies_by_name(
     expected: Mapping[str, Tensor | None], values: list[Tensor | None], implementation: str
 ) -> dict[str, Tensor | None]:
-    """Copies of values by name. Raises Failed if their number or shapes are not those of the plain model."""
+    """Copies of values by the names of `expected`. Raises Failed if they differ from it in number or shapes."""
     copies = {}
     with calling(implementation):
         if len(values) != len(expected):
@@ -177,14 +200,15 @@ def detached_copy(tensor: Tensor | None) -> Tensor | None:
 def training_checks(
     spec: RunSpec, implementation: str, result: TrainingResult, expected: TrainingResult, device: torch.device
 ) -> list[Check]:
-    """One check each of losses, gradients (if there are any) and parameters, with the largest error of any rank. An
-    error of parameters is divided by their change; errors that their rounding explains do not count."""
+    """One check each of losses, gradients (if there are any) and parameters, with the largest error of any rank. Errors
+    of losses and gradients are divided by the reference. Errors of a parameter are divided by its change in training,
+    without what the parameter's rounding explains."""
     loss_errors = [
-        QuantityError("loss", relative_error(loss, reference, change=reference))
+        QuantityError("loss", relative_error(loss, reference, scale=reference))
         for loss, reference in zip(result.losses, expected.losses, strict=True)
     ]
     gradient_errors = [
-        QuantityError(f"gradient of {name}", relative_error(value, reference, change=reference))
+        QuantityError(f"gradient of {name}", relative_error(value, reference, scale=reference))
         for name, value in result.gradients.items()
         if (reference := expected.gradients[name]) is not None
     ]
@@ -192,7 +216,7 @@ def training_checks(
     for name, value in result.parameters.items():
         reference = expected.parameters[name]
         rounding = STEPS * UNIT_ROUNDOFF[FP32] * float(reference.norm())
-        error = relative_error(value, reference, change=reference - initial[name].detach(), rounding=rounding)
+        error = relative_error(value, reference, scale=reference - initial[name].detach(), rounding=rounding)
         parameter_errors.append(QuantityError(f"parameter of {name}", error))
     case, precision, checks = f"{this_rank().count} processes, {STEPS} steps", spec.dimensions["precision"], []
     for errors in filter(None, (loss_errors, gradient_errors, parameter_errors)):
@@ -209,39 +233,20 @@ class QuantityError(NamedTuple):
 
 
 def largest_on_any_rank(errors: list[QuantityError], device: torch.device) -> QuantityError:
-    """The largest of these errors on any rank; NaN counts as infinity."""
+    """The quantity with the largest of these errors on any rank; NaN counts as infinity."""
     numbers = [math.inf if math.isnan(error) else error for _, error in errors]
     errors_of_ranks = gather_numbers(numbers, device)
     rank, index = divmod(int(errors_of_ranks.argmax()), len(errors))
     return QuantityError(errors[index].quantity, float(errors_of_ranks[rank, index]))
 
 
-def relative_error(value: Tensor, reference: Tensor, change: Tensor, rounding: float = 0.0) -> float:
-    """|value − reference| beyond the rounding, divided by |change|, in the Euclidean norm. If nothing changes, 0
+def relative_error(value: Tensor, reference: Tensor, scale: Tensor, rounding: float = 0.0) -> float:
+    """|value − reference|, minus `rounding`, divided by |scale|, in the Euclidean norm. If the scale is 0, it is 0
     without an error and infinity with one."""
     distance = float((value.double() - reference.double()).norm())
     if math.isnan(distance):
         return distance
-    error, change_norm = max(distance - rounding, 0.0), float(change.double().norm())
-    return error / change_norm if change_norm else (math.inf if error else 0.0)
-
-
-def checks_of_adapters(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
-    """The checks, as JSON has them; [] for a run without a student's code. Raises Wrong or Failed."""
-    checks = []
-    if spec.dimensions["attention"] in OWN_ATTENTIONS:
-        checks += _checks_of_attention(spec, device)
-    if spec.dimensions["parallel"] in (OWN_DDP, OWN_FSDP):
-        checks += checks_of_reduction(spec, device)
-    if spec.dimensions["optimizer"] == OWN_SHARDED:
-        checks += checks_of_optimizer(spec, device)
-    return checks
-
-
-def _checks_of_attention(spec: RunSpec, device: torch.device) -> list[dict[str, Any]]:
-    attention, precision = spec.dimensions["attention"], spec.dimensions["precision"]
-    length, shape = spec.dimensions["context_length"], shape_of(vars(spec))
-    checks = checks_of_attention(attention, spec.adapters, precision, [length], shape.d_head, device)
-    heads = shape.batch_size * shape.num_heads
-    try_attention(attention, spec.adapters, precision, (heads, length, shape.d_head), device)
-    return checks
+    error, scale_norm = max(distance - rounding, 0.0), float(scale.double().norm())
+    if scale_norm == 0:
+        return math.inf if error else 0.0
+    return error / scale_norm

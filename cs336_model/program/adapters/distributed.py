@@ -25,12 +25,13 @@ class AdaptedReduction(NoReduction):
     def __init__(self, parallel: str, adapters: Mapping[str, str], precision: str) -> None:
         self.parallel = parallel
         wrap_name, finish_name, *_ = NEEDED["parallel"][parallel]
-        with calling(parallel):
+        with calling(parallel):  # turns exceptions into Failed
             self._wrap, self._finish = find_object(adapters[wrap_name]), find_object(adapters[finish_name])
+        # the adapter of FSDP also takes the type in which it gathers parameters; None without autocast
         self._arguments = (BY_AUTOCAST.get(precision),) if parallel == OWN_FSDP else ()
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        """The student's model. FSDP gathers parameters in the type of autocast, if there is one."""
+        """The student's wrapper of the model, which a step calls."""
         with calling(self.parallel):
             self.model = self._wrap(model, *self._arguments)
         return self.model

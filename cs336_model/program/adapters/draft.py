@@ -24,7 +24,7 @@ CUDA_ERROR = "CUDA error"  # in the messages of errors after which a process can
 
 
 class Draft:
-    """The draft of a result; nothing for a run without a student's code."""
+    """The draft of a result. Its methods do nothing for a run without a student's code."""
 
     def __init__(
         self, spec: RunSpec | RowSpec, path: Path, record: Callable[[], Result], limit_s: float | None
@@ -42,7 +42,7 @@ class Draft:
     @contextmanager
     def checking(self, progress: Progress) -> Iterator[None]:
         """A with block for the checks: the process ends if they last longer than a quarter of its time limit. The code
-        is imported first, so that the draft says what was loaded. Raises Failed if importing it does not work."""
+        is imported first, so that the draft says what was loaded. Raises Failed if it cannot be imported."""
         if not self.student:
             yield
             return
@@ -51,7 +51,7 @@ class Draft:
                 with calling(self.student):
                     import_module(module)
             self.write(WHILE_CHECKED)
-            with exit_after(self._limit_s and self._limit_s * SHARE_OF_CHECKS):
+            with exit_after(None if self._limit_s is None else self._limit_s * SHARE_OF_CHECKS):
                 yield
         self.write(WHILE_MEASURED)
 
@@ -60,9 +60,9 @@ class Draft:
 def open_draft(
     spec: RunSpec | RowSpec, path: Path | None, record: Callable[[], Result], time_limit_s: float | None
 ) -> Iterator[Draft]:
-    """A with block with the draft of a run; `record()` is a result with every key and what is known by now. An
-    exception removes the draft, so that no result is left; but if it says that the GPU can no longer be used, the draft
-    becomes a failed result."""
+    """A with block with the draft of a run; `record()` returns a result with every key and what is known by now. An
+    exception that leaves the block removes the draft, so that there is no result; but if the exception says that the
+    GPU can no longer be used, the draft becomes a failed result."""
     draft = Draft(spec, path, record, time_limit_s)
     try:
         yield draft

@@ -8,7 +8,9 @@ from typing import Any
 
 from cs336_model.program.variants.values import OWN_DDP, OWN_FSDP, OWN_PYTORCH, OWN_SHARDED, OWN_TRITON
 
-NEEDED: Mapping[str, Mapping[Any, tuple[str, ...]]] = {  # by dimension and value
+# By dimension and value. Callers of "parallel" rely on the order: what wraps the model, what ends the reduction, and
+# for FSDP what gathers parameters.
+NEEDED: Mapping[str, Mapping[Any, tuple[str, ...]]] = {
     "attention": {
         OWN_PYTORCH: ("get_flashattention_autograd_function_pytorch",),
         OWN_TRITON: ("get_flashattention_autograd_function_triton",),
@@ -35,13 +37,13 @@ def student_implementations(dimensions: Mapping[str, Any]) -> str:
 
 
 def adapters_of_run(declared: Mapping[str, str], dimensions: Mapping[str, Any]) -> dict[str, str]:
-    """Those of the declared adapters ("module:name" by name) that the values of a run need: a change of another one
-    does not concern it."""
+    """The declared adapters ("module:name" by name) that the values of a run need, without others, whose changes do not
+    concern the run."""
     return {name: declared[name] for _, _, name in needed_adapters(dimensions) if name in declared}
 
 
 def missing_adapter(declared: Mapping[str, str], dimensions: Mapping[str, Any]) -> str | None:
-    """Which adapter a run needs that is not declared, in one line; None if it has all."""
+    """One line about an adapter that the run needs and that is not declared; None if all are."""
     for dimension, value, name in needed_adapters(dimensions):
         if name not in declared:
             return (

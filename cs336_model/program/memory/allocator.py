@@ -17,7 +17,7 @@ from cs336_model.program.memory.operations import published_path
 from cs336_model.program.out_of_memory import OutOfMemoryError
 from range_marks.marker import Emitter
 
-ALLOCATES_BY_ACTION = {"alloc": True, "free_completed": False}  # of the entries that are events
+ALLOCATES_BY_ACTION = {"alloc": True, "free_completed": False}  # by the action of trace entries that are events
 NOT_RECORDED = [
     "memory of NCCL and of the CUDA context, which the allocator does not see; the driver's number includes it"
 ]
@@ -60,7 +60,7 @@ class AllocatorRecorder:
         number = self._open_in_thread.numbers.pop()
         self._open_numbers.remove(number)
         self._ranges[number].event_after = self._next_event()
-        # a range is also closed while an exception leaves it
+        # if memory runs out inside the range, this is called while the exception leaves it
         self._ranges[number].failed = isinstance(sys.exc_info()[1], OutOfMemoryError)
 
     def finish(self, held: dict[str, list[int]]) -> AllocatorRecording:
@@ -91,7 +91,7 @@ class AllocatorRecorder:
     def _event_count(self) -> int:
         """Allocations and completed releases since the process began."""
         stats = torch.cuda.memory_stats_as_nested_dict(self._device)
-        # "allocation" would count a release when it is requested, "active" counts it when it is completed
+        # for releases, "allocation" counts requests, "active" what is completed
         return stats["allocation"]["all"]["allocated"] + stats["active"]["all"]["freed"]
 
 
@@ -130,8 +130,8 @@ def events_of_trace(entries: list[dict[str, Any]]) -> list[AllocatorEvent]:
 
 
 def last_failed_allocation(entries: list[dict[str, Any]], ranges: list[RecordedRange]) -> FailedAllocation | None:
-    """The last failed request in an allocator's trace; None if there is none. Later entries are of memory that is
-    freed while the error passes through the program, so only those before it count."""
+    """The last failed request in an allocator's trace; None if there is none. Its event is the number of events before
+    it: later ones free memory while the error passes through the program."""
     index = next((index for index in reversed(range(len(entries))) if entries[index]["action"] == "oom"), None)
     if index is None:
         return None

@@ -11,7 +11,7 @@ from torch.autograd.profiler import profile
 from cs336_model.program.memory.history import AllocatorEvent, AllocatorRecording, RecordedRange
 from range_marks.marker import Emitter
 
-# before the name of a range, and before the name and line of an operation
+# prefixes of names in the profiler's tree: of a range, and of an operation with its line
 RANGE, OPERATION = "range of the program: ", "operation of the program: "
 
 NOT_RECORDED = [
@@ -56,8 +56,8 @@ class CpuRecorder:
 
 
 def history_of_tree(roots: list[Any]) -> tuple[list[AllocatorEvent], list[RecordedRange], int]:
-    """Events and ranges of the profiler's tree, and the peak of its allocator, minus the bytes that it counted before
-    the first event: an earlier profile of this process leaves some."""
+    """Events and ranges of the profiler's tree, and the peak bytes of live tensors. The profiler's totals also count
+    what an earlier profile of this process left, so the bytes before the first event are subtracted."""
     events, range_nodes = [], []
     totals = []  # for each event its time, the bytes of all live tensors after it, and the bytes that it added
     stack = [(node, (None, None)) for node in sorted(roots, key=_start_ns, reverse=True)]
@@ -77,7 +77,7 @@ def history_of_tree(roots: list[Any]) -> tuple[list[AllocatorEvent], list[Record
         stack += [(child, operation) for child in sorted(node.children, key=_start_ns, reverse=True)]
     events = with_unseen_releases(sorted(events, key=itemgetter(0)))
     event_times_ns = [time_ns for time_ns, _ in events]
-    _, bytes_after_first, first_added_bytes = min(totals, default=(0, 0, 0))
+    _, bytes_after_first, first_added_bytes = min(totals, default=(0, 0, 0))  # of the first event
     bytes_before_first = bytes_after_first - first_added_bytes
     peak_bytes = max((total for _, total, _ in totals), default=0) - bytes_before_first
     ranges = _nested_ranges(sorted(range_nodes, key=_start_ns), event_times_ns)
@@ -100,9 +100,9 @@ def _nested_ranges(nodes: list[Any], event_times_ns: list[int]) -> list[Recorded
 
 
 def with_unseen_releases(events: list[tuple[int, AllocatorEvent]]) -> list[tuple[int, AllocatorEvent]]:
-    """The timed events with a release before each allocation where one is live: a thread of Gloo may be the last to use
-    a tensor, and the profiler sees no release there."""
-    complete, live = [], {}
+    """The timed events with the releases that the profiler did not see: a thread of Gloo may be the last to use a
+    tensor. Such a release is added before the next allocation at its address."""
+    complete, live = [], {}  # `live` has allocations by address
     for time_ns, event in events:
         if event.allocates and (unreleased := live.pop(event.address, None)):
             complete.append((time_ns, unreleased._replace(allocates=False)))

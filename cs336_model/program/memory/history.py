@@ -43,7 +43,7 @@ class FailedAllocation:
     event: int  # number of earlier events
     requested_bytes: int
     free_bytes: int | None
-    range: int | None  # the innermost range that it ended; None outside of all, or if the program went on
+    range: int | None  # number of the innermost range that it ended; None outside of all, or if the program went on
 
 
 @dataclass
@@ -59,7 +59,7 @@ class AllocatorRecording:
     dtypes: list[dict[str, Any]] = field(default_factory=list)  # of the first step (recording.py)
 
     def as_record(self) -> dict[str, Any]:
-        """The history as written: allocations instead of addresses, columns instead of rows."""
+        """The history as the file has it: allocations without addresses, and columns instead of rows."""
         release_of_allocation, live = pair_releases(self.events)
         category_of_allocation = {
             live[address]: category
@@ -95,8 +95,9 @@ class AllocatorRecording:
 
 
 def pair_releases(events: list[AllocatorEvent]) -> tuple[dict[int, int | None], dict[int, int]]:
-    """(releases, live), of numbers of events: the release of each allocation (None if never released); and by address
-    the allocations that are live at the end. Releases of earlier memory are left out.
+    """(releases, live), with numbers of events. `releases` has the release of each allocation, None if there is none;
+    `live` has the allocations that are live at the end, by address. Releases of memory from before the recording are
+    left out.
 
     Raises ValueError if an address is allocated twice: a release is missing."""
     releases: dict[int, int | None] = {}
@@ -117,11 +118,11 @@ def innermost_ranges(ranges: list[RecordedRange], count: int) -> list[int | None
     """The number of the innermost open range for each event; `ranges` are in the order in which they opened."""
     numbers: list[int | None] = [None] * count
     for number, span in enumerate(ranges):
-        after = count if span.event_after is None else span.event_after
+        after = count if span.event_after is None else span.event_after  # an inner range overwrites those around it
         numbers[span.first_event : after] = [number] * (after - span.first_event)
     return numbers
 
 
 def write_history(record: dict[str, Any], path: Path) -> None:
-    """Writes the record as packed JSON, which does not contain the time of packing."""
+    """Writes the record as gzipped JSON, without the time of writing: equal records give equal files."""
     path.write_bytes(gzip.compress(json.dumps(record, allow_nan=False, separators=(",", ":")).encode(), mtime=0))

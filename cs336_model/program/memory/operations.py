@@ -49,9 +49,9 @@ def followed_operations(spec: RunSpec, context: OperationContext | None) -> Iter
 
 
 def calling_line() -> str | None:
-    """The innermost line of Python outside PyTorch and range_marks that called the current operation, such as
-    "cs336_model/model/transformer.py:34"; None if there is none, as on autograd's threads."""
-    frame = sys._getframe().f_back.f_back  # of the operation's caller; None on a thread of autograd
+    """The line of the program that called the current operation, such as "cs336_model/model/transformer.py:34": the
+    innermost outside PyTorch and range_marks. None if there is none, as on autograd's threads."""
+    frame = sys._getframe().f_back.f_back  # beyond __torch_dispatch__; None on a thread of autograd
     while frame is not None:
         if path := _program_path(frame.f_code.co_filename):
             return f"{path}:{frame.f_lineno}"
@@ -66,8 +66,8 @@ def _program_path(file: str) -> str | None:
 
 
 def published_path(file: str) -> str:
-    """The path of a source file without the folders of this machine: below the folder of installed packages, or from
-    cs336_model on ("cs336_model/model/transformer.py"); for any other file only its name."""
+    """The path of a source file without the folders of this machine. It begins below the folder of installed packages,
+    or with cs336_model ("cs336_model/model/transformer.py"); for any other file, it is only the name."""
     parts = PurePath(file).parts
     for index, part in enumerate(parts):
         if part in PACKAGE_FOLDERS:

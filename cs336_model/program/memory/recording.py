@@ -26,8 +26,8 @@ TENSOR_KINDS = ("parameters", "output", "gradients")  # of a module
 
 
 class FirstStepDtypes:
-    """Notes the types in the first step of a subject; make it before that step. If the step fails, only the outputs of
-    modules that ran are known. A compiled model calls no modules, so it has no rows."""
+    """Notes the types of numbers in the first step of a subject; make it before that step. If the step fails, only the
+    outputs of modules that ran are known. A compiled model calls no modules, so there are no rows for it."""
 
     def __init__(self, subject: Subject) -> None:
         self._dtypes: dict[str, dict[str, set[str]]] = {}  # by shared name and kind
@@ -74,8 +74,8 @@ def recorder_on(device: torch.device) -> Recorder:
 
 
 def save_memory(recorder: Recorder, subject: Subject | None, dtypes: FirstStepDtypes | None, path: Path) -> None:
-    """Ends the recording, and writes the history to `path` and, in the first rank, the snapshot, if any, next to it.
-    Without a subject (memory ran out while it was made), nothing is known to be held by it."""
+    """Ends the recording, and writes the history to `path`. The first rank also writes the snapshot, if there is one,
+    next to it. Without a subject (memory ran out while it was made), it is not known what holds which memory."""
     recording = recorder.finish(held_addresses(subject) if subject else {})
     recording.dtypes = dtypes.rows() if dtypes else []
     write_history(recording.as_record(), path)

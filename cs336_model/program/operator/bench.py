@@ -1,8 +1,8 @@
 """Times of single calls as in triton.testing.do_bench: CUDA events around each, and an L2 cache full of other data.
 
-Calls are queued without waiting for the device. Before each, a buffer larger than any L2 cache is written, which also
-gives the host time to queue the call. Unlike in do_bench, each backward pass has a forward pass before it, which is not
-timed: compiled code, and code that overwrites what it saved, cannot run the same backward pass twice.
+Calls are queued without waiting for the device. Before each call, a buffer larger than any L2 cache is written, which
+also gives the host time to queue the call. Unlike do_bench, this runs a forward pass, which is not timed, before each
+backward pass: compiled code, and code that overwrites what it saved, cannot run the same backward pass twice.
 """
 
 from collections.abc import Callable
@@ -14,18 +14,18 @@ from cs336_model.program.device import moment, seconds_between, synchronize
 
 METHODS = {"cuda": "CUDA events, L2 cache overwritten before each call", "cpu": "timeit.default_timer"}
 WARMUP_S = 0.025  # as do_bench
-MIN_CALLS = 3  # also the calls from which the number of others is estimated
+MIN_CALLS = 3  # also the number of first calls, from which the duration of a call is estimated
 MAX_CALLS = 2000
 BUFFER_BYTES = 256 * 2**20
 Call = Callable[[], object]
 
 
 def call_seconds(call: Call, total_s: float, device: torch.device, before: Call | None = None) -> list[float]:
-    """The seconds of each of as many calls as take about `total_s` together (MIN_CALLS to MAX_CALLS), after a warm-up.
-    `before` is called before each, and not timed."""
+    """The seconds of each call, after a warm-up. There are as many calls as take about `total_s` together, but at least
+    MIN_CALLS and at most MAX_CALLS. `before` is called before each, and not timed."""
     buffer = torch.empty(BUFFER_BYTES, dtype=torch.int8, device=device) if device.type == "cuda" else None
-    call_s = sum(timed_calls(MIN_CALLS, call, device, before, buffer)) / MIN_CALLS
-    warmup_count, count = (min(int(duration_s / call_s), MAX_CALLS) for duration_s in (WARMUP_S, total_s))
+    one_call_s = sum(timed_calls(MIN_CALLS, call, device, before, buffer)) / MIN_CALLS
+    warmup_count, count = (min(int(duration_s / one_call_s), MAX_CALLS) for duration_s in (WARMUP_S, total_s))
     timed_calls(warmup_count, call, device, before, buffer)
     return timed_calls(max(count, MIN_CALLS), call, device, before, buffer)
 

@@ -2,8 +2,8 @@
 
     python -m cs336_model.program.operator.row --spec '{...}' --output operator.json
 
-A row is one run; a cell is one context length of it. A cell that runs out of memory, that PyTorch refuses, or in which
-a student's code is wrong or fails is a result. Any other failure prints a traceback, and gives no result.
+A row is one run; a cell is one context length of it. If a cell runs out of memory, PyTorch refuses it, or a student's
+code is wrong or fails in it, that is its result. Any other failure prints a traceback, and the row has no result.
 """
 
 import gc
@@ -52,11 +52,11 @@ def row_result(
     spec: RowSpec, progress: Progress, output: Path | None = None, time_limit_s: float | None = None
 ) -> dict[str, Any]:
     """A result with every key, and `cells`: one for each context length. While a student's code runs, a draft of the
-    result is at `output`, and remains there if the process ends meanwhile; its checks may take a quarter of
+    result is at `output`; it stays there if the process ends meanwhile. The checks of the code may take a quarter of
     `time_limit_s`."""
     device = resolve_device(spec.device)
     cells: list[dict[str, Any]] = []
-    memory: dict[str, int | None] = {}  # the largest of all cells
+    memory: dict[str, int | None] = {}  # the largest numbers of all cells
     choose_matmul_precision(spec)
 
     def result_so_far() -> dict[str, Any]:
@@ -68,7 +68,7 @@ def row_result(
     with compiler_settings(spec), forced_backend(spec), open_draft(spec, output, result_so_far, time_limit_s) as draft:
         with progress.stage("context"):
             open_context(device)
-        checks, why_not_measured = checks_or_reason(spec, device, draft, progress)
+        checks, why_not_measured = checks_and_reason(spec, device, draft, progress)
         for context_length in spec.context_lengths:
             if why_not_measured:
                 cells.append(empty_cell(context_length) | why_not_measured)
@@ -81,11 +81,11 @@ def row_result(
         return result_so_far() | {"status": "complete", "checks": checks}
 
 
-def checks_or_reason(
+def checks_and_reason(
     spec: RowSpec, device: torch.device, draft: Draft, progress: Progress
 ) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The checks of a student's attention, and the entries of every cell if it is not to be measured; both empty for
-    another attention."""
+    """(checks, reason): the checks of a student's attention; and, if they end the run, the entries that give every cell
+    this reason. Both are empty for another attention."""
     attention, precision, width = (spec.dimensions[key] for key in ("attention", "precision", "head_dim"))
     if attention not in OWN_ATTENTIONS:
         return [], {}
@@ -102,7 +102,7 @@ def reason_of(error: WithoutTimes) -> dict[str, str]:
 
 
 def largest_memory(memory: dict[str, int | None], cell_memory: dict[str, int | None]) -> dict[str, int | None]:
-    """The larger of each number of bytes, None if unknown: every cell has a separate peak."""
+    """The larger of each number of bytes; None if unknown. Every cell has a separate peak."""
     return {
         name: None if byte_count is None else max(byte_count, memory.get(name) or 0)
         for name, byte_count in cell_memory.items()
@@ -119,9 +119,9 @@ def free_memory(device: torch.device) -> None:
 def cell_result(spec: RowSpec, context_length: int, device: torch.device, progress: Progress) -> dict[str, Any]:
     """The measurements at one context length, or why there are none: out of memory, refused by PyTorch, wrong, failed.
 
-    Seconds of every measured forward and backward pass, including the wait for the device; bytes in use between them in
-    the first, and peak bytes; seconds of the two passes in which the operator was compiled; seconds of single calls
-    (bench.py)."""
+    They are: seconds of every measured forward and backward pass, including the wait for the device; bytes in use
+    between the first forward and backward pass, and peak bytes; seconds of the two passes in which the operator was
+    compiled; seconds of single calls (bench.py)."""
     entry = empty_cell(context_length)
     try:
         # an exception of a student's code becomes Failed
@@ -149,7 +149,7 @@ def measured_cell(spec: RowSpec, context_length: int, device: torch.device, prog
         torch.cuda.reset_peak_memory_stats(device)
     with progress.stage("initialise"):
         attention_pass = AttentionPass(spec, context_length, device)
-    # the first pass is no warm-up: it is checked for refusals, and a compiled operator is compiled
+    # the first pass is no warm-up: in it, PyTorch may refuse the backend, and a compiled operator is compiled
     compile_context = compiling(spec) if is_compiled(spec) else nullcontext()
     attention = spec.dimensions["attention"]
     refusal_context = nullcontext() if attention in OWN_ATTENTIONS else refusals(attention)
@@ -163,7 +163,7 @@ def measured_cell(spec: RowSpec, context_length: int, device: torch.device, prog
     require_finite(spec, context_length, attention_pass.inputs)
     peak_bytes = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     with progress.stage("measured"):
-        bench_seconds = attention_pass.call_seconds() if spec.bench_s else {}
+        bench_seconds = attention_pass.seconds_of_calls() if spec.bench_s else {}
     return {
         "bench_seconds": bench_seconds,
         "bench_method": METHODS[device.type] if bench_seconds else None,
@@ -209,7 +209,7 @@ class AttentionPass:
         self.spec, self.device, self.attend = spec, device, attention_of_row(spec)
         self.inputs = [tensor.requires_grad_() for tensor in inputs]  # queries, keys and values
         self.output_gradient = gradient
-        self.causal_mask = None  # other attentions than eager mask by themselves
+        self.causal_mask = None  # only eager attention needs one, others mask by themselves
         if spec.dimensions["attention"] == EAGER:
             ones = torch.ones(context_length, context_length, dtype=torch.bool, device=device)
             self.causal_mask = ones.triu(diagonal=1)
@@ -220,7 +220,7 @@ class AttentionPass:
             return self.attend(*self.inputs, self.causal_mask)
 
     def clear_gradients(self) -> None:
-        """Frees the gradients of the pass before."""
+        """Frees the gradients of the previous pass."""
         for tensor in self.inputs:
             tensor.grad = None
 
@@ -238,23 +238,23 @@ class AttentionPass:
         synchronize(self.device)
         return MeasuredPass(forward_s, default_timer() - backward_start_s, used_bytes)
 
-    def call_seconds(self) -> dict[str, list[float]]:
+    def seconds_of_calls(self) -> dict[str, list[float]]:
         """Seconds of single calls of the forward pass, of the backward pass, and of both together (bench.py)."""
-        outputs = []
+        outputs = []  # the output of the last forward pass, until a backward pass takes it
 
         def forward() -> None:
             self.clear_gradients()
             outputs[:] = [self.forward()]
 
         def backward() -> None:
-            outputs.pop().backward(gradient)
+            outputs.pop().backward(output_gradient)
 
         def both() -> None:
             forward()
             backward()
 
         forward()
-        gradient = self.output_gradient.to(outputs[0].dtype)
+        output_gradient = self.output_gradient.to(outputs[0].dtype)  # under autocast, another type
         return {
             "forward": call_seconds(forward, self.spec.bench_s, self.device, before=outputs.clear),
             "backward": call_seconds(backward, self.spec.bench_s, self.device, before=forward),
@@ -263,7 +263,7 @@ class AttentionPass:
 
 
 def attention_of_row(spec: RowSpec) -> Attend:
-    """The row's attention; compiled for one shape if the row compiles it."""
+    """The row's attention; if it is to be compiled, marked to be compiled for a single shape."""
     attention = spec.dimensions["attention"]
     if attention in OWN_ATTENTIONS:
         return student_attention(attention, spec.adapters)

@@ -13,7 +13,7 @@ KNOWN_DIMENSIONS = ("precision", "batch_size", "compile", "attention", "head_dim
 @dataclass(frozen=True)
 class RowSpec:
     """One run of attention alone (a row): the value of every dimension by its key, the context lengths of the process,
-    the passes at each, and the seconds for which single calls are timed (0: none). `adapters` are those of a
+    the passes at each length, and the seconds for which single calls are timed (0: none are). `adapters` is as in
     RunSpec."""
 
     run: str
@@ -42,7 +42,7 @@ def read_row(text: str) -> RowSpec:
     check_choice("device", spec.device, DEVICES)
     check_adapters(spec.adapters, spec.dimensions)
     counts = {name: spec.dimensions[name] for name in ("batch_size", "head_dim")}
-    counts |= {"measured_passes": spec.measured_passes} | {"context_lengths": min(spec.context_lengths, default=0)}
+    counts |= {"measured_passes": spec.measured_passes, "context_lengths": min(spec.context_lengths, default=0)}
     for name, value in counts.items():
         check_count(name, value, minimum=1)
     check_count("warmup_passes", spec.warmup_passes, minimum=0)

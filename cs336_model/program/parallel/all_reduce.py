@@ -2,8 +2,8 @@
 
     python -m cs336_model.program.parallel.all_reduce --spec '{...}' --megabytes '[1, 1000]' --output result.json
 
-Started by cs336_model.program.parallel.launch, as the ranks of a run are. The run's model is not made: a step of this
-program is an all-reduce, and those of the last size are the steps of its result.
+Started by cs336_model.program.parallel.launch, as the ranks of a run are. The run's model is not made: a step is one
+all-reduce, and the result has the all-reduces of the last size as its steps.
 """
 
 import json
@@ -46,7 +46,7 @@ def all_reduce_result(spec: RunSpec, megabytes: Sequence[int], progress: Progres
     leave_device(device)
     facts |= process_facts(progress, device)
     steps = {"step_seconds": sizes[-1]["seconds"], "warmup_seconds": sizes[-1]["warmup_seconds"]}
-    return empty_result(spec, "none") | {"status": "complete", "sizes": sizes} | facts | steps
+    return empty_result(spec, profiler="none") | {"status": "complete", "sizes": sizes} | facts | steps
 
 
 def measured_size(byte_count: int, spec: RunSpec, device: torch.device, progress: Progress) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from cs336_model.program.parallel.sharding import FullySharded, zero_redundancy
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.variants import values
 
+# by value of the dimension `parallel`; those of values.BUCKET_MB and a student's are in reduction_of
 REDUCTIONS = {
     values.NOT_PARALLEL: NoReduction,
     values.NAIVE: lambda: AfterBackward(flat=False),
@@ -23,7 +24,7 @@ REDUCTIONS = {
 
 
 class Optimizer(Protocol):
-    """What a step calls."""
+    """What a step needs of an optimizer."""
 
     def step(self) -> None: ...
 
@@ -46,8 +47,8 @@ def optimizer_of(spec: RunSpec, parameters: Iterable[nn.Parameter]) -> Optimizer
 
 
 def import_distributed(spec: RunSpec) -> None:
-    """Imports what PyTorch imports when it distributes a model: torch._dynamo, 800 modules, which take seconds. To be
-    called before the process has its GPUs. Does not use CUDA."""
+    """Imports what PyTorch would import when it distributes a model, above all torch._dynamo: 800 modules, which take
+    seconds. Call it before the process has its GPUs; it does not use CUDA."""
     parallel, optimizer = spec.dimensions["parallel"], spec.dimensions["optimizer"]
     if parallel in values.BUCKET_MB:
         import torch.distributed.algorithms.ddp_comm_hooks.default_hooks

@@ -2,10 +2,10 @@
 
     python -m cs336_model.program.parallel.launch --folder FOLDER '[["python", ...], ["python", ...]]'
 
-Each rank gets its number in the variables of torchrun, and prints into FOLDER/rankN.log. `first_to_fail` in FOLDER is
-the number of the rank that failed, or wrote why it has no times, before the others, whose errors are only those of
-losing a peer. torchrun itself would import PyTorch, and mix the output. When this process is gone, also by SIGKILL, so
-are the ranks; its caller ends their descendants. Imports no torch.
+Each rank gets its number in the variables of torchrun, and prints into FOLDER/rankN.log. FOLDER/first_to_fail has the
+number of the first rank that failed, or that wrote why it has no times; later errors of other ranks only say that they
+lost a peer. torchrun itself would import PyTorch, and mix the output. When this process ends, even by SIGKILL, so do
+the ranks; its caller ends their descendants. Imports no torch.
 """
 
 import argparse
@@ -29,13 +29,13 @@ C_LIBRARY = ctypes.CDLL(None)  # before fork: between fork and exec, another thr
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the commands until all have ended, or the first has failed; returns the exit status of that (128 + the
-    signal that ended it), or 0 if none has failed, or it only wrote why it has no times."""
+    """Runs the commands until all have ended, or one has failed. Returns the exit status of the failed one (128 + the
+    signal, if a signal ended it); 0 if none has failed, or if the first to fail only wrote why it has no times."""
     parser = argparse.ArgumentParser(prog="python -m cs336_model.program.parallel.launch")
     parser.add_argument("--folder", type=Path, required=True, help="empty folder for logs and the store of the ranks")
     parser.add_argument("commands", type=json.loads, help="JSON list of the command of every rank")
     options = parser.parse_args(arguments)
-    exits: SimpleQueue[tuple[int, int]] = SimpleQueue()  # of rank and status
+    exits: SimpleQueue[tuple[int, int]] = SimpleQueue()  # (rank, exit status)
 
     def wait_for(rank: int, process: subprocess.Popen) -> None:
         exits.put((rank, process.wait()))
@@ -68,9 +68,10 @@ def start_rank(rank: int, command: Sequence[str], count: int, folder: Path) -> s
 
 
 def _die_with(launcher: int) -> None:
-    """Makes this process, before it runs a rank's command, end with the launcher's main thread, which started it."""
+    """Makes the kernel end this process with the launcher's main thread. Called in the process of a rank, before it
+    runs the rank's command."""
     C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != launcher:  # it has ended already
+    if os.getppid() != launcher:  # the launcher has ended already
         os._exit(128 + signal.SIGKILL)
 
 

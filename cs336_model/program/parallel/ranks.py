@@ -52,7 +52,8 @@ def join_group(device: torch.device) -> None:
         mark_collectives()
 
 
-# functions of torch.distributed: range name, and position and name of the argument with all that one rank communicates
+# By function of torch.distributed: the name of its range, and the position and name of the argument that holds all data
+# that one rank communicates.
 COLLECTIVES = {
     "all_reduce": (ranges.ALL_REDUCE, 0, "tensor"),
     "broadcast": (ranges.BROADCAST, 0, "tensor"),
@@ -66,8 +67,8 @@ COLLECTIVES = {
 
 
 def mark_collectives() -> None:
-    """Makes spans of these functions of torch.distributed, whoever calls them, in this process from now on. Their names
-    have the bytes, which nsys does not see."""
+    """Makes the functions of COLLECTIVES open ranges, whoever calls them, in this process from now on. The names of the
+    ranges have the bytes, which nsys does not see."""
     for name, (operation, position, argument) in COLLECTIVES.items():
         if hasattr(dist, name):
             setattr(dist, name, _marked(getattr(dist, name), operation, position, argument))
@@ -91,15 +92,15 @@ def leave_group() -> None:
 
 
 def wait_for_all(device: torch.device) -> None:
-    """A barrier: returns when every process of the run is here and this one's device is idle; at once for a single
-    process, without waiting for its device."""
+    """A barrier: returns when every process of the run is here and the device of this one is idle. A run of one process
+    does not wait at all, not even for its device."""
     if this_rank().count > 1:
         dist.barrier()
         synchronize(device)
 
 
 def mean_over_ranks(losses: Sequence[Tensor]) -> list[Tensor]:
-    """The loss of the entire batch in every step, from the losses of all processes' parts."""
+    """The loss of the entire batch in every step, from the losses of this rank's part; every rank calls it."""
     if this_rank().count == 1:
         return list(losses)
     sums = torch.stack(list(losses)).float()
@@ -124,8 +125,8 @@ def gather_numbers(numbers: Sequence[float], device: torch.device) -> Tensor:
 
 
 def attempt_on_all_ranks(attempt: Callable[[], Returned], device: torch.device) -> Returned | None:
-    """The result of `attempt` if it fits into the memory of every rank; None on all ranks if it exceeds that of one. It
-    must not communicate: a rank that runs out of memory would leave the others waiting."""
+    """The result of `attempt` if no rank runs out of memory; None on all ranks if one does. The attempt must not
+    communicate: a rank that runs out of memory would leave the others waiting."""
     try:
         returned = attempt()
     except OutOfMemoryError:

@@ -1,8 +1,8 @@
 """Reductions of the gradients of all ranks to their mean, as in the course: from one all-reduce per parameter to DDP.
 
-Each has three methods: `wrap` returns the model that a step calls, `finish` ends the reduction after loss.backward(),
-with the run's optimizer, if any, and `paused` is a context without communication, where that can be left out
-(values.reduces_only_gradients).
+Each has three methods. `wrap` returns the model that a step calls. `finish` ends the reduction after loss.backward();
+its argument is the run's optimizer, if there is one. `paused` is a context without communication, for runs that can
+leave it out (values.reduces_only_gradients).
 """
 
 import warnings
@@ -21,7 +21,7 @@ from cs336_model.ranges import in_range, span
 
 
 class NoReduction:
-    """For a run of one process: gradients stay as they are."""
+    """For a run of one process: gradients stay as they are. It is also the base class of all reductions."""
 
     def wrap(self, model: nn.Module) -> nn.Module:
         return model
@@ -99,11 +99,12 @@ class Buckets(NoReduction):
         self.bucket_mb = bucket_mb
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        ignore_warnings = warnings.catch_warnings(category=FutureWarning, action="ignore")  # 2.13 renames the option
+        # PyTorch 2.13 warns that the option broadcast_buffers is renamed
+        ignore_warnings = warnings.catch_warnings(category=FutureWarning, action="ignore")
         with ignore_warnings, span(ranges.ALL_REDUCE_BUFFERS):
-            # buffers hold constants (angles, a mask), which need not be sent again in every step
+            # the model's buffers are constants (angles, a mask), which need not be sent again in every step
             self.model = DistributedDataParallel(model, bucket_cap_mb=self.bucket_mb, broadcast_buffers=False)
-        # the second step makes its buckets here, in the order in which the first step used the parameters
+        # in its second step, DDP makes its buckets here, in the order in which the first step used the parameters
         self.model._pre_forward = in_range(ranges.ALL_REDUCE_BUFFERS, self.model._pre_forward)
         if ranges.are_recorded():  # a hook in Python takes time, so timed runs have none
             self.model.register_comm_hook(None, _marked_all_reduce)
@@ -115,7 +116,7 @@ class Buckets(NoReduction):
 
 def reduce_to_mean(tensor: Tensor, asynchronous: bool = False) -> dist.Work | None:
     """Starts to reduce the tensor to its mean over all ranks, in place. With `asynchronous`, returns the work to wait
-    for; otherwise later work on the device waits. Gloo has no mean: it sums tensors that are divided first."""
+    for; otherwise later work on the device waits. Gloo has no mean, so each rank divides its tensor before the sum."""
     if dist.get_backend() == dist.Backend.NCCL:
         return dist.all_reduce(tensor, op=dist.ReduceOp.AVG, async_op=asynchronous)
     tensor.div_(this_rank().count)

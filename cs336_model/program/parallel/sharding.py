@@ -21,9 +21,9 @@ RANGES_OF_FSDP = {
 }
 
 
-class FullySharded(NoReduction):
-    """PyTorch's FSDP2: every process has a part of each parameter, and gathers those of a layer when it is computed.
-    Parameters are gathered in their data type, and gradients are reduced in it."""
+class FullySharded(NoReduction):  # FSDP2's hooks reduce the gradients, so `finish` has nothing to do
+    """PyTorch's FSDP2: every process has a part of each parameter, and gathers the parameters of a layer when the layer
+    is computed. Parameters are gathered, and gradients reduced, in the data type of the parameters."""
 
     def wrap(self, model: nn.Module) -> nn.Module:
         from torch.distributed.device_mesh import init_device_mesh
@@ -37,14 +37,14 @@ class FullySharded(NoReduction):
 
 
 def layers_of(model: nn.Module) -> Iterator[nn.Module]:
-    """The items of every ModuleList that is in no other one."""
+    """The items of every outermost ModuleList."""
     for child in model.children():
         yield from child if isinstance(child, nn.ModuleList) else layers_of(child)
 
 
 @functools.cache
 def mark_fsdp() -> None:
-    """Makes spans of the communication of FSDP2, in this process from now on: nsys sees no other names of it."""
+    """Makes FSDP2 open ranges around its communication, from now on: nsys would not show what a kernel is for."""
     from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
 
     for method, name in RANGES_OF_FSDP.items():
@@ -52,8 +52,8 @@ def mark_fsdp() -> None:
 
 
 class GroupedAdamW(torch.optim.Optimizer):
-    """AdamW as an optimizer of PyTorch, which sharded optimizers need: they give it groups of parameters, and may add
-    more."""
+    """AdamW as a class of PyTorch's optimizers: sharded optimizers make one inside them. They give it groups of
+    parameters, and may add groups later."""
 
     def __init__(self, parameters: Iterable[Any], **settings: Any) -> None:
         self.group_optimizers: list[AdamW] = []
@@ -61,6 +61,7 @@ class GroupedAdamW(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         super().add_param_group(param_group)
+        # super() has completed the group with the defaults
         settings = {key: value for key, value in self.param_groups[-1].items() if key != "params"}
         adamw = AdamW(self.param_groups[-1]["params"], **settings)
         moments = zip(adamw.parameters, adamw.first_moments, adamw.second_moments, strict=True)
@@ -73,6 +74,7 @@ class GroupedAdamW(torch.optim.Optimizer):
             adamw.step()
 
 
+# AdamW's defaults, in which a student's sharded optimizer and its reference agree (cs336_model.program.adapters)
 ADAMW_SETTINGS = {
     name: parameter.default
     for name, parameter in inspect.signature(AdamW).parameters.items()
@@ -88,7 +90,7 @@ def zero_redundancy(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer
 
 
 def optimizer_state(optimizer: Any) -> list[Tensor]:
-    """The state tensors that this process keeps for its optimizer and for those inside it; [] without an optimizer."""
+    """The state tensors that this process keeps for its optimizer, and for optimizers inside it; [] without one."""
     if optimizer is None:
         return []
     if isinstance(optimizer, AdamW):

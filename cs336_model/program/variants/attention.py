@@ -25,7 +25,7 @@ BACKENDS = {
     "efficient": SDPBackend.EFFICIENT_ATTENTION,
     "cudnn": SDPBackend.CUDNN_ATTENTION,
 }
-REFUSALS = ("No available kernel", "No viable backend")  # of PyTorch on a GPU, and on a CPU
+REFUSALS = ("No available kernel", "No viable backend")  # beginnings of PyTorch's errors on a GPU, and on a CPU
 
 
 def forced_backend(spec: RunSpec) -> AbstractContextManager:
@@ -35,16 +35,16 @@ def forced_backend(spec: RunSpec) -> AbstractContextManager:
     return sdpa_kernel(BACKENDS[attention]) if attention in BACKENDS else nullcontext()
 
 
-def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, future: Tensor) -> Tensor:
-    """The output of PyTorch's function, with the scale and the causal mask of the written-out attention, whose `future`
-    is not needed. Shapes (batch, head, position, d_head)."""
+def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, future: Tensor | None) -> Tensor:
+    """The output of PyTorch's function, with the scale and the causal mask of the written-out attention; the argument
+    `future` is not used. Shapes (batch, head, position, d_head)."""
     with ranges.span(ranges.SCALED_DOT_PRODUCT_ATTENTION):
         return scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=queries.shape[-1] ** -0.5)
 
 
 def set_attention(spec: RunSpec, model: nn.Module, device: torch.device) -> None:
-    """Puts the run's attention into every block. Raises Unsupported if PyTorch's backend refuses it here, and Failed if
-    a student's cannot be made."""
+    """Puts the run's attention into every block. Raises Unsupported if PyTorch's backend refuses to run here, and
+    Failed if a student's attention cannot be made."""
     attention = spec.dimensions["attention"]
     if attention == EAGER:
         return
@@ -57,16 +57,16 @@ def set_attention(spec: RunSpec, model: nn.Module, device: torch.device) -> None
 
 
 def _require_backend(spec: RunSpec, device: torch.device) -> None:
-    """Calls attention once with the run's precision, length and head size. Raises Unsupported with PyTorch's warnings
-    if it refuses."""
+    """Calls PyTorch's attention once with the run's precision, length and head size. Raises Unsupported with PyTorch's
+    warnings if the backend refuses them."""
     dimensions, d_head = spec.dimensions, shape_of(vars(spec)).d_head
     dtype = torch.bfloat16 if dimensions["precision"] == BF16_WEIGHTS else torch.float32
     heads = torch.zeros(1, 1, dimensions["context_length"], d_head, dtype=dtype, device=device)
     heads.requires_grad_(ranges.BACKWARD in spec.phases)
     with refusals(dimensions["attention"]), autocast(spec, device):
-        # the output of a product, as in the model: under autocast that has another dtype
-        queries = heads @ torch.eye(d_head, dtype=dtype, device=device)
-        fused_attention(queries, queries, queries, None)
+        # inputs are outputs of a product, as in the model: under autocast they have another dtype
+        inputs = heads @ torch.eye(d_head, dtype=dtype, device=device)
+        fused_attention(inputs, inputs, inputs, future=None)
 
 
 @contextmanager

@@ -1,5 +1,5 @@
-"""What the dimensions change, as the loop needs it: settings of the process, the model (torch.compile with an empty
-cache, checkpoints)."""
+"""What the dimensions of a run change: settings of the process (precision, backend of attention, compiler with an empty
+cache) and the model (weights, attention, checkpoints, compilation)."""
 
 import functools
 import os
@@ -25,7 +25,7 @@ from cs336_model.program.without_times import Unsupported
 
 def set_checkpoints(spec: RunSpec, model: nn.Module) -> None:
     """Makes groups of consecutive blocks keep only their input, and recompute the rest in the backward pass (Chen et
-    al. 2016, arXiv:1604.06174). In a capture, recomputed ranges are inside the range `recomputation`."""
+    al. 2016, arXiv:1604.06174). In a capture, ranges of what is recomputed are inside the range `recomputation`."""
     if spec.dimensions["checkpoint"] != NO_CHECKPOINT:
         model.checkpoints_of = functools.partial(checkpoints_of, group_sizes(spec.dimensions["checkpoint"]))
 
@@ -49,7 +49,8 @@ def call_in_turn(calls: Sequence[Callable[..., Tensor]], x: Tensor, *others: Any
     return x
 
 
-# model and context_length choose the arguments of the constructor, mode the phases of a step
+# All dimensions that have an effect, here or elsewhere: for example, model and context_length choose the arguments of
+# the constructor, mode the phases of a step.
 KNOWN_DIMENSIONS = (
     "model", "context_length", "mode", "precision", "batch_size", "compile", "attention", "checkpoint",
     "gpus", "parallel", "optimizer",
@@ -82,8 +83,8 @@ def is_compiled(spec: RunSpec) -> bool:
 
 @contextmanager
 def compiler_settings(spec: RunSpec) -> Iterator[None]:
-    """Settings of the process for the compiler: an empty cache, deleted at the end, and no ranges inside compiled code,
-    where they would break the graph. In a capture, the compiled code opens other ranges."""
+    """Settings of the process for the compiler: an empty cache, deleted at the end, and spans that do nothing while a
+    graph is traced, which they would break. In a capture, the compiled code opens ranges of its own."""
     if not is_compiled(spec):
         yield
         return
@@ -100,8 +101,7 @@ def compiler_settings(spec: RunSpec) -> Iterator[None]:
 
 
 def mark_for_compilation(spec: RunSpec, model: nn.Module) -> None:
-    """Marks the model or its attention to be compiled: at its first call, and its backward pass when that first
-    runs."""
+    """Marks the model or its attention to be compiled: its forward and its backward pass, each when it first runs."""
     if not is_compiled(spec):
         return
     if spec.dimensions["compile"] == WHOLE_MODEL:
@@ -128,8 +128,8 @@ def compiling(spec: RunSpec) -> Iterator[None]:
 
 
 def graph_counts(spec: RunSpec, before: dict[str, int] | None = None) -> dict[str, int] | None:
-    """The numbers of graphs that this process has compiled, of those since the counts `before` (0 without them), and of
-    breaks between graphs; None if nothing is compiled."""
+    """How many graphs this process has compiled (`graphs`), how many of them since the counts `before` (`graphs_later`;
+    0 without `before`), and how many breaks there are between graphs. None if nothing is compiled."""
     if not is_compiled(spec):
         return None
     from torch._dynamo.utils import counters

@@ -12,8 +12,8 @@ BY_AUTOCAST = {BF16: torch.bfloat16, FP16: torch.float16}
 
 
 def choose_matmul_precision(spec: RunSpec) -> None:
-    """Sets for the entire process whether fp32 products may use TF32: fp32 is fp32, whatever PyTorch's default is. Only
-    this one of the three APIs is used: PyTorch raises if they are mixed."""
+    """Sets for the entire process whether fp32 products use TF32: only in precision tf32, whatever PyTorch's default.
+    PyTorch has three APIs for this, and raises if they are mixed; this project only uses this one."""
     torch.set_float32_matmul_precision("high" if spec.dimensions["precision"] == TF32 else "highest")
 
 
@@ -25,7 +25,7 @@ def autocast(spec: RunSpec, device: torch.device) -> AbstractContextManager:
 
 
 def dtype_of(precision: str) -> torch.dtype:
-    """The type of activations: of queries, keys and values."""
+    """The type of activations, such as queries, keys and values."""
     return torch.bfloat16 if precision == BF16_WEIGHTS else BY_AUTOCAST.get(precision, torch.float32)
 
 

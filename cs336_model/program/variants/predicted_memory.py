@@ -1,7 +1,7 @@
 """What a run is predicted to need on each GPU, by component, from its shape and variant. Imports no torch.
 
-Of one process, the peak is that of cs336_model/arithmetic/memory.py. Several processes add what they communicate with,
-and divide what their way of reducing gradients or their optimizer divides.
+For one process, the peak is computed by cs336_model/arithmetic/memory.py. Several processes also need buffers for
+communication, and divide between them what FSDP or a sharded optimizer divides.
 """
 
 from collections.abc import Mapping
@@ -29,11 +29,12 @@ def predicted_parts(shape: ModelShape, dimensions: Mapping[str, Any]) -> dict[st
     activation = memory.ELEMENT_BYTES[dimensions["precision"]]
     if ranges.BACKWARD not in phases:
         return _nonzero(parts | {LOGITS: activation * logits})
-    without_head = ModelShape(**vars(shape) | {"vocab_size": 0})
+    without_head = ModelShape(**vars(shape) | {"vocab_size": 0})  # LOGITS has the memory of the head
     parts |= {
         GRADIENTS: own_bytes,
         BUCKETS: all_bytes if dimensions["parallel"] in (*BUCKET_MB, FLAT) else 0,
         ACTIVATIONS: memory.saved_activation_bytes(without_head, dimensions),
+        # what the loss saves, and three tensors of its backward pass, in fp32; the output, if it has another type
         LOGITS: (4 * memory.FP32_BYTES + (activation if activation < memory.FP32_BYTES else 0)) * logits,
     }
     if ranges.OPTIMIZER in phases:
@@ -42,17 +43,17 @@ def predicted_parts(shape: ModelShape, dimensions: Mapping[str, Any]) -> dict[st
 
 
 def predicted_peak_bytes(shape: ModelShape, dimensions: Mapping[str, Any]) -> int:
-    """Bytes of tensors on one GPU at the fullest moment of a step, or while a model that is not divided is made. With
-    divided parameters, an upper bound: gradients count as if they were not divided. `shape` has the sequences of one
-    GPU."""
+    """Bytes of tensors on one GPU at the fullest moment: of a step, or of making a model that is not divided. With
+    divided parameters, this is an upper bound, because gradients count as if they were not divided. `shape` has the
+    sequences of one GPU."""
     all_bytes = memory.NUMBER_BYTES[dimensions["precision"]].number * parameter_count(shape)
     parts = predicted_parts(shape, dimensions)
     has_moments, buckets = MOMENTS in parts, parts.get(BUCKETS, 0)
-    # of one process, without the parameters that only others keep
+    # the peak of a run of one process, without the parameters that only other processes keep
     peak = memory.step_peak_bytes(shape, dimensions["mode"], dimensions) - _remote_bytes(all_bytes, dimensions)
     if dimensions["parallel"] == FLAT:  # copies all gradients at once, after the backward pass
-        own_bytes = all_bytes + (2 * all_bytes if has_moments else 0)
-        peak = max(peak, own_bytes + memory.bytes_after_backward(shape, dimensions) + buckets)
+        parameters_and_moments = all_bytes + (2 * all_bytes if has_moments else 0)
+        peak = max(peak, parameters_and_moments + memory.bytes_after_backward(shape, dimensions) + buckets)
     else:
         peak += parts.get(GATHERED, 0) + buckets
     if has_moments:
@@ -61,12 +62,12 @@ def predicted_peak_bytes(shape: ModelShape, dimensions: Mapping[str, Any]) -> in
 
 
 def _remote_bytes(all_bytes: int, dimensions: Mapping[str, Any]) -> int:
-    """Bytes of the parameters that only other processes keep, of `all_bytes` of parameters."""
+    """Of `all_bytes` of parameters, those that only other processes keep."""
     return all_bytes - all_bytes // dimensions["gpus"] if dimensions["parallel"] in DIVIDED else 0
 
 
 def _remote_moment_bytes(all_bytes: int, dimensions: Mapping[str, Any]) -> int:
-    """Bytes of the optimizer's moments that only other processes keep, of `all_bytes` of parameters."""
+    """Bytes of the moments that only other processes keep; each parameter (`all_bytes` in total) has two moments."""
     is_divided = dimensions["parallel"] in DIVIDED or dimensions.get("optimizer", ADAMW) != ADAMW
     return 2 * (all_bytes - all_bytes // dimensions["gpus"]) if is_divided else 0
 

@@ -14,10 +14,10 @@ PYTORCH_ATTENTIONS = (EAGER, "math", "flash", "efficient", "cudnn")
 OWN_PYTORCH, OWN_TRITON = OWN_ATTENTIONS = ("own-pytorch", "own-triton")  # of a student (cs336_model.program.adapters)
 ATTENTIONS = (*PYTORCH_ATTENTIONS, *OWN_ATTENTIONS)
 NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED = "none", "naive", "flat", "overlapped"
-DDP, FSDP = "ddp", "fsdp"  # with FSDP, every process has a part of each parameter
+DDP, FSDP = "ddp", "fsdp"
 BUCKET_MB = {DDP: 25, "ddp-1mb": 1, "ddp-10mb": 10, "ddp-100mb": 100, "ddp-1000mb": 1000}  # 25 is PyTorch's default
 OWN_DDP, OWN_FSDP = "own-ddp", "own-fsdp"  # of a student (cs336_model.program.adapters)
-DIVIDED = (FSDP, OWN_FSDP)
+DIVIDED = (FSDP, OWN_FSDP)  # every process keeps a part of each parameter
 PARALLELS = (NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED, *BUCKET_MB, FSDP, OWN_DDP, OWN_FSDP)
 ADAMW, ZERO1, OWN_SHARDED = OPTIMIZERS = ("adamw", "zero1", "own-sharded")
 
@@ -27,8 +27,8 @@ UNIT_ROUNDOFF = {FP32: 2**-24, TF32: 2**-11, BF16: 2**-8, BF16_WEIGHTS: 2**-8, F
 
 
 def reduces_only_gradients(dimensions: Mapping[str, Any]) -> bool:
-    """Whether a run on several GPUs communicates only gradients, and can leave that out of a step: not with a student's
-    DDP, which has no switch for it."""
+    """Whether a run on several GPUs communicates only gradients, and can leave that out of a step. A student's DDP
+    cannot: it has no switch."""
     return dimensions["parallel"] not in (*DIVIDED, OWN_DDP) and dimensions["optimizer"] == ADAMW
 
 
