@@ -15,8 +15,8 @@ from profile_grid.study.table_spec import TableSpec, columns
 
 
 def largest_table(plan: Iterable[Mapping[str, Any]], folder: Path) -> pd.DataFrame:
-    """One row per run of the plan and dimension with a search. Raises OutsideError if a file is damaged or has another
-    specification."""
+    """One row per run of the plan and dimension that was searched. Raises OutsideError if a file is damaged, or was
+    measured with a specification that is not the plan's."""
     rows = []
     for entry in plan:
         for dimension in SEARCHABLE_DIMENSIONS:
