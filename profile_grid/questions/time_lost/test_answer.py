@@ -21,8 +21,6 @@ def found(code: str, percent: float) -> tuple:
 
 ABSTAINS = ("wave_tail", True, None, None, "possible", "no counters", "measure", "{}", "{}")
 SAVED = 1 - 67 / 989.4  # share of fp32 matrix multiplies that bf16 saves, by TFLOP/s in the data sheet of the H200
-    1 - 67 / 989.4
-)  # the share of the time of fp32 matrix multiplies that bf16 saves, by TFLOP/s in the data sheet of the H200
 PLAIN = Made(kernels=forward_kernels(), unprofiled_ms=10.0, findings=(found("no_tensor_cores", 60.0), ABSTAINS))
 
 
