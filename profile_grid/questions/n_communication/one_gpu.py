@@ -88,8 +88,9 @@ def _run_row(run_losses: pd.DataFrame) -> dict:
     """The row of a run, from all its losses in order. Their differences from one GPU are in the column `off`, NaN for a
     loss that one GPU does not have."""
     first, agrees = run_losses.iloc[0], run_losses.loc[run_losses["off"].notna(), "agrees"]
+    agreeing = int(agrees.cummin().sum())  # before the first False
     return first[LEADING].to_dict() | {
-        "base_run": first["base_run"], "losses": len(agrees), "agreeing": int(agrees.cummin().sum()),  # before the first False
+        "base_run": first["base_run"], "losses": len(agrees), "agreeing": agreeing,
         "first_off": first["off"], "largest_off": run_losses["off"].max(), "explained": first["explained"],
         "within_precision": bool(agrees.all()) if len(agrees) else None,
     }  # fmt: skip

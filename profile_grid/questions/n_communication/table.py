@@ -11,7 +11,7 @@ from profile_grid.tables.per_pass import Merged, as_floats, in_order_of, with_le
 
 KEY_COLUMNS = ["run", "rank", "device"]
 PARTS = ("compute", "exposed_communication", "exposed_memory", "idle")  # their times add up to that of a step
-STEP_TIMES = ("step", *PARTS, "communication", "overlapped", "transfer", "waiting")  # columns without unit, as below
+STEP_TIMES = ("step", *PARTS, "communication", "overlapped", "transfer", "waiting")  # names of columns without unit
 COLLECTIVE_TIMES = ("duration", "exposed", "transfer", "waiting")
 
 

@@ -26,7 +26,7 @@ def with_ranks(tables: dict[str, pd.DataFrame], run: Made, overlapped: int, byte
     `overlapped` ms are beside the computation; the rest is idle. The all-reduce takes 12 ms on rank 1. On rank 0 it
     takes 20 ms, 8 of which wait for rank 1."""
     rows = {name: [] for name in ("rank_times", "rank_steps", "collectives")}
-    for rank in (-1, 0, 1):
+    for rank in (-1, 0, 1):  # -1: at every step the slowest rank
         for phase, mean in (("step", run.unprofiled_ms), ("step without communication", 60.0)):
             times = {"n": 10, "mean_ms": mean, "std_ms": 0.5, "min_ms": mean, "max_ms": mean}
             times |= {"processes": 1, "process_spread": float("nan")}
