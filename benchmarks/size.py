@@ -72,6 +72,7 @@ def is_counted(name: str) -> bool:
 
 
 def _docstring_lines(node: ast.AST) -> int:
+    """The lines of the docstring of a module, class or function; 0 without one."""
     if not isinstance(node, WITH_DOCSTRING) or ast.get_docstring(node, clean=False) is None:
         return 0
     return node.body[0].end_lineno - node.body[0].lineno + 1
