@@ -43,7 +43,8 @@ class Program:
 
     file: str
     arguments: tuple[str, ...] = ()
-    # In the reference, a step ends when an "optimizer" has stepped, or begins when a "module" is called. "": no reference.
+    # When a step begins or ends in the reference: it ends when an "optimizer" has stepped, or begins when a "module" is
+    # called. "": there is no reference.
     step: str = "optimizer"
     profiler: str | None = None  # None: the one that this machine has
     package: str | None = None  # a package that the program needs
