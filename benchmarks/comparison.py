@@ -94,7 +94,6 @@ def end_group(snakemake: subprocess.Popen) -> None:
 
 
 def log_path(options: Namespace, side: str) -> Path:
-    """The log of a side's Snakemake."""
     return options.folder / side / "snakemake.log"
 
 
@@ -110,7 +109,6 @@ def start_side(options: Namespace, side: str) -> subprocess.Popen:
 
 
 def settings_of_side(options: Namespace, side: str) -> dict:
-    """The configuration of one side."""
     grid = {key: getattr(options, key) or default for key, default in GRIDS[options.trial].items()}
     timing = {key: getattr(options, key) for key in ("warmup_steps", "measured_steps")}
     timing["processes"] = options.processes + 1  # the last round of a grid has no marker that it is finished

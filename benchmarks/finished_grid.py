@@ -48,8 +48,7 @@ write_analysis(RERUNS, grid_plan(config)["runs"])
 
 
 def write_results(specifications: dict[str, dict[str, str]], sources: dict[str, str]) -> None:
-    """Writes the outputs of every stage of every run. `specifications`: JSON, by stage and run; `sources`: the digest
-    of the sources of each stage."""
+    """Writes the outputs of every stage of every run. Specifications are JSON by stage and run, sources by stage."""
     for stage in (stages.STAGE_BY_NAME[name] for name in specifications):
         for run, specification in specifications[stage.name].items():
             folder = Path("results/runs", run)
@@ -78,8 +77,7 @@ def stage_result(stage: Stage, specification: dict, files: dict, sources: str) -
 
 
 def write_analysis(reruns, entries: list[dict]) -> None:
-    """Writes a line into every file that a job of the analysis makes, then their records. `reruns`: that of the
-    Snakefile; `entries`: the runs of the plan."""
+    """Writes a line into every file that a job of the analysis makes, then their records. `entries`: all runs."""
     files = {job: _files(job) for job in reruns.analysis_jobs.values()}
     for path in (path for paths in files.values() for path in paths):
         Path(path).parent.mkdir(parents=True, exist_ok=True)

@@ -97,8 +97,7 @@ SIZES = {size.name: size for size in _SIZES}
 
 
 def write_capture(path: Path, size: CaptureSize) -> None:
-    """Writes a capture of this size into a copy of a real one. Every third call is made by a thread without ranges,
-    as autograd's is."""
+    """Writes a capture of this size. Every third call is made by a thread without ranges, as autograd's is."""
     partial = path.with_suffix(".partial")
     partial.write_bytes(gzip.decompress(REAL_CAPTURE.read_bytes()))
     with closing(sqlite3.connect(partial)) as connection, connection:

@@ -59,8 +59,7 @@ class Program:
 
     @property
     def start(self) -> list[str]:
-        """The beginning of the command: Python, or torchrun if it has several ranks. A Python file or `-m MODULE`
-        follows."""
+        """The beginning of the command: Python, or torchrun for several ranks. A file or `-m MODULE` follows."""
         if self.ranks == 1:
             return [sys.executable]
         return [*PYTHON, "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.ranks)]

@@ -19,8 +19,6 @@ WITH_DOCSTRING = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunction
 
 @dataclass(frozen=True)
 class ProjectSize:
-    """The size of this project."""
-
     lines: int  # of all sources
     python_lines: int
     statements: int
@@ -51,7 +49,6 @@ def tracked_files(ref: str = "") -> dict[str, bytes]:
 
 
 def size_of(files: dict[str, bytes]) -> ProjectSize:
-    """The size of a project of these files."""
     sources = {name: content.decode() for name, content in files.items() if is_counted(name)}
     python = {name: text for name, text in sources.items() if name.endswith(".py")}
     nodes = [node for text in python.values() for node in ast.walk(ast.parse(text))]

@@ -63,8 +63,7 @@ def _write_trace(path: Path, megabytes: float) -> Path:
 
 
 def _step_events(number: int) -> Iterator[str]:
-    """The events of a step of 10 ms: the blocks in the forward pass, then the backward pass on another thread, with a
-    kernel for each operator. Times are in µs."""
+    """A step of 10 ms: blocks forward, then backward on another thread; a kernel for each operator. Times are µs."""
     launches = BLOCKS * OPERATORS  # in each of the two passes
     step_start, first_id = number * 10_000, number * 2 * launches
     yield _event("user_annotation", f"ProfilerStep#{number}", step_start, 9_990)

@@ -46,8 +46,7 @@ def settings() -> str:
 
 
 def _rows_of_key(name: str, schema: dict) -> list[tuple[str, str, str]]:
-    """The rows of a key and of the keys below it. A key that only groups others has no row itself. A schema with "then"
-    (that of `program`) has a meaning of its own, too."""
+    """The rows of a key and of those below it. A key that only groups others, and cannot be a text, has no row."""
     inner_schemas = schema.get("properties", {})
     inner_rows = [row for key, inner in inner_schemas.items() for row in _rows_of_key(f"{name}.{key}", inner)]
     row = (code(name, in_table=True), _markdown(schema.get("description", "")), escaped(_values(schema)))
@@ -99,7 +98,6 @@ def worked_example(name: str) -> str:
 
 
 def _file_section(difference: str) -> str:
-    """The section on one file of a patch, from its part of the patch."""
     path = re.match(r"diff --git a/(\S+)", difference)[1]
     if "\n@@ " not in difference:
         return f"## {path}\n\nAn empty file."

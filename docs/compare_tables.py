@@ -92,8 +92,7 @@ def _sorted(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _text_values(path: Path, *, as_csv: bool = False) -> pd.DataFrame:
-    """A table with each value as text, 4 for 4.0. With `as_csv`, texts of a Parquet file are cleaned as those of a CSV
-    file are, so that both can be compared."""
+    """A table with each value as text, 4 for 4.0. `as_csv`: texts of a Parquet file are cleaned as in CSV files."""
     csv = path
     if path.suffix == ".parquet":
         table = pd.read_parquet(path, dtype_backend="numpy_nullable")  # keeps integers exact

@@ -70,9 +70,8 @@ def _encoding(kind: pa.DataType) -> str | None:
 
 
 def with_declared_columns(name: str, table: pd.DataFrame | None) -> pd.DataFrame:
-    """The merged table of this name with the declared columns; without rows if `table` is None. A dimension that is
-    absent gets its default, an absent status "not requested", an absent column of the table `cost` 0. Other absent
-    columns are empty."""
+    """The merged table with the declared columns; without rows if `table` is None. Absent dimensions get their default,
+    absent statuses "not requested", absent columns of the table `cost` 0; all others are empty."""
     names = declared_tables()[name].all_names
     table = pd.DataFrame(columns=names) if table is None else table
     absent = {column: _value_if_absent(name, column) for column in names if column not in table}
@@ -144,7 +143,6 @@ class Example:
         return merged_names(workloads_of(self.merged()["runs"].to_dict("records")))
 
     def merged(self) -> CommittedTables:
-        """The merged tables."""
         return CommittedTables(self.folder / "tables", declared=declared_tables())
 
     @cache  # noqa: B019 the examples are constants
@@ -154,7 +152,6 @@ class Example:
         return ChainMap(Summaries(merged), merged)
 
     def provenance(self) -> dict:
-        """The provenance of its measurements."""
         return json.loads((self.folder / "tables" / "provenance.json").read_text())
 
     def answered_questions(self, runs: pd.DataFrame) -> list[str]:
@@ -162,9 +159,8 @@ class Example:
         return [*self.questions] if self.document != ALL_ANSWERS else document_names(runs)
 
     def links(self, up: str = "../") -> dict[str, Claim]:
-        """By question, a sentence with a link to the study that also answers it. If the runs of this example have no
-        answer, the sentence is the answer of that study. `up` is the path to this example's folder from the file with
-        the links."""
+        """By question, a sentence with a link to the study that also answers it, or if these runs have no answer, the
+        answer of that study. `up` is the path to this example's folder from the file with the links."""
         return {question: _link(self, question, _study(name), up=up) for question, name in self.see_also.items()}
 
     def committed_documents(self, runs: pd.DataFrame) -> list[str]:

@@ -122,8 +122,7 @@ def html_of(page: Page) -> str:
 
 
 def tokens_of(part: Part, *, first: bool) -> list[Token]:
-    """The parsed Markdown of a part, with links relative to docs/. Unless the part is the first of its page, its
-    headings are one level lower."""
+    """The parsed Markdown of a part with links relative to docs/. Unless it is `first`, headings are a level lower."""
     text = part() if callable(part) else (ROOT / part).read_text(encoding="utf-8")
     tokens = MARKDOWN.parse(text)
     # of the functions, only `dictionary` makes links; they are relative to the folder of its README.md
@@ -149,8 +148,7 @@ def relative_link(link: str, folder: Path) -> str:
 
 
 def set_anchors(tokens: list[Token]) -> str:
-    """Sets the anchor of every heading. Returns the headings of level 2 as a list in HTML; "" if they are fewer than
-    three."""
+    """Sets the anchor of every heading. Returns those of level 2 as a list in HTML, "" if they are fewer than three."""
     entries, anchors = [], set()
     for token, inner in itertools.pairwise(tokens):  # the text of a heading is in the token after its beginning
         if token.type != "heading_open":

@@ -1,6 +1,5 @@
-"""Three files that are made from the tables of the example: its overview (docs/example-h200/README.md), the list of all
-its sentences, and by how much the times of runs differ that several studies measured. Smaller differences between
-studies mean nothing.
+"""Three files of the example, made from its tables: the overview (docs/example-h200/README.md), all sentences, and how
+much the times of runs differ that several studies measured. A smaller difference between studies means nothing.
 """
 
 import csv
@@ -136,8 +135,7 @@ def _steps(study: str, merged: Merged) -> pd.DataFrame:
 
 
 def claims_on_agreement(table: pd.DataFrame) -> list[Claim]:
-    """By how much studies differ in runs in which the GPU hardly waits, and in the others; and which names belong to
-    one model. `table`: that of `agreement`."""
+    """How much studies differ where the GPU hardly waits, and elsewhere; and which names belong to one model."""
     claims = []
     is_host_bound = table["waiting_share"] >= HOST_BOUND_WAITING
     limit = percent(HOST_BOUND_WAITING)

@@ -41,7 +41,6 @@ def pages_of_studies() -> dict[Path, Callable[[], str]]:
 
 
 def write_digests() -> None:
-    """Writes the digest of each page."""
     write_json(DIGESTS, {str(path.relative_to(H200)): digest(make()) for path, make in pages().items()})
 
 

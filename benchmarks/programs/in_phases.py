@@ -99,8 +99,6 @@ def watch(kind: str, boundary: Callable[[int], None]) -> None:
 
 
 def in_range(name: str, function: Callable) -> Callable:
-    """The function with a range of this name around each call."""
-
     def wrapper(*args: object, **kwargs: object) -> object:
         with record_function(name):
             return function(*args, **kwargs)
@@ -109,14 +107,12 @@ def in_range(name: str, function: Callable) -> Callable:
 
 
 def with_closure_in_range(_: object, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
-    """The arguments of an optimizer's step, with its closure in a range; None, which leaves them as they are, if no
-    closure was passed by keyword."""
+    """The arguments of a step with its closure in a range; None (no change) if no closure was passed by keyword."""
     closure = kwargs.get("closure")
     return (args, kwargs | {"closure": in_range(CLOSURE, closure)}) if closure else None
 
 
 def events_of(profiler: profile) -> list[dict]:
-    """The events with a duration ("X") in the profiler's trace."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "trace.json")
         profiler.export_chrome_trace(str(path))

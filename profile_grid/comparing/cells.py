@@ -1,8 +1,6 @@
-"""The tables of a comparison. For every run: the ratio of its times, after ÷ before, with an interval and a verdict;
-the energy of its steps; and the changes between its captures. Then the facts of the two measurements that differ.
-
-A cell is a run that either side has; a side is the results before, or after.
-"""
+"""The tables of a comparison of two sides, before and after. For every run of either side, a cell: the ratio of its
+times, after ÷ before, with an interval and a verdict. For runs of both: energy, and changes between the captures. Then
+the facts of the measurements that differ."""
 
 import numpy as np
 import pandas as pd
@@ -87,8 +85,7 @@ def _cells_row(name: str, before: Results, after: Results) -> dict:
 
 
 def reason_against_comparing(name: str, before: Results, after: Results, status_column: str) -> str | None:
-    """Why the numbers of a run that one stage measured cannot be compared; None if they can. `status_column`: that of
-    the stage in the table `runs`."""
+    """Why the numbers of a run from the stage with this status column cannot be compared; None if they can."""
     if name not in before.runs:
         return "only after"
     if name not in after.runs:
@@ -119,8 +116,8 @@ ENERGIES = TableSpec(
 
 
 def energies(before: Results, after: Results) -> pd.DataFrame:
-    """The table ENERGIES: one row per comparable run whose energy both sides counted with the same counter. The windows
-    of a side belong to one process, so there is no verdict."""
+    """The table ENERGIES: both sides must have used the same counter. The windows of a side belong to one process, so
+    there is no verdict."""
     if not all("energy" in results.tables for results in (before, after)):
         return pd.DataFrame(columns=ENERGIES.all_names)
     old, new = _energy_by_run(before).add_prefix("before_"), _energy_by_run(after)

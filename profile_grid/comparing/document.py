@@ -41,8 +41,6 @@ MIN_BYTES = 2**20  # of a reported change of peak memory
 
 @dataclass(frozen=True)
 class ComparisonSection:
-    """One section of the document."""
-
     anchor: str
     title: str
     text: str  # in Markdown
@@ -64,7 +62,6 @@ def sections(tables: dict[str, pd.DataFrame]) -> list[ComparisonSection]:
 
 
 def document(tables: dict[str, pd.DataFrame]) -> str:
-    """The document of a comparison, from its tables."""
     parts = [f"## {section.title}\n\n{section.text}" for section in sections(tables)]
     return "\n\n".join([f"# {TITLE}", *as_markdown(summary(tables["cells"], tables["changes"])), *parts]) + "\n"
 

@@ -40,8 +40,7 @@ SCROLLABLE = '<div class="wide" tabindex="0" role="region" aria-label="table">' 
 
 
 def page(tables: dict[str, pd.DataFrame], runs: pd.DataFrame, image: bytes | None = None) -> str:
-    """The HTML of a comparison from its tables and the table `runs` of the side after. `image`: the figure as PNG; None
-    if it was not drawn."""
+    """The HTML of a comparison from its tables and the `runs` of the side after. `image`: its figure as PNG, if any."""
     environment = html_environment(HERE)
     environment.filters["markdown"] = as_html
     _, machine_title, _ = run_selection.of_one_machine({"runs": runs})

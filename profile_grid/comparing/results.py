@@ -106,8 +106,7 @@ def sides_of_study(results: Results, dimension: dimensions.Dimension) -> tuple[R
 
 
 def read_results(folder: Path) -> Results:
-    """The results in a folder such as `results`, even if it has only timings. Raises OutsideError if there are none, or
-    if they have no steps of a model."""
+    """The results in a folder, even with timings alone. Raises OutsideError if none are of the steps of a model."""
     tables = on_disk.TablesOnDisk(folder / "tables")
     if not len(tables) and (folder / PLAN).exists():
         return Results(folder, *timed_tables(folder))

@@ -101,8 +101,6 @@ class BadArchive(OutsideError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The contents of an archive."""
-
     format: int
     version: str  # of the project that packed it
     grid: str  # its name
@@ -224,8 +222,7 @@ def _manifest(path: Path, content: bytes) -> Manifest:
 
 
 def _is_run(row: Mapping) -> bool:
-    """Whether a row has all RUN_COLUMNS, each with a value of its type: a number if questions compare it, else a text
-    or None."""
+    """Whether a row has RUN_COLUMNS, with numbers where questions compare them, and otherwise texts or None."""
     types_by_column = {column: _TYPES_OF_NUMBERS.get(column, (str, *_NONE_TYPES)) for column in RUN_COLUMNS}
     return all(column in row and isinstance(row[column], types) for column, types in types_by_column.items())
 

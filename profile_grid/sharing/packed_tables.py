@@ -61,8 +61,7 @@ def memory_limited(max_bytes: int) -> Iterator[None]:
 
 
 def _declared_bytes(path: Path) -> int:
-    """The least memory of a file's table, B, by its metadata: the size of its decompressed pages, or that of its
-    values, whichever is larger."""
+    """The least memory of a file's table, B, by its metadata: of its decompressed pages or of its values."""
     metadata = pq.read_metadata(path)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     values = sum(group.column(number).num_values for group in groups for number in range(group.num_columns))

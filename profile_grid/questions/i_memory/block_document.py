@@ -78,8 +78,7 @@ def dtypes_table(rows: pd.DataFrame) -> MarkdownTable:
 
 
 def size(bytes_: float) -> str:
-    """A size with three significant digits, its unit, and a sign if it is negative: the backward pass of a block can
-    free more than it allocates."""
+    """A size with three significant digits and its unit; the change in a backward pass may be negative."""
     if not known(bytes_):
         return ABSENT
     return ("−" if bytes_ < 0 else "") + units.size(abs(bytes_)) if bytes_ else "0"

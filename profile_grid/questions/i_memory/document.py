@@ -45,8 +45,7 @@ PEAK_HEADINGS = {
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(i) The highest peak; then the peaks by mode, what is kept for the backward pass, what fits, where memory ran
-    out, and what the allocator adds."""
+    """(i) The highest peak; then peaks by mode, what is kept, what fits, where memory ran out, and what is reserved."""
     peaks, failures = measured.tables["memory_peak"], measured.tables["memory_at_failure"]
     if peaks.empty:
         return _failures(failures) or [NO_ANSWER]
@@ -136,8 +135,7 @@ def _predictions(measured: Measured) -> list[Claim]:
 
 
 def _bisected(measured: Measured) -> list[Claim]:
-    """For each of the first MAX_SEARCHES bisections: the largest size that fits, the smallest that does not, and the
-    prediction."""
+    """Of the first MAX_SEARCHES bisections: the largest size that fits, the smallest that does not, the prediction."""
     texts = [
         f"{BY_KEY[row['fitted']].heading} {count(row['largest'])} fits and {count(row['fails_at'])} does not"
         f" ({count(row['predicted'])} predicted)"

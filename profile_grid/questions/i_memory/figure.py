@@ -107,8 +107,7 @@ def _peak_label(rows: pd.DataFrame) -> alt.Chart:
 
 
 def run_to_draw(peaks: pd.DataFrame) -> str | None:
-    """The run with the highest peak, if possible among those with a backward pass, which have activations at the peak;
-    None without runs."""
+    """The run with the highest peak, if possible one that has activations at its peak; None without runs."""
     if peaks.empty:
         return None
     with_activations = peaks[(peaks["category"] == "activations") & (peaks["bytes"] > 0)]

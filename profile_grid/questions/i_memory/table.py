@@ -1,7 +1,5 @@
-"""The tables of (i): the peak of a step by category, bytes kept by part, one block, types, and what would fit.
-
-LEADING, the run's name and its dimensions, are the first columns of each.
-"""
+"""The tables of (i): the peak of a step by category, bytes kept by part, one block, types, and what would fit. Their
+first columns are LEADING: the run's name and its dimensions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,8 +38,7 @@ def predicted_largest(row: Mapping[str, Any], dimension: str) -> int | None:
 
 
 def _estimated_peak_bytes(row: Mapping[str, Any]) -> int:
-    """The peak of the run's tensors from its shapes, by the present formulas: the estimate that is stored with the
-    run's result may be from older ones."""
+    """The peak by the shapes and the present formulas. The estimate in the run's result may be from older formulas."""
     return memory.estimated_peak_bytes(ideal.declared_shape(row), row["mode"], row)
 
 

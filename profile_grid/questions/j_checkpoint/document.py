@@ -1,7 +1,5 @@
-"""What the document of (j) says: sentences and tables.
-
-`memory_rows` are rows of the table `checkpoint_memory`; a value is a value of the dimension `checkpoint`.
-"""
+"""What the document of (j) says: sentences and tables. `memory_rows` are rows of the table `checkpoint_memory`, values
+are values of the dimension `checkpoint`."""
 
 from collections.abc import Sequence
 
@@ -32,8 +30,7 @@ MEMORY_HEADINGS = {
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(j) The largest saving of memory and its cost in time; then what fits only with checkpoints, the lowest peak, the
-    cost in time of all runs, and the share of recomputation."""
+    """(j) The largest saving and its cost; then what fits, the lowest peak, the cost in time, and recomputation."""
     steps, memory_rows = gains.whole_steps(measured.tables["checkpoint_times"]), measured.tables["checkpoint_memory"]
     if not (memory_rows["status"] == COMPLETE).any():
         return [NO_ANSWER]
@@ -83,9 +80,8 @@ def _lowest_peak(memory_rows: pd.DataFrame) -> list[Claim]:
 
 
 def _time_ratios(steps: pd.DataFrame, *, complete_count: int) -> list[Claim]:
-    """How many times as long a step takes with checkpoints, and how many times by the FLOPs. `steps` has the
-    checkpointed runs that were also measured without checkpoints; `complete_count` is the number of all checkpointed
-    runs."""
+    """How many times as long a step takes with checkpoints, and how many times by the FLOPs. `steps`: of checkpointed
+    runs that were also measured without checkpoints; `complete_count` counts all complete checkpointed runs."""
     if steps.empty:
         return []
     ideal, unclear_count = 1 / steps["ideal_by_flops"].dropna(), int((steps["verdict"] == UNCLEAR).sum())

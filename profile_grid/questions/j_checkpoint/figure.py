@@ -74,8 +74,7 @@ def _panel(rows: pd.DataFrame, series: Series, memory_title: str) -> alt.LayerCh
 
 
 def result_checkpoint(tables: Tables) -> str:
-    """How many times as long a step takes, and in what share of the memory, with the fewest blocks per checkpoint with
-    which any step is clearly slower."""
+    """How much longer a step takes, and with how much memory, with the fewest blocks that make any step slower."""
     rows, _ = time_and_memory(tables["checkpoint_memory"])
     steps = whole_steps(tables["checkpoint_times"])
     slower = steps[steps["verdict"] == evidence.SLOWER]
@@ -90,8 +89,7 @@ def result_checkpoint(tables: Tables) -> str:
 
 
 def draw_peak(tables: Tables) -> Drawing:
-    """A panel per configuration: the peak of a step by blocks per checkpoint, as measured and as predicted from the
-    shapes."""
+    """A panel per configuration: the peak of a step by blocks per checkpoint, as measured and as predicted."""
     runs, memory_rows = tables["runs"], tables["checkpoint_memory"]
     values = pivoting.sorted_values(memory_rows, CHECKPOINT.key)
     kinds = {first_known_column(memory_rows): MEASURED, "predicted_peak_bytes": PREDICTED}

@@ -71,8 +71,7 @@ def _recomputed_share(merged: Merged) -> pd.Series:
 
 
 def _ideal_ratio(run: pd.Series, phase: str) -> float | None:
-    """FLOPs of the matrix products of a phase, without ÷ with recomputation, at most 1; None for other people's
-    models."""
+    """FLOPs of the matrix products of a phase, without ÷ with recomputation; None for other people's models."""
     shape = shape_of_run(run)
     if shape is None:
         return None
@@ -85,8 +84,7 @@ def _ideal_ratio(run: pd.Series, phase: str) -> float | None:
 
 
 def _peak_and_kept_bytes(run: dict) -> tuple[int, int] | tuple[None, None]:
-    """(bytes at the peak of a step, bytes kept for the backward pass), by the shapes; (None, None) for other people's
-    models."""
+    """By the shapes: (bytes at the peak, bytes kept for the backward pass); None, None for other people's models."""
     shape = shape_of_run(run)
     if shape is None:
         return None, None

@@ -84,8 +84,7 @@ def _too_few_steps(runs: pd.DataFrame) -> list[Claim]:
 
 
 def _longest_phase(summary: pd.DataFrame) -> list[Claim]:
-    """The phase that prolongs the first step most, of the runs whose first step is longer than the others by more than
-    the tolerance."""
+    """The phase that prolongs the first step most, of runs in which that is longer by more than the tolerance."""
     steps = whole_steps(summary)
     prolonged_runs = steps.loc[steps["first_ratio"] > 1 + steps["tolerance"], "run"]
     phases = summary[(summary["phase"] != WHOLE_STEP) & summary["run"].isin(prolonged_runs)]

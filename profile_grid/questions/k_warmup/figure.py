@@ -18,8 +18,7 @@ MIN_NUMBERED_RATIO = 1.1  # time ÷ mean of the run: the slowest measured step o
 
 
 def draw(tables: Tables) -> Drawing:
-    """A panel per mode: the time of each step ÷ mean of the measured steps, against the number of the step. A line is a
-    run, its colour the model."""
+    """A panel per mode: the time of a step ÷ mean of the measured steps, by number of the step; a line per run."""
     runs, rows = tables["runs"], every_step(tables)
     series = Series("model", tuple(model for model in models_in_order(runs) if model in set(rows["model"])))
     y = LogAxis.around([1.0, *rows["ratio"]], HEIGHT_PX)

@@ -15,9 +15,8 @@ KEY_COLUMNS = ["run", "phase"]
 
 
 def warmup_reports(merged: Merged) -> pd.DataFrame:
-    """(k) One row per run, phase and number of warm-up steps, from 0 to the number that were taken: what would have
-    been reported after so many. That is the mean and standard deviation of the steps that follow, as many as were
-    measured, and the ratio of that mean to the mean after all warm-up steps."""
+    """(k) One row per run, phase and number of warm-up steps, up to those that were taken: mean and standard deviation of
+    the steps that follow, as many as were measured, and the ratio of that mean to the one after all warm-up steps."""
     measured_ms = {key: times.tolist() for key, times in merged["steps"].groupby(KEY_COLUMNS, sort=False)["ms"]}
     rows = []
     for key, warmup in merged["warmup_steps"].groupby(KEY_COLUMNS, sort=False):

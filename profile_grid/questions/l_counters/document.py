@@ -30,8 +30,7 @@ LIMITS = {  # by verdict, what limits the kernel, as the subject of a sentence
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(l) What limits the time of kernels; then the kernel that could gain most, what softmax moves, and whether
-    counted FLOPs agree with the shapes."""
+    """(l) What limits kernels; then the kernel that could gain most, softmax, and counted FLOPs against the shapes."""
     kernels = measured.tables["counter_kernels"]
     if kernels.empty:
         return [NO_ANSWER]
@@ -76,8 +75,7 @@ def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
 
 
 def _softmax(measured: Measured) -> list[Claim]:
-    """GB that the softmax of one layer moves to and from DRAM in the forward phase, and at which share of the roof; []
-    if unknown."""
+    """GB of DRAM that softmax moves per layer in the forward phase, and its share of the roof; [] if unknown."""
     sums, layers = measured.tables["counter_sums"], measured.runs.set_index("run")["num_layers"]
     softmax = sums[(sums["by"] == "part") & (sums["phase"] == FORWARD) & (sums["name"] == SOFTMAX)]
     gb_per_layer = softmax["dram_bytes"].astype("float64") / softmax["run"].map(layers).astype("float64") / 1e9
@@ -136,8 +134,7 @@ MAX_KERNELS, MAX_PARTS = 8, 10  # of a run
 
 
 def tables(measured: Measured) -> list[Part]:
-    """(l) What limits each run; the work of the longest kernels, of the longest parts, and of the phases; FLOPs; and
-    roofs."""
+    """(l) What limits each run; the work of the longest kernels and parts, and of the phases; FLOPs; roofs."""
     return [
         ("What limits the time of the kernels of a run", _limits_table(measured)),
         ("The kernels with the most time in a single pass, separately for each launch grid, and what limits them",

@@ -40,8 +40,7 @@ def draw(tables: panels.Tables) -> panels.Drawing:
 
 
 def _kernels_drawn(tables: panels.Tables) -> pd.DataFrame:
-    """The kernels of one run with counters of each configuration: the one with the most phases, since it also has the
-    kernels of the others."""
+    """Of each configuration, the kernels of its fullest run with counters, which has those of the others, too."""
     kernels, runs = tables["counter_kernels"], tables["runs"]
     runs_with_kernels = runs[runs["run"].isin(kernels["run"])]
     return kernels[kernels["run"].isin(run_selection.fullest_runs(runs_with_kernels)["run"])]

@@ -130,8 +130,7 @@ def _comparison(row: dict, shape: ModelShape, launches: Mapping[Key, Mapping[str
 
 
 def _launches_per_pass(merged: per_pass.Merged) -> dict[Key, dict[str, float]]:
-    """Launches per pass of every kernel that multiplies matrices, of runs with counters. They are rounded, so that they
-    are whole if each step has the same number."""
+    """Launches per pass of every kernel that multiplies matrices, of runs with counters; without rounding errors."""
     rows = merged.kernels[merged.kernels["run"].isin(merged["counter_ranges"]["run"])]
     rows = with_parts(rows[classes.is_matmul(rows["class"])])
     steps = rows["run"].map(merged.captured_steps).astype("float64")

@@ -42,8 +42,7 @@ def roofs_by_run(merged: Merged) -> dict[str, Roofs]:
 
 
 def with_parts(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows, with the `pass` and the `part` of the range of each. A phase such as the optimizer is a pass of its
-    own."""
+    """The rows with the `pass` and the `part` of their ranges. A phase such as the optimizer is a pass of its own."""
     rows = texts.as_texts(rows)
     parts = model_parts.ranges_with_parts(rows)
     is_own_pass = ~parts["phase"].isin((FORWARD, LOSS, BACKWARD))

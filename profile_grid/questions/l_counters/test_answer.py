@@ -59,8 +59,7 @@ def launches(steps: int, phases: tuple[str, ...]) -> pd.DataFrame:
 
 
 def counted(*runs: Made, head_ratio: float = 1.01) -> dict[str, pd.DataFrame]:
-    """The merged tables of runs with the stage counters; `head_ratio`: counted FLOPs of the head ÷ those of the
-    shapes."""
+    """The merged tables of runs with counters; `head_ratio`: counted FLOPs of the head ÷ those of the shapes."""
     tables, counter_tables = merged(list(runs)), {}
     result = SimpleNamespace(
         facts={"roofs": ROOFS}, program=SimpleNamespace(machine=SimpleNamespace(device_name="NVIDIA H200"))

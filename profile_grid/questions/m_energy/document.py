@@ -23,8 +23,7 @@ SHOWN_COLUMNS = (  # column, heading, factor from its unit to that of the headin
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(m) The energy of a token; then the energy while the GPU waits, the energy of a token by mode and context, power,
-    and the accuracy of the counter."""
+    """(m) The energy of a token; then energy while waiting, by mode and context, power, and the counter's accuracy."""
     rows, runs = measured.tables["energy_use"], measured.runs
     missing_runs = int((~runs[ENERGY.status_column].isin((COMPLETE, NOT_ASKED))).sum())
     if rows.empty:
@@ -98,8 +97,7 @@ def _power(rows: pd.DataFrame, measured: Measured) -> Claim:
 
 
 def _idle_energy(rows: pd.DataFrame) -> list[Claim]:
-    """What idle power takes of the energy while the GPU waits for the host, in the runs that are launch-bound; in all
-    runs, if none is."""
+    """What idle power takes while the GPU waits for the host: in launch-bound runs or, if there are none, in all."""
     if rows["waiting_share"].isna().all():
         return []
     bound_runs = rows[rows["launch_bound"]]

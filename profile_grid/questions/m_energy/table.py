@@ -28,8 +28,7 @@ def energy_use(merged: Merged) -> pd.DataFrame:
 
 
 def _runs_found_launch_bound(merged: Merged) -> pd.Series:
-    """The runs whose diagnosis has a finding of LAUNCH_BOUND_RULE. The diagnosis is of profiled steps, so a run may not
-    be launch-bound without a profiler."""
+    """The runs of which the diagnosis finds LAUNCH_BOUND_RULE. It is of steps under the profiler."""
     findings = merged["findings"]
     return findings.loc[(findings["code"] == LAUNCH_BOUND_RULE) & ~findings["abstained"].astype("bool"), "run"]
 

@@ -1,5 +1,4 @@
-"""What dividing optimizer state and parameters between ranks saves and costs: memory by category, bytes communicated,
-and all-gathers by layer."""
+"""What dividing state and parameters between ranks saves and costs: memory, bytes communicated, late all-gathers."""
 
 import pandas as pd
 

@@ -47,8 +47,7 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
-    """The efficiency of the best and of the worst way to reduce gradients, at the largest number of GPUs, for the work
-    for which they differ most."""
+    """The best and the worst way to reduce gradients, on the most GPUs, for the work for which they differ most."""
     rows = table[(table["kind"] == kind) & table["efficiency"].notna()]
     rows = rows[rows[GPUS.key] == rows[GPUS.key].max()]
     if rows.empty:
@@ -81,8 +80,7 @@ def _is_faster(best: pd.Series, worst: pd.Series) -> bool:
 
 
 def _cost(times: pd.DataFrame) -> list[Claim]:
-    """In how many runs communication clearly prolongs a step, by which share of it, and for the other runs, how much
-    processes vary."""
+    """In how many runs communication clearly prolongs a step, by which share; and how much processes vary."""
     compared = times.dropna(subset=["cost_ms"])
     if compared.empty:
         return []
@@ -124,8 +122,7 @@ def _exposed_communication(steps: pd.DataFrame) -> list[Claim]:
 
 
 def _bandwidth(measured: Measured) -> list[Claim]:
-    """The bus bandwidth of all-reduce alone at the largest size; if that was not measured, the bandwidth of the fastest
-    collective of a step."""
+    """The bus bandwidth of all-reduce alone at its largest size; if not measured, of a step's fastest collective."""
     all_reduces, collectives = (measured.tables[f"communication_{name}"] for name in ("all_reduce", "collectives"))
     largest = all_reduces[all_reduces["bytes"] == all_reduces["bytes"].max()]
     if len(largest):

@@ -16,8 +16,7 @@ COLLECTIVE_TIMES = ("duration", "exposed", "transfer", "waiting")
 
 
 def communication_steps(merged: Merged) -> pd.DataFrame:
-    """(n) One row per run on several GPUs, rank and device: the mean over its captured steps of their PARTS and other
-    times."""
+    """(n) One row per run on several GPUs, rank and device: means of STEP_TIMES over its captured steps."""
     steps = merged["rank_steps"]
     times_ms = {f"{name}_ms": as_floats(steps[f"{name}_ns"]) / 1e6 for name in STEP_TIMES}
     counts = {name: as_floats(steps[name]) for name in ("collectives", "bytes")}
@@ -57,8 +56,7 @@ def communication_all_reduce(merged: Merged) -> pd.DataFrame:
 
 
 def communication_accuracy(merged: Merged) -> pd.DataFrame:
-    """(n) The rows of the table `accuracy` of runs on several GPUs: errors of the first step, whose gradients are
-    reduced, against fp64."""
+    """(n) The rows of `accuracy` of runs on several GPUs: errors of the first step, with reduced gradients."""
     rows = merged["accuracy"]
     return rows[as_floats(rows[GPUS.key]) > 1].reset_index(drop=True)
 

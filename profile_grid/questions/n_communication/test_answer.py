@@ -148,8 +148,7 @@ def test_the_document_says_what_it_costs_what_shows_what_waits_and_how_fast_it_i
 
 
 def costs(*without_ms: float, step_ms: float = 80.0) -> tuple[pd.DataFrame, str]:
-    """The table and the document of runs that reduce gradients in different ways. `without_ms`: the time of each run
-    without communication."""
+    """The table and the document of runs that differ in `parallel`; `without_ms`: times without communication."""
     ways = ("naive", "flat", "overlapped", "ddp", "ddp-1mb", "ddp-10mb", "ddp-100mb")
     busy = (Kernel("forward", "block", GEMM, "gemm", 1, 1e3 * step_ms),)
     runs = [replace(NAIVE, parallel=way, unprofiled_ms=step_ms, kernels=busy) for way in ways[: len(without_ms)]]

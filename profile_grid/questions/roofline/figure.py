@@ -65,9 +65,8 @@ def _gpu_seconds_by_part(ranges: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 
 def draw_roofline(tables: Tables) -> Drawing:
-    """A panel of FLOP/s against FLOP per byte for each part whose FLOPs the shapes give; below these, a panel with the
-    bytes/s of all parts. All of these again for each precision, since its peaks differ, and for each further dimension
-    that varies."""
+    """A panel of FLOP/s against FLOP per byte for each part with known FLOPs, above one with the bytes/s of all parts;
+    again for each precision, since its peaks differ, and for each further dimension that varies."""
     runs = tables["runs"]
     points = roofline(runs, tables["ranges"])
     points = points.assign(gigabytes_per_s=points["bytes_per_s"] / 1e9)

@@ -31,8 +31,7 @@ def step_times(runs: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
 
 
 def growth(times: pd.DataFrame, size: str) -> list[float]:
-    """For each line with two sizes or more: the factor by which a step takes longer if the size doubles, from the two
-    largest sizes, assuming a power law."""
+    """By line with two sizes or more: how much longer a step takes if the size doubles, by the two largest sizes."""
     factors, keys = [], keys_without(VARYING_ON_LINE[size])
     for _, line_times in times.dropna(subset=size).groupby(keys, sort=False, dropna=False):
         largest = line_times.drop_duplicates(size).nlargest(2, size)

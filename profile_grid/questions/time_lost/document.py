@@ -45,8 +45,7 @@ MAX_FINDINGS, MAX_FUNCTIONS = 4, 10  # of a run, in a table
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """The host time per launch, if it was traced; then the largest findings, whether remedies gain more than the
-    diagnosis allows, and the rules that could not be applied."""
+    """Host time per launch, if traced; the largest findings; gains of remedies and their bounds; unapplied rules."""
     findings = measured.tables["time_lost"]
     traced = _host_time(measured)
     if findings.empty:
@@ -116,8 +115,8 @@ def _remedies_within_bounds(predictions: pd.DataFrame) -> list[Claim]:
 
 
 def template_of_count(count_within: int, every: int) -> str:
-    """The template of a claim's subject: "All {all}", "The only", or "{held} of {all}". The claim has the numbers
-    `held` = count_within and `all` = every."""
+    """The template of a subject with the numbers `held` (count_within) and `all` (every): "All {all}", "The only", or
+    "{held} of {all}"."""
     if count_within != every:
         return "{held} of {all}"
     return "All {all}" if every > 1 else "The only"

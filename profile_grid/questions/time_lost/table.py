@@ -87,8 +87,7 @@ def _times_of_remedy(remedy: Remedy, merged: Merged) -> pd.DataFrame:
 
 
 def host_per_launch(merged: Merged) -> pd.DataFrame:
-    """One row per traced run, phase that launches, and activity of the thread that launches most in it: the time of
-    that activity per launch."""
+    """One row per traced run, phase that launches, and activity of the thread that launches most, with its time."""
     rows = _launching_thread_rows(merged)
     rows = rows[rows["doing"] != STACK]  # samples of functions, see host_stacks
     keys = [*LEADING, "phase", "thread", "doing", "launches"]
@@ -124,8 +123,7 @@ TIME_LOST_COLUMNS = [
 
 
 def time_lost(merged: Merged) -> pd.DataFrame:
-    """One row per run and rule that has a finding, or abstains because it lacks data; the largest gain of a run
-    first."""
+    """One row per run and rule that has a finding or lacks data; in each run, the largest gain first."""
     return largest_gains.largest_first(merged)[[*LEADING, *TIME_LOST_COLUMNS]]
 
 
