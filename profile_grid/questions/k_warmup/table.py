@@ -15,7 +15,7 @@ KEY_COLUMNS = ["run", "phase"]
 
 
 def warmup_reports(merged: Merged) -> pd.DataFrame:
-    """(k) One row per run, phase and number of warm-up steps, up to those that were taken: mean and standard deviation of
+    """(k) One row per run, phase and number of warm-up steps, up to those taken: mean and standard deviation of
     the steps that follow, as many as were measured, and the ratio of that mean to the one after all warm-up steps."""
     measured_ms = {key: times.tolist() for key, times in merged["steps"].groupby(KEY_COLUMNS, sort=False)["ms"]}
     rows = []
