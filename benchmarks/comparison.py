@@ -39,7 +39,7 @@ GRIDS = {
     },
     SLOWER_SOFTMAX: {"models": ["large"], "context_lengths": [512], "modes": ["forward"]},
 }  # fmt: skip
-MAX_ENDING_S = 60
+MAX_ENDING_S = 60  # after a signal
 Tables = dict[str, pd.DataFrame]
 
 
@@ -48,6 +48,7 @@ def main(
     measured_steps: int = 5, models: list[str] | None = None, context_lengths: list[int] | None = None,
     modes: list[str] | None = None, configfile: list[str] | None = None, cores: int = 1, limit_s: float | None = None,
 ) -> str | None:  # fmt: skip
+    """Returns the failure, None if the comparison reports what it should."""
     options = Namespace(**locals())  # all parameters
     options.folder = folder.resolve()
     rounds = measure_sides(options)
@@ -61,12 +62,13 @@ def main(
         process_steps.main(plan=side / "grid.json", folder=side / "processes", processes=rounds)
     tables = outputs.comparison(*map(read_results, sides))
     print(document.summary(tables["cells"]))
-    return (false_difference if trial == SAME else missed_slowdown)(tables)
+    failure_of = false_difference if trial == SAME else missed_slowdown
+    return failure_of(tables)
 
 
 def measure_sides(options: Namespace) -> int:
-    """Measures both sides, and returns the number of rounds that both have finished. SystemExit names the log of a side
-    that fails. All processes have ended afterwards."""
+    """Measures both sides, and returns the number of rounds that both have finished. In a round, every run is timed in
+    one process. If a side fails, SystemExit names its log. All processes have ended afterwards."""
     started = time.monotonic()
     snakemakes = {side: start_side(options, side) for side in SIDES}
     try:
@@ -92,7 +94,6 @@ def end_group(snakemake: subprocess.Popen) -> None:
 
 
 def log_path(options: Namespace, side: str) -> Path:
-    """The log of a side's Snakemake."""
     return options.folder / side / "snakemake.log"
 
 
@@ -100,7 +101,7 @@ def start_side(options: Namespace, side: str) -> subprocess.Popen:
     """Starts a Snakemake that measures one side, in a separate folder."""
     targets = ["results/grid.json", f"results/processes/{options.processes}.done"]
     if options.trial == SLOWER_SOFTMAX:
-        targets += ["results/tables/provenance.json"]
+        targets += ["results/tables/provenance.json"]  # needs captures, whose kernels are compared
     folder, settings = options.folder / side, settings_of_side(options, side)
     command = [*snakemake_command(folder, settings, options.cores, *(options.configfile or [])), "--", *targets]
     with log_path(options, side).open("w") as log:
@@ -108,8 +109,7 @@ def start_side(options: Namespace, side: str) -> subprocess.Popen:
 
 
 def settings_of_side(options: Namespace, side: str) -> dict:
-    """The configuration of one side."""
-    grid = {key: getattr(options, key) or values for key, values in GRIDS[options.trial].items()}
+    grid = {key: getattr(options, key) or default for key, default in GRIDS[options.trial].items()}
     timing = {key: getattr(options, key) for key in ("warmup_steps", "measured_steps")}
     timing["processes"] = options.processes + 1  # the last round of a grid has no marker that it is finished
     is_slower = options.trial == SLOWER_SOFTMAX and side == "after"
@@ -118,12 +118,12 @@ def settings_of_side(options: Namespace, side: str) -> dict:
 
 
 def finished_rounds(results: Path) -> int:
-    """The number of rounds, from the first, that are marked as finished: every run was timed in them."""
+    """The number of rounds that are marked as finished, without gaps from the first: every run was timed in them."""
     return next(number for number in itertools.count() if not (results / "processes" / f"{number + 1}.done").exists())
 
 
 def false_difference(tables: Tables) -> str | None:
-    """The failure if a run of the same program is reported to differ; prints how much the sides vary."""
+    """The failure, if a run of the same program is reported to differ. Prints how much the sides vary."""
     cells = tables["cells"]
     distance_from_1 = (cells["ratio"] - 1).abs()
     contains_1 = cells["ratio_low"].le(1) & cells["ratio_high"].ge(1)
@@ -139,7 +139,7 @@ def false_difference(tables: Tables) -> str | None:
 
 
 def missed_slowdown(tables: Tables) -> str | None:
-    """The failure if the planted slowdown is not reported, or another kernel comes first."""
+    """The failure, if the planted slowdown is not reported, or another kernel comes first."""
     cells, changes = tables["cells"], tables["changes"]
     kernels = changes[changes["level"] == "kernel"]
     for row in kernels.itertuples():

@@ -1,7 +1,8 @@
 """Writes made-up results of every run of a grid and all files made from them, to measure how long planning takes when
 nothing remains to be done.
 
-The results look measured on this host's CPU, so that a plan compares settings, code, versions and variables.
+The results look as if they were measured on this host's CPU, so that a plan compares all that it would of real ones:
+settings, code, versions and environment variables.
 """
 
 import json
@@ -24,7 +25,7 @@ from profile_grid.study.stage import Stage
 from tests.profile_grid.made_up_results import CAPTURE, MACHINE, TIMING, changed
 
 MADE_UP_RESULTS = {"timing": TIMING, "capture": CAPTURE}
-LOADED_FILES = {
+LOADED_FILES = {  # by name of the module, as a result records the files that its process loaded
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): {
         "root": "project",
         "path": str(path.relative_to(ROOT)),
@@ -43,11 +44,11 @@ from benchmarks.finished_grid import write_analysis, write_results
 
 write_results(SPECIFICATIONS, SOURCE_DIGESTS)
 write_analysis(RERUNS, grid_plan(config)["runs"])
-"""  # written next to a project's Snakefile
+"""  # a Snakefile in the folder of a copy of this project, whose variables it uses
 
 
 def write_results(specifications: dict[str, dict[str, str]], sources: dict[str, str]) -> None:
-    """Writes the outputs of every stage of every run; specifications are JSON, by stage and run."""
+    """Writes the outputs of every stage of every run. Specifications are JSON by stage and run, sources by stage."""
     for stage in (stages.STAGE_BY_NAME[name] for name in specifications):
         for run, specification in specifications[stage.name].items():
             folder = Path("results/runs", run)
@@ -76,7 +77,7 @@ def stage_result(stage: Stage, specification: dict, files: dict, sources: str) -
 
 
 def write_analysis(reruns, entries: list[dict]) -> None:
-    """Writes a line into every file that a job of the analysis makes, then their records."""
+    """Writes a line into every file that a job of the analysis makes, then their records. `entries`: all runs."""
     files = {job: _files(job) for job in reruns.analysis_jobs.values()}
     for path in (path for paths in files.values() for path in paths):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -92,4 +93,5 @@ def write_analysis(reruns, entries: list[dict]) -> None:
 
 
 def _files(job: AnalysisJob) -> list[str]:
+    """The files that a job makes, with one file in each folder that it fills."""
     return [*job.outputs, *(f"{folder}/contents.txt" for folder in job.folders)]

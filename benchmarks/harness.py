@@ -1,6 +1,6 @@
 """Shared by all benchmarks: options, costs of processes, generated grids, tables with ratios.
 
-A benchmark declares its commands, and the peer or bound to compare with in the same run.
+A benchmark compares this project's commands with a lower bound or another tool that it measures at the same time.
 """
 
 import json
@@ -53,6 +53,7 @@ def cost(command: list[str], *, cwd: Path = ROOT, limit_s: float = 600, repeats:
 
 
 def _cost(command: list[str], cwd: Path, limit_s: float) -> Cost | str:
+    """The cost of one run of a command, or why it failed."""
     with tempfile.TemporaryFile() as output:
         began = time.perf_counter()
         process = subprocess.Popen(list(map(str, command)), cwd=cwd, stdout=output, stderr=subprocess.STDOUT)
@@ -73,7 +74,7 @@ def _cost(command: list[str], cwd: Path, limit_s: float) -> Cost | str:
 
 
 class Costs:
-    """A table of processes, printed as it grows; a ratio is to the first line."""
+    """A table of the costs of processes, printed as it grows. The last column is the ratio to the first line."""
 
     def __init__(self, title: str, ratio_of: Literal["wall_s", "cpu_s"]) -> None:
         self.ratio_of, self.first = ratio_of, None
@@ -94,7 +95,7 @@ class Costs:
 
 
 def print_row(*cells: object, heading: bool = False) -> None:
-    """Prints a row of a Markdown table and flushes it: floats with four decimals, None as an empty cell."""
+    """Prints a row of a Markdown table, at once: floats with four decimals, None as an empty cell."""
     print(f"| {' | '.join(map(_cell, cells))} |", flush=True)
     if heading:
         print(f"| --- |{' ---: |' * (len(cells) - 1)}")
@@ -119,7 +120,7 @@ def config_with_runs(runs: int) -> dict:
         "batch_sizes": [4 * (number + 1) for number in range(counts["batch_sizes"])],
     }
     config = yaml.safe_load((ROOT / "config.yaml").read_text())
-    config |= {"grid": "benchmark", "counters": {"runs": ""}}  # no further stages
+    config |= {"grid": "benchmark", "counters": {"runs": ""}}  # counters of no run
     config["models"] |= dict.fromkeys(names, GENERATED_MODEL)
     config["grids"]["benchmark"] = [product]
     return config

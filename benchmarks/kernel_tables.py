@@ -20,6 +20,7 @@ from pathlib import Path
 from benchmarks.harness import PYTHON, ROOT, Costs, run
 from kernel_tables.reading.nsys import version_numbers
 
+# A program: "text" is read, since `kernels` needs it, but not kept.
 BARE_READ = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -51,21 +52,21 @@ DEFAULT_SIZES = ["1m_kernels", "1m_ranges", "200k_overlapping"]
 DEFAULT_FOLDER = Path(tempfile.gettempdir()) / "kernel_tables_benchmark"
 REAL_CAPTURE = ROOT / "tests" / "captures" / "tiny_2025.3.1.sqlite.gz"
 KERNEL, RUNTIME, NVTX = "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"
-# As nsys encodes them: a thread in the lowest 24 bits, its process in the next 24, and an id of the machine above.
+# In globalTid: a thread in the lowest 24 bits, its process in the next 24, and an id of the machine above.
 PROCESS = 1 << 48 | 444 << 24
 MAIN_THREAD, AUTOGRAD_THREAD = PROCESS | 444, PROCESS | 481
 PUSH_POP_EVENT, START_END_EVENT = 59, 60  # nsys's types of ranges
 NS_PER_LAUNCH = 5000
 KERNEL_NAME_COUNT = 60
-INNER_NAME_COUNT = 20  # of ranges on each of the two innermost levels; the others have one name each
+INNER_NAME_COUNT = 20  # of ranges on each of the two innermost levels; all ranges of another level have the same name
 LAUNCH_NAME_ID, OTHER_NAME_ID = 1000, 1001  # of functions of the CUDA API
 Expressions = Mapping[str, object]  # by column, its value in SQL, computed from the row's number n
 
 
 @dataclass(frozen=True)
 class CaptureSize:
-    """The size of a capture: kernels, each with a launch among the API calls, and ranges by level of nesting. Each
-    number of `ranges_by_level` divides the next."""
+    """The size of a capture: kernels, each with a launch among the API calls, and ranges by level of nesting, outermost
+    first. Each number of `ranges_by_level` divides the next."""
 
     name: str
     kernels: int
@@ -96,7 +97,7 @@ SIZES = {size.name: size for size in _SIZES}
 
 
 def write_capture(path: Path, size: CaptureSize) -> None:
-    """Writes a capture. Every third call is made by a thread without ranges, such as autograd's."""
+    """Writes a capture of this size. Every third call is made by a thread without ranges, as autograd's is."""
     partial = path.with_suffix(".partial")
     partial.write_bytes(gzip.decompress(REAL_CAPTURE.read_bytes()))
     with closing(sqlite3.connect(partial)) as connection, connection:
@@ -121,8 +122,8 @@ def write_capture(path: Path, size: CaptureSize) -> None:
 
 
 def _replace_rows(connection: sqlite3.Connection, table: str, row_groups: list[tuple[int, Expressions]]) -> None:
-    """Replaces the rows of a table. A group is a number of rows and their values, which SQL computes: that is far
-    faster than inserting rows from Python. Columns without an expression have the value of a real row."""
+    """Replaces the rows of a table. A group is a number of rows, and expressions for their values. SQL computes the
+    values, which is far faster than inserting rows from Python. Other columns have the value of a real row."""
     columns = [column[1] for column in connection.execute(f"PRAGMA table_info({table})")]
     quoted = ", ".join(f'quote("{column}")' for column in columns)
     real_values = dict(zip(columns, connection.execute(f"SELECT {quoted} FROM {table}").fetchone(), strict=True))
@@ -142,7 +143,7 @@ def _of_kernels(size: CaptureSize) -> Expressions:
 
 
 def _of_calls(size: CaptureSize) -> Expressions:
-    """The expressions of API calls, with the name of those that launch nothing."""
+    """The expressions of API calls. All get the name of those that launch nothing; `write_capture` corrects that."""
     start = f"n * {NS_PER_LAUNCH} * {size.kernels} / {size.calls} + 2000"
     return {
         "start": start, "end": f"{start} + {3 * NS_PER_LAUNCH // 10} * {size.kernels} / {size.calls}",
@@ -152,7 +153,7 @@ def _of_calls(size: CaptureSize) -> Expressions:
 
 
 def _of_ranges(size: CaptureSize, level: int) -> Expressions:
-    """The expressions of the ranges of a level: they divide the time evenly, or reach into the next range."""
+    """The expressions of the ranges of a level. They divide the time evenly, or overlap the next range."""
     count, innermost = size.ranges_by_level[level], len(size.ranges_by_level) - 1
     total_ns = size.kernels * NS_PER_LAUNCH
     length = size.overlap if level == innermost else 1  # in times between two starts

@@ -24,6 +24,7 @@ SOURCES = ("Snakefile", "config.yaml", "profiles", "envs", "workflow", *PACKAGES
 COMMAND = ["env", "PYTHONPATH=", *PYTHON, "snakemake", "--dry-run", "--cores", "1", "--quiet", "all"]
 STAGES_OF_EVERY_RUN = [stage for stage in STAGES if stage.of_every_run and stage.workload is MODEL_STEPS]
 JOBS_PER_RUN = len(STAGES_OF_EVERY_RUN) + sum(stage.tables_of_a_run is not None for stage in STAGES_OF_EVERY_RUN)
+# Filled by str.format; what is in doubled braces is left to Snakemake.
 PLAIN = """\
 N = {chains}
 rule all:
@@ -59,7 +60,7 @@ def write_minimal(folder: Path, runs: int) -> None:
 
 
 def write_plain(folder: Path, runs: int) -> None:
-    """A Snakefile of `runs` chains of as many jobs as a run has."""
+    """A Snakefile with a chain of jobs per run: as many as a run has."""
     (folder / "out").mkdir()
     steps = [PLAIN_STEP.format(step=step, after=step + 1) for step in range(JOBS_PER_RUN)]
     (folder / "Snakefile").write_text(PLAIN.format(chains=runs, depth=JOBS_PER_RUN) + "".join(steps))

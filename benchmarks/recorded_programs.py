@@ -43,12 +43,13 @@ class Program:
 
     file: str
     arguments: tuple[str, ...] = ()
-    # In the reference, a step ends when an "optimizer" has stepped, or begins when a "module" is called; "": none runs.
+    # When a step begins or ends in the reference: it ends when an "optimizer" has stepped, or begins when a "module" is
+    # called. "": there is no reference.
     step: str = "optimizer"
-    profiler: str | None = None  # if not that of the machine
-    package: str | None = None  # that it needs
+    profiler: str | None = None  # None: the one that this machine has
+    package: str | None = None  # a package that the program needs
     needs_gpu: bool = False
-    reference_arguments: tuple[str, ...] | None = None  # if they differ
+    reference_arguments: tuple[str, ...] | None = None  # of the reference; None: the same arguments
     folder: Path = PROGRAMS_FOLDER
     ranks: int = 1
 
@@ -58,7 +59,7 @@ class Program:
 
     @property
     def start(self) -> list[str]:
-        """The beginning of its command: Python, or torchrun for several ranks. A Python file or `-m MODULE` follows."""
+        """The beginning of the command: Python, or torchrun for several ranks. A file or `-m MODULE` follows."""
         if self.ranks == 1:
             return [sys.executable]
         return [*PYTHON, "torch.distributed.run", "--standalone", "--nproc-per-node", str(self.ranks)]
@@ -88,10 +89,10 @@ PROGRAMS = [
     Program("gpt_ranks", (SIZE, "ddp"), folder=LARGER_FOLDER, ranks=2),
     Program("gpt_ranks", (SIZE, "fsdp"), folder=LARGER_FOLDER, ranks=2),
 ]
-PHASES = {  # the beginnings of the names of their ranges
+PHASES = {  # in a recording, the beginnings of the names of their ranges
     "forward": (FORWARD, INFERENCE, PREFILL, DECODE), "backward": ("backward",), "optimizer": ("Optimizer.step#",),
 }  # fmt: skip
-GROUPS = (*PHASES, COMMUNICATION, "all")  # of kernels
+GROUPS = (*PHASES, COMMUNICATION, "all")  # of kernels, which are compared
 COLUMNS = ("program", "by", "same as plain run", *(f"{group}, ÷" for group in GROUPS))
 
 
@@ -110,7 +111,7 @@ def main(programs: list[str] = [], *, jobs: int = 4, keep: Path | None = None) -
 
 
 def compare(program: Program, keep: Path | None) -> tuple[list, list[str]]:
-    """The values of COLUMNS for a program, and its problems; none for one that is left out."""
+    """(the values of COLUMNS for a program, its problems); only the name, and no problems, if it is left out."""
     if omission_reason(program):
         return [program.name, *[None] * (len(COLUMNS) - 1)], []
     profiler = program.profiler or profiler_of_this_machine()
@@ -137,6 +138,7 @@ def compare(program: Program, keep: Path | None) -> tuple[list, list[str]]:
 
 
 def omission_reason(program: Program) -> str | None:
+    """Why a program is left out on this machine; None if it is not."""
     if program.package and find_spec(program.package) is None:
         return f"{program.package} is not installed"
     return "there is no GPU" if program.needs_gpu and not gpu_is_visible() else None
@@ -159,7 +161,8 @@ def run_program(program: Program, folder: Path, start: list[str]) -> subprocess.
 
 
 def compare_with_reference(program: Program, capture: Path, folder: Path) -> tuple[list[float | None], list[str]]:
-    """The times of GROUPS divided by torch.profiler's, of rank 0; and where counts of kernels differ on any rank."""
+    """(of rank 0, the times of GROUPS in the recording ÷ those under torch.profiler; of all ranks, the numbers of
+    kernels that differ, in words)."""
     path = folder / "reference.json"
     arguments = [str(path), program.step, str(DEFAULT_SKIP), str(DEFAULT_STEPS)]
     if program.reference_arguments is not None:
@@ -184,7 +187,7 @@ def compare_with_reference(program: Program, capture: Path, folder: Path) -> tup
 
 
 def kernel_groups(capture: Path) -> dict[str, dict[str, float]]:
-    """The number of kernels and their milliseconds, by group."""
+    """By group, the number of kernels in a recording and their milliseconds."""
     with Trace(capture) as trace:
         tree, classes = trace.range_tree(), trace.classes("step")
     below_step = tree[(tree["depth"] == 1) & tree["range"].str.startswith("step > ")]

@@ -19,8 +19,6 @@ WITH_DOCSTRING = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunction
 
 @dataclass(frozen=True)
 class ProjectSize:
-    """The size of this project."""
-
     lines: int  # of all sources
     python_lines: int
     statements: int
@@ -51,7 +49,6 @@ def tracked_files(ref: str = "") -> dict[str, bytes]:
 
 
 def size_of(files: dict[str, bytes]) -> ProjectSize:
-    """The size of a project of these files."""
     sources = {name: content.decode() for name, content in files.items() if is_counted(name)}
     python = {name: text for name, text in sources.items() if name.endswith(".py")}
     nodes = [node for text in python.values() for node in ast.walk(ast.parse(text))]
@@ -72,6 +69,7 @@ def is_counted(name: str) -> bool:
 
 
 def _docstring_lines(node: ast.AST) -> int:
+    """The lines of the docstring of a module, class or function; 0 without one."""
     if not isinstance(node, WITH_DOCSTRING) or ast.get_docstring(node, clean=False) is None:
         return 0
     return node.body[0].end_lineno - node.body[0].lineno + 1

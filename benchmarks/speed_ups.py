@@ -42,7 +42,7 @@ def median_ms(spec: RunSpec) -> float:
     with process_settings(spec):
         subject = make_subject(spec, device)
         with compiling(spec):
-            run_steps(subject, 1, PhaseClock(device, "compile", Progress()))
+            run_steps(subject, 1, PhaseClock(device, "compile", Progress()))  # compiles in the first step
         run_steps(subject, spec.warmup_steps, PhaseClock(device, "warmup", Progress()))
         timer = Timer(
             "run_steps(subject, 1, PhaseClock(subject.device, 'measure', Progress()))",

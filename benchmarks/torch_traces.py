@@ -64,7 +64,7 @@ def _write_trace(path: Path, megabytes: float) -> Path:
 
 def _step_events(number: int) -> Iterator[str]:
     """A step of 10 ms: blocks forward, then backward on another thread; a kernel for each operator. Times are µs."""
-    launches = BLOCKS * OPERATORS  # of each pass
+    launches = BLOCKS * OPERATORS  # in each of the two passes
     step_start, first_id = number * 10_000, number * 2 * launches
     yield _event("user_annotation", f"ProfilerStep#{number}", step_start, 9_990)
     for block in range(BLOCKS):

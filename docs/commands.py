@@ -16,7 +16,7 @@ LANGUAGES = {".py": "python", ".j2": "jinja", ".yaml": "yaml"}
 
 
 def rules() -> str:
-    """The rules and what they make, from the docstrings of their files."""
+    """The rules and what they make, from the docstrings of their files: a line with two spaces after the first word."""
     rows = []
     for path in sorted(set(RULES.glob("*.smk")) - {RULES / "root.smk", RULES / "common.smk"}):
         before_rules = path.read_text().split('"""\n', 1)[0] + '"""'  # the rest of the file is not Python
@@ -34,7 +34,7 @@ def kernel_tables_commands() -> str:
 
 
 def study_commands() -> str:
-    """The command of the pipeline that is not a rule."""
+    """The only command of the pipeline that is not a rule of Snakemake."""
     return _command_section(f"python -m {largest.__name__}", largest.command_parser()) + "\n"
 
 
@@ -46,16 +46,17 @@ def settings() -> str:
 
 
 def _rows_of_key(name: str, schema: dict) -> list[tuple[str, str, str]]:
-    """The rows of a key and of those below it; a key that only groups others has no row."""
+    """The rows of a key and of those below it. A key that only groups others, and cannot be a text, has no row."""
     inner_schemas = schema.get("properties", {})
     inner_rows = [row for key, inner in inner_schemas.items() for row in _rows_of_key(f"{name}.{key}", inner)]
     row = (code(name, in_table=True), _markdown(schema.get("description", "")), escaped(_values(schema)))
-    return inner_rows if inner_rows and "then" not in schema else [row, *inner_rows]
+    only_groups = inner_rows and "then" not in schema
+    return inner_rows if only_groups else [row, *inner_rows]
 
 
 def _markdown(text: str) -> str:
-    """Markdown of a text with commands between backticks."""
-    parts = re.split(r"`([^`]*)`", text)
+    """The Markdown of a text in which only backticks are markup."""
+    parts = re.split(r"`([^`]*)`", text)  # every second part is between backticks
     return "".join(code(part, in_table=True) if index % 2 else escaped(part) for index, part in enumerate(parts))
 
 
@@ -64,6 +65,7 @@ def _values(schema: dict) -> str:
     if "enum" in schema:
         return ", ".join(str(value) for value in schema["enum"])
     low, high = (schema.get(key, "") for key in ("minimum", "maximum"))
+    # "integer", or ["integer", "null"], or the last name in a reference: "file name" of "#/$defs/file_name"
     kind = schema.get("type", schema.get("$ref", "").rpartition("/")[2].replace("_", " "))
     kind = " or ".join(kind) if isinstance(kind, list) else str(kind)
     return f"{kind}, {low} to {high}" if high != "" else kind
@@ -76,6 +78,7 @@ def _command_section(name: str, parser: argparse.ArgumentParser) -> str:
 
 
 def _argument_row(parser: argparse.ArgumentParser, action: argparse.Action) -> tuple[str, str]:
+    """(an argument or option as on the command line, its help text)."""
     value = action.metavar or (f"{{{','.join(map(str, action.choices))}}}" if action.choices else action.dest.upper())
     names = ", ".join(action.option_strings)
     usage = names if action.nargs == 0 else f"{names} {value}".strip()
@@ -99,7 +102,7 @@ def _file_section(difference: str) -> str:
     if "\n@@ " not in difference:
         return f"## {path}\n\nAn empty file."
     lines = difference[difference.index("\n@@ ") + 1 :].splitlines()
-    if "\n--- /dev/null\n" in difference:
+    if "\n--- /dev/null\n" in difference:  # a new file: "@@ ... @@", then lines that begin with "+"
         lines, language = [line[1:] for line in lines[1:]], LANGUAGES[Path(path).suffix]
     else:
         language = "diff"

@@ -27,13 +27,13 @@ EVERY_TABLE = "*"
 
 @dataclass(frozen=True)
 class NewNames:
-    """New names of tables, which are paths without suffix, and of columns by table; "" for a removed column."""
+    """New names of tables and columns. The name of a table is its path without suffix."""
 
-    tables: dict[str, str] = field(default_factory=dict)
-    columns: dict[str, dict[str, str]] = field(default_factory=dict)
+    tables: dict[str, str] = field(default_factory=dict)  # by old name
+    columns: dict[str, dict[str, str]] = field(default_factory=dict)  # by table or EVERY_TABLE; "": a removed column
 
     def column(self, table: str, name: str) -> str:
-        """The new name of a column."""
+        """The new name of a column, "" if it was removed."""
         return self.columns.get(table, {}).get(name, self.columns.get(EVERY_TABLE, {}).get(name, name))
 
 
@@ -51,7 +51,7 @@ def main(ref: str) -> None:
 
 
 def differences(old: Path, new: Path, new_names: NewNames) -> Iterator[str]:
-    """One line per table below `old` that is absent or has other values below `new`, with the reason."""
+    """One line per table below `old` that is absent below `new`, or has other values there."""
     new_paths = tables_below(new)
     for name, path in tables_below(old).items():
         new_name = new_names.tables.get(name, name)
@@ -69,6 +69,7 @@ def tables_below(folder: Path) -> dict[str, Path]:
 
 
 def _difference(name: str, path: Path, new_path: Path, new_names: NewNames) -> str | None:
+    """How the table in `path` differs from the one in `new_path`; None if it does not."""
     old, new = _text_values(path), _text_values(new_path, as_csv=path.suffix == ".csv")
     columns = {column: new_column for column in old if (new_column := new_names.column(name, column))}
     if absent := [column for column in columns.values() if column not in new]:
@@ -91,7 +92,7 @@ def _sorted(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _text_values(path: Path, *, as_csv: bool = False) -> pd.DataFrame:
-    """A table with each value as text, 4 for 4.0; with `as_csv`, as the project writes them into a CSV file."""
+    """A table with each value as text, 4 for 4.0. `as_csv`: texts of a Parquet file are cleaned as in CSV files."""
     csv = path
     if path.suffix == ".parquet":
         table = pd.read_parquet(path, dtype_backend="numpy_nullable")  # keeps integers exact

@@ -39,7 +39,7 @@ from profile_grid.tables.wording import Claim, listed, of_all
 
 
 class CommittedTables(TablesOnDisk):
-    """The tables in a folder by name; a declared table without a file is empty."""
+    """The tables in a folder, by name. A table that is declared, but has no file, is empty."""
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self._read and name in declared_tables() and not (self.folder / f"{name}.parquet").exists():
@@ -63,14 +63,15 @@ def write_committed(path: Path, table: pd.DataFrame) -> None:
 
 
 def _encoding(kind: pa.DataType) -> str | None:
+    """The encoding of Parquet with the fewest bytes for a column of this type; None for its default, a dictionary."""
     if pa.types.is_integer(kind):
         return "DELTA_BINARY_PACKED"
     return "BYTE_STREAM_SPLIT" if pa.types.is_floating(kind) else None
 
 
 def with_declared_columns(name: str, table: pd.DataFrame | None) -> pd.DataFrame:
-    """The merged table of this name with the declared columns. An absent dimension gets its default, an absent status
-    "not requested", an absent column of `cost` 0; others are empty. Without a table, it has no rows."""
+    """The merged table with the declared columns; without rows if `table` is None. Absent dimensions get their default,
+    absent statuses "not requested", absent columns of the table `cost` 0; all others are empty."""
     names = declared_tables()[name].all_names
     table = pd.DataFrame(columns=names) if table is None else table
     absent = {column: _value_if_absent(name, column) for column in names if column not in table}
@@ -123,11 +124,11 @@ WORK_COLUMNS = [*MODEL_SIZES, *(key for key in dimensions.KEYS if key != dimensi
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """Results of a grid below docs/, which is about `questions` (empty: about all)."""
+    """Results of a grid below docs/."""
 
     folder: Path
-    questions: tuple[str, ...] = ()
-    document: str = ALL_ANSWERS  # which answers them: one for all, or one of its questions
+    questions: tuple[str, ...] = ()  # that it is about; empty: about all
+    document: str = ALL_ANSWERS  # the document to link to: the one with all answers, or that of one of its questions
     see_also: Mapping[str, str] = field(default_factory=dict)  # by question, another study that also answers it
 
     @property
@@ -142,7 +143,6 @@ class Example:
         return merged_names(workloads_of(self.merged()["runs"].to_dict("records")))
 
     def merged(self) -> CommittedTables:
-        """The merged tables."""
         return CommittedTables(self.folder / "tables", declared=declared_tables())
 
     @cache  # noqa: B019 the examples are constants
@@ -152,16 +152,15 @@ class Example:
         return ChainMap(Summaries(merged), merged)
 
     def provenance(self) -> dict:
-        """The provenance of its measurements."""
         return json.loads((self.folder / "tables" / "provenance.json").read_text())
 
     def answered_questions(self, runs: pd.DataFrame) -> list[str]:
-        """The names of the questions that the committed documents answer."""
+        """The questions that the committed documents answer."""
         return [*self.questions] if self.document != ALL_ANSWERS else document_names(runs)
 
     def links(self, up: str = "../") -> dict[str, Claim]:
-        """By question, a sentence with a link to the study that also answers it; if these runs have no answer, with
-        that of the study. `up` is the path to this example's folder from the file with the links."""
+        """By question, a sentence with a link to the study that also answers it, or if these runs have no answer, the
+        answer of that study. `up` is the path to this example's folder from the file with the links."""
         return {question: _link(self, question, _study(name), up=up) for question, name in self.see_also.items()}
 
     def committed_documents(self, runs: pd.DataFrame) -> list[str]:
@@ -175,7 +174,7 @@ class Example:
         return ALL_ANSWERS if self.document == ALL_ANSWERS else question
 
     def figure_names(self, runs: pd.DataFrame) -> list[str]:
-        """The figures of its questions; those that show anything are committed."""
+        """The figures of its questions, also those that show nothing, which are not committed."""
         questions = questions_asked(runs.to_dict("records"))
         questions = [question for question in questions if not self.questions or question.name in self.questions]
         return [name for question in questions for name in question.figures]
@@ -212,8 +211,9 @@ EXAMPLES = (MAIN_STUDY, *STUDIES)
 
 
 def _link(example: Example, question: str, study: Example, *, up: str) -> Claim:
-    """The sentence of `Example.links` on one question."""
-    name, path_to_studies = study.folder.name, up if example is MAIN_STUDY else f"{up}../"
+    """The sentence of `Example.links` on one question, which links to `study`."""
+    name = study.folder.name
+    path_to_studies = up if example is MAIN_STUDY else f"{up}../"  # the main study's folder holds the other studies
     link = f"[study {name}]({path_to_studies}{name}/answers/{study.document}.md)"
     models_here, models_there = (_model_by_work(side.merged()["runs"]) for side in (example, study))
     shared = models_here.keys() & models_there.keys()
@@ -221,7 +221,7 @@ def _link(example: Example, question: str, study: Example, *, up: str) -> Claim:
         runs = "" if len(shared) == len(models_there) else f", {len(shared)} of these runs"
         answer = answer_of(study, question)
         return Claim("{answer} ({link}{runs}).", answer.rule, answer=answer.removesuffix("."), link=link, runs=runs)
-    pairs = {(models_here[work], models_there[work]) for work in shared}
+    pairs = {(models_here[work], models_there[work]) for work in shared}  # names of one model
     names = sorted(f"{here} here is {there} there" for here, there in pairs if here != there)
     return Claim(
         "See also the {link}: {same}.", "counted", link=link,
@@ -230,14 +230,14 @@ def _link(example: Example, question: str, study: Example, *, up: str) -> Claim:
 
 
 def _same_runs(shared: int, run_count: int) -> str:
-    """How many runs of another study have the settings of runs here."""
+    """In words: how many of the `run_count` runs of another study have the settings of a run here."""
     if not shared:
         return "the same question in other settings"
     return f"{of_all(shared, run_count, 'run')} there {'has' if run_count == 1 else 'have'} the same settings as here"
 
 
 def _model_by_work(runs: pd.DataFrame) -> dict[tuple, str]:
-    """The name of the model by WORK_COLUMNS."""
+    """The name of the model of each run, by the values of WORK_COLUMNS."""
     return dict(zip(runs[WORK_COLUMNS].itertuples(index=False, name=None), runs[dimensions.MODEL.key], strict=True))
 
 
@@ -271,8 +271,8 @@ def main() -> None:
 
 
 def add_absent_columns(folder: Path) -> None:
-    """Gives the merged tables in a folder the declared columns: those that they lack, and no others."""
-    on_disk = CommittedTables(folder)  # unchecked
+    """Gives the merged tables in a folder the declared columns: adds those that are absent, and removes all others."""
+    on_disk = CommittedTables(folder)  # without `declared`, so that columns are not checked
     for name in MERGED_NAMES:
         table = with_declared_columns(name, on_disk[name])
         if list(table.columns) != list(on_disk[name].columns):
@@ -294,7 +294,7 @@ def remake(example: Example) -> None:
 
 
 def figure_images(example: Example) -> Iterator[tuple[str, bytes]]:
-    """Name and SVG of the committed figures: those with a chart, not only a reason why they are empty."""
+    """(name, SVG) of each committed figure: those that have a chart, instead of the reason why they are empty."""
     tables = example.tables()
     for figure in map(panels.all_figures().get, example.figure_names(tables["runs"])):
         if svg := _figure_image(figure, tables):
@@ -302,11 +302,12 @@ def figure_images(example: Example) -> Iterator[tuple[str, bytes]]:
 
 
 def _figure_image(figure: panels.Figure, tables: Mapping[str, pd.DataFrame]) -> bytes | None:
+    """The SVG of a figure; None if it has no chart."""
     machine_tables, *_ = run_selection.of_one_machine({name: tables[name] for name in figure.tables})
     drawing = figure.draw(machine_tables)
     if drawing.chart is None:
         return None
-    drawn_once = replace(figure, draw=lambda _: drawing)
+    drawn_once = replace(figure, draw=lambda _: drawing)  # on_paper would draw it again
     return paper.drawn(paper.on_paper(drawn_once, tables), ".svg")
 
 

@@ -122,9 +122,10 @@ def html_of(page: Page) -> str:
 
 
 def tokens_of(part: Part, *, first: bool) -> list[Token]:
-    """The parsed Markdown of a part with links relative to docs/; headings of a further part are one level lower."""
+    """The parsed Markdown of a part with links relative to docs/. Unless it is `first`, headings are a level lower."""
     text = part() if callable(part) else (ROOT / part).read_text(encoding="utf-8")
     tokens = MARKDOWN.parse(text)
+    # of the functions, only `dictionary` makes links; they are relative to the folder of its README.md
     folder = (ROOT / part).parent if isinstance(part, str) else DOCS / "example-h200" / "tables"
     for token in tokens:
         if token.type in ("heading_open", "heading_close") and not first:
@@ -137,7 +138,7 @@ def tokens_of(part: Part, *, first: bool) -> list[Token]:
 
 
 def relative_link(link: str, folder: Path) -> str:
-    """A link relative to docs/: to a page of the site if the file has one."""
+    """The link of a file in `folder`, relative to docs/; to a page of the site, if the linked file has one."""
     if re.match(r"[a-z]+:|#", link):
         return link
     path, _, anchor = link.partition("#")
@@ -147,9 +148,9 @@ def relative_link(link: str, folder: Path) -> str:
 
 
 def set_anchors(tokens: list[Token]) -> str:
-    """Sets the anchor of every heading; returns a list of those of level 2 as HTML, "" if they are fewer than three."""
+    """Sets the anchor of every heading. Returns those of level 2 as a list in HTML, "" if they are fewer than three."""
     entries, anchors = [], set()
-    for token, inner in itertools.pairwise(tokens):
+    for token, inner in itertools.pairwise(tokens):  # the text of a heading is in the token after its beginning
         if token.type != "heading_open":
             continue
         text = "".join(child.content for child in inner.children or ())

@@ -1,5 +1,5 @@
-"""The overview of the example (docs/example-h200/README.md), the list of all its sentences, and by how much its studies
-differ where they measured the same run: all made from its tables. Between studies, a smaller difference means nothing.
+"""Three files of the example, made from its tables: the overview (docs/example-h200/README.md), all sentences, and how
+much the times of runs differ that several studies measured. A smaller difference between studies means nothing.
 """
 
 import csv
@@ -46,7 +46,7 @@ def overview() -> str:
 
 @cache
 def answers_of(example: Example) -> dict[str, list[Claim]]:
-    """The sentences of an example's documents by question, for all its machines."""
+    """By question, the sentences of an example's documents, for all its machines."""
     tables = example.tables()
     runs = tables["runs"]
     questions = example.answered_questions(runs)
@@ -68,7 +68,7 @@ def sentences() -> str:
 
 
 def _studies(answers: dict[str, dict[str, list[Claim]]]) -> Iterator[dict]:
-    """One entry per question that a study is about: its heading and document, its answer, and a figure."""
+    """One entry per study and question that it is about: the columns of the table of studies in TEMPLATE."""
     for example in STUDIES:
         runs, study = example.merged()["runs"], example.folder.name
         for question in (question for question in QUESTIONS if question.name in example.questions):
@@ -82,7 +82,8 @@ def _studies(answers: dict[str, dict[str, list[Claim]]]) -> Iterator[dict]:
 
 
 def _varying(example: Example) -> str:
-    """The dimensions that vary in a study: "model, mode, precision"; a run of attention alone varies the context."""
+    """The dimensions that vary in a study: "model, mode, precision". A run of attention alone has several rows in the
+    table `attention_sweep`, because it varies the context."""
     runs, tables = example.merged()["runs"], example.tables()
     varying = {dimension.key: runs[dimension.key].nunique() > 1 for dimension in EVERY_DIMENSION}
     varying[CONTEXT_LENGTH.key] |= "attention_sweep" in example.questions and len(tables["attention_sweep"]) > len(runs)
@@ -90,7 +91,7 @@ def _varying(example: Example) -> str:
 
 
 def _process_counts() -> list[str]:
-    """The studies in which a run was timed in several processes, with the largest number of them."""
+    """The studies in which runs were timed in several processes, each with the largest number: "in `energy`: in 6"."""
     counts = {example.folder.name: example.merged()["runs"]["processes_timed"].max() for example in EXAMPLES}
     return [f"in `{study}`: in {count:.0f}" for study, count in counts.items() if count > 1]
 
@@ -109,8 +110,8 @@ def _remedies_within_bounds() -> Claim:
 
 
 def agreement() -> pd.DataFrame:
-    """One row per run that several studies timed: their number, the shortest and the longest mean step, the ratio of
-    these, and the least share of a step in which the GPU waits."""
+    """One row per run that several studies timed: the number of studies, the shortest and the longest mean step, the
+    ratio of these, and the least share of a step in which the GPU waits."""
     times = pd.concat([_steps(example.folder.name, Merged(example.merged())) for example in EXAMPLES])
     groups = times.groupby(WORK_COLUMNS, sort=False)
     table = groups.agg(
@@ -122,6 +123,7 @@ def agreement() -> pd.DataFrame:
 
 
 def _steps(study: str, merged: Merged) -> pd.DataFrame:
+    """One row per timed run of a study: its work, its mean step, and the share of it in which the GPU waits."""
     timings, runs = merged["timings"], merged["runs"]
     columns = [*WORK_COLUMNS, "model", "study", "mean_ms", "waiting_share"]
     if timings.empty:
@@ -133,7 +135,7 @@ def _steps(study: str, merged: Merged) -> pd.DataFrame:
 
 
 def claims_on_agreement(table: pd.DataFrame) -> list[Claim]:
-    """How much studies differ if the GPU hardly waits, and otherwise; and which names belong to one model."""
+    """How much studies differ where the GPU hardly waits, and elsewhere; and which names belong to one model."""
     claims = []
     is_host_bound = table["waiting_share"] >= HOST_BOUND_WAITING
     limit = percent(HOST_BOUND_WAITING)

@@ -23,11 +23,11 @@ from profile_grid.study.catalogue import questions_asked
 
 RECORDING = H200 / "recording" / "gpt.sqlite.gz"  # by kernel-tables record, of benchmarks/programs/gpt.py large
 DIGESTS = H200 / "pages.json"
-EMBEDDED = re.compile(r"base64,[A-Za-z0-9+/=]+|[A-Za-z0-9+/]{200,}=*")  # images and libraries
+EMBEDDED = re.compile(r"base64,[A-Za-z0-9+/=]+|[A-Za-z0-9+/]{200,}=*")  # images and libraries, in base64
 
 
 def pages() -> dict[Path, Callable[[], str]]:
-    """Functions that return the pages of the first study, of a recording and of comparisons, by path."""
+    """Functions that return the pages of the main study, of a recording and of comparisons, by path."""
     by_path = {
         H200 / "report.html": partial(page_of, MAIN_STUDY),
         RECORDING.with_name("report.html"): page_of_recording,
@@ -41,7 +41,6 @@ def pages_of_studies() -> dict[Path, Callable[[], str]]:
 
 
 def write_digests() -> None:
-    """Writes the digest of each page."""
     write_json(DIGESTS, {str(path.relative_to(H200)): digest(make()) for path, make in pages().items()})
 
 
@@ -51,19 +50,20 @@ def digest(text: str) -> str:
 
 
 def page_of(example: Example) -> str:
-    """The page of a study, from its committed tables; only the first study has a timeline, and none has captures."""
+    """The page of a study, from its committed tables. Only the main study has a timeline; no study has captures."""
     tables = example.tables()
     needed = {name: tables[name] for name in needed_tables(tables["runs"])}
     table_files = {path.stem: f"tables/{path.name}" for path in (example.folder / "tables").glob("*.parquet")}
     options = {"images": _images(needed), "table_files": table_files, "links": example.links("")}
     make_page = partial(page, needed, example.provenance(), **options)
-    if example.questions:
+    if example is not MAIN_STUDY:
         return make_page(timeline=empty_timeline())
     timeline = pd.read_parquet(example.folder / "page" / "timeline.parquet")
     return make_page(timeline=timeline, trace_file="page/trace.json.gz")
 
 
 def _images(tables: Mapping[str, pd.DataFrame]) -> dict[str, bytes]:
+    """The figures of the questions that these runs answer, as PNG, by name."""
     questions = questions_asked(tables["runs"].to_dict("records"))
     names = [name for question in questions for name in question.figures]
     return {name: drawn(on_paper(all_figures()[name], tables), ".png") for name in names}

@@ -2,9 +2,10 @@
 
 python -m benchmarks.programs.in_phases FILE optimizer|module SKIPPED STEPS PROGRAM [ARGUMENT ...]
 
-Rank 1 of several writes FILE with _rank1 in its name, and so on.
-A launch belongs to a phase by its time alone: there are ranges around calls of modules, around torch.autograd.backward,
-and around optimizers and their closures. Without a GPU, an outermost operator of PyTorch counts as a kernel.
+Of several ranks, rank 1 writes FILE with _rank1 in its name, and so on.
+A kernel belongs to the phase in whose range its launch is by time, on any thread: there are ranges around calls of
+modules, around torch.autograd.backward, and around optimizers and their closures. Without a GPU, an outermost operator
+of PyTorch counts as a kernel.
 """
 
 import json
@@ -28,13 +29,13 @@ from range_marks.module_parts import ModuleHooks
 from range_marks.uncompiled import uncompiled, uncompiled_wrapper
 
 FORWARD, BACKWARD, CLOSURE = "counted forward", "counted backward", "counted closure"
-OPTIMIZER = "Optimizer.step#"
+OPTIMIZER = "Optimizer.step#"  # the beginning of the names of PyTorch's own ranges
 PHASES = {"backward": BACKWARD, "forward": FORWARD, "rest": CLOSURE, "optimizer": OPTIMIZER}  # inner ones first
 
 
 class Window:
-    """torch.profiler from the boundary after `skipped` steps to the one after `steps` more. Boundaries are counted by
-    the optimizer or module at which they are, and the first one that reaches `skipped` decides."""
+    """Runs torch.profiler from the boundary after `skipped` steps to the one after `steps` more. Boundaries are counted
+    separately for each optimizer or module. The first one that reaches `skipped` begins the window, and ends it."""
 
     def __init__(self, path: Path, skipped: int, steps: int) -> None:
         self.path, self.skipped, self.steps = path, skipped, steps
@@ -43,7 +44,8 @@ class Window:
         self.profiler = None
 
     def boundary(self, object_id: int) -> None:
-        if self.path.exists():
+        """Counts a boundary of the optimizer or module with this id; begins or ends the window if it is there."""
+        if self.path.exists():  # the window is over
             return
         self.counts[object_id] += 1
         if self.profiler is None and self.counts[object_id] == self.skipped:
@@ -59,9 +61,10 @@ class Window:
 
 
 def main(file: str, kind: str, skipped: str, steps: str, program: str, *arguments: str) -> None:
+    """Runs a program with this kind of boundaries between steps: "optimizer" or "module"."""
     path = file_of_rank(Path(file), int(os.environ.get("RANK", 0)))
     os.environ["TORCHINDUCTOR_CPP_ENABLE_KERNEL_PROFILE"] = "1"  # otherwise its kernels on a CPU are not recorded
-    # a boundary is at the start of a module's call, and at the end of an optimizer's step
+    # A boundary is at the end of an optimizer's step, or at the start of a module's call, which comes before its step.
     window = Window(path, int(skipped) + (kind == "module"), int(steps))
     watch(kind, window.boundary)
     sys.path[0] = str(Path(program).parent)
@@ -104,7 +107,7 @@ def in_range(name: str, function: Callable) -> Callable:
 
 
 def with_closure_in_range(_: object, args: tuple, kwargs: dict) -> tuple[tuple, dict] | None:
-    """The arguments of an optimizer's step with the closure in a range; None if no closure was passed by keyword."""
+    """The arguments of a step with its closure in a range; None (no change) if no closure was passed by keyword."""
     closure = kwargs.get("closure")
     return (args, kwargs | {"closure": in_range(CLOSURE, closure)}) if closure else None
 
@@ -130,7 +133,7 @@ def by_phase(events: list[dict]) -> dict[str, dict[str, float]]:
 
 
 class LaunchedKernel(NamedTuple):
-    """A kernel or, without a GPU, an operator that counts as one. The launch is NaN if it is unknown."""
+    """A kernel or, without a GPU, an operator that counts as one. `launch_us` is NaN if it is unknown."""
 
     launch_us: float
     duration_us: float
@@ -145,7 +148,8 @@ def launched_kernels(events: list[dict]) -> list[LaunchedKernel]:
         return [LaunchedKernel(times_us.get(i, math.nan), e["dur"], e["name"].startswith("nccl")) for i, e in kernels]
     collectives = [event for event in events if is_operator(event, "c10d::")]
     kernels = [LaunchedKernel(event["ts"], event["dur"], is_collective=True) for event in collectives]
-    operators = [event for event in events if is_operator(event, ("aten::", "cpp_fused_", "graph_"))]  # two of Inductor
+    # the last two prefixes are those of Inductor
+    operators = [event for event in events if is_operator(event, ("aten::", "cpp_fused_", "graph_"))]
     outer_end_us: dict[int, float] = defaultdict(float)  # by thread
     for event in sorted(operators, key=lambda event: (event["ts"], -event["dur"])):
         if event["ts"] >= outer_end_us[event["tid"]]:

@@ -1,5 +1,6 @@
-"""The tables of a comparison: for every run the ratio of its times, after ÷ before, with an interval and a verdict; the
-energy of its steps; the changes in its captures; and the facts of the measurements that differ."""
+"""The tables of a comparison of two sides, before and after. For every run of either side, a cell: the ratio of its
+times, after ÷ before, with an interval and a verdict. For runs of both: energy, and changes between the captures. Then
+the facts of the measurements that differ."""
 
 import numpy as np
 import pandas as pd
@@ -50,21 +51,21 @@ FLOAT_COLUMNS = [column.name for column in CELLS.columns if column.dtype == FLOA
 
 
 def cells(before: Results, after: Results) -> pd.DataFrame:
-    """One row per run of either side, those of `before` first: times of a step, ratio after ÷ before with the ends of
-    its interval, p-values (`p_adjusted` for all tested runs), verdict and its reason."""
-    names, test_columns = dict.fromkeys([*before.runs, *after.runs]), ["error", "freedom"]
+    """The table CELLS, with the runs of `before` first."""
+    names = dict.fromkeys([*before.runs, *after.runs])
+    test_columns = ["error", "freedom"]  # of _cells_row, not in the result
     table = pd.DataFrame([_cells_row(name, before, after) for name in names], columns=[*CELLS.all_names, *test_columns])
     table = table.astype(dict.fromkeys([*FLOAT_COLUMNS, *test_columns], "float64"))
     speed_up = 1 / table["ratio"]
     verdicts = ratio_verdicts(speed_up, table.pop("error"), table.pop("freedom"))
     ends = {"ratio_low": 1 / verdicts["high"], "ratio_high": 1 / verdicts["low"]}
-    verdict = table["verdict"].where(verdicts["p"].isna(), verdicts["verdict"])
+    verdict = table["verdict"].where(verdicts["p"].isna(), verdicts["verdict"])  # runs that were not tested have one
     return table.assign(**ends, **verdicts[["p", "p_adjusted"]], verdict=verdict)
 
 
 def _cells_row(name: str, before: Results, after: Results) -> dict:
-    """One row of CELLS; if the run is tested, with the standard error of the logarithm of its ratio (`error`) and the
-    degrees of freedom (`freedom`)."""
+    """One row of CELLS. If the run is not tested, it has the verdict and the reason. If it is tested, it has the
+    standard error of the logarithm of its ratio (`error`), and the degrees of freedom of that (`freedom`)."""
     row = {key: (after.runs.get(name) or before.runs[name])[key] for key in LEADING}
     row |= {f"peak_{side}_bytes": results.runs.get(name, {}).get("peak_allocated_bytes")
             for side, results in (("before", before), ("after", after))}  # fmt: skip
@@ -84,7 +85,7 @@ def _cells_row(name: str, before: Results, after: Results) -> dict:
 
 
 def reason_against_comparing(name: str, before: Results, after: Results, status_column: str) -> str | None:
-    """Why the numbers of a run, of the stage with this status column, cannot be compared; None if they can."""
+    """Why the numbers of a run from the stage with this status column cannot be compared; None if they can."""
     if name not in before.runs:
         return "only after"
     if name not in after.runs:
@@ -115,8 +116,8 @@ ENERGIES = TableSpec(
 
 
 def energies(before: Results, after: Results) -> pd.DataFrame:
-    """One row per comparable run whose energy both sides counted alike: joules of a step and the ratio after ÷ before,
-    with standard deviations. The windows of a side belong to one process, so there is no verdict."""
+    """The table ENERGIES: both sides must have used the same counter. The windows of a side belong to one process, so
+    there is no verdict."""
     if not all("energy" in results.tables for results in (before, after)):
         return pd.DataFrame(columns=ENERGIES.all_names)
     old, new = _energy_by_run(before).add_prefix("before_"), _energy_by_run(after)
@@ -125,8 +126,10 @@ def energies(before: Results, after: Results) -> pd.DataFrame:
     reasons = [reason_against_comparing(name, before, after, ENERGY.status_column) for name in both["run"]]
     both = both[np.array([reason is None for reason in reasons], bool)].reset_index(drop=True)
     both = both.assign(**{key: [after.runs[name][key] for name in both["run"]] for key in LEADING})
-    sides = ("joules_per_step", "joules_per_step_std", "before_joules_per_step", "before_joules_per_step_std")
-    ratio, std = ratio_and_std(*(both[name] for name in sides))
+    ratio, std = ratio_and_std(
+        both["joules_per_step"], both["joules_per_step_std"],
+        both["before_joules_per_step"], both["before_joules_per_step_std"],
+    )  # fmt: skip
     return both.assign(ratio=ratio, ratio_std=std)[ENERGIES.all_names]
 
 
@@ -137,7 +140,7 @@ def _energy_by_run(results: Results) -> pd.DataFrame:
     return energy.set_axis(pd.Index(list(results.runs), name="run")).dropna(subset="counter")
 
 
-FACTS = {
+FACTS = {  # keys of provenance.json, and their names in the document
     "device_name": "device", "driver": "driver", "cuda": "CUDA",
     "torch": "PyTorch", "python": "Python", "cpu_name": "processor", "cores": "cores", "threads": "threads",
     "backend": "profiler", "nsys": "nsys", "measured_git_commit": "source (git commit)",
@@ -147,7 +150,7 @@ DIGESTS = {
     "gpu_uuid_sha256": "GPU, by the first digits of its SHA-256",
     "config_sha256": "configuration, by the first digits of its SHA-256",
 }
-DIGITS = 8  # of a digest
+DIGITS = 8  # of a digest, which are shown
 CHANGED_FACTS = TableSpec(
     "facts",
     "One row per fact of the two measurements, or dimension of their runs, that differs",
@@ -178,7 +181,7 @@ CHANGES = TableSpec(
 
 
 def facts_that_differ(before: Results, after: Results) -> pd.DataFrame:
-    """One row per fact of the two measurements, or dimension of the runs, that differs: fact, before, after."""
+    """The table CHANGED_FACTS: first the dimensions in which compared runs differ, then other facts."""
     dimensions = [(dimension.heading, *_differing_values(dimension, before, after)) for dimension in DIMENSIONS]
     facts = [(heading, old, new) for heading, old, new in dimensions if old != new]
     for key, label in (FACTS | DIGESTS).items():
@@ -189,7 +192,7 @@ def facts_that_differ(before: Results, after: Results) -> pd.DataFrame:
 
 
 def _differing_values(dimension: Dimension, before: Results, after: Results) -> tuple[str, str]:
-    """The values of a dimension (before, after), in words, of the runs in which they differ."""
+    """The values of a dimension (before, after), in words, of the runs in which they differ; "", "" if in none."""
     names = [name for name in after.runs if name in before.runs]
     pairs = [(before.runs[name][dimension.key], after.runs[name][dimension.key]) for name in names]
     sides = zip(*(pair for pair in pairs if pair[0] != pair[1]), strict=True)
@@ -198,7 +201,7 @@ def _differing_values(dimension: Dimension, before: Results, after: Results) -> 
 
 
 def changes(before: Results, after: Results) -> pd.DataFrame:
-    """One row per phase, part, class and kernel that differs, of every run that both sides captured."""
+    """The table CHANGES, from the captures of every run that both sides captured."""
     tables = []
     for run in before.runs:
         sides = [side_of_run(results, run) for results in (before, after)]
@@ -217,6 +220,7 @@ def side_of_run(results: Results, run: str) -> Side | None:
 
 
 def _text(value: object) -> str:
+    """A value of provenance.json in words: a list if the runs have several values."""
     if value is None:
         return "not recorded"
     return "; ".join(map(str, value)) if isinstance(value, list) else str(value)

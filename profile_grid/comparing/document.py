@@ -18,7 +18,7 @@ from profile_grid.tables.wording import Claim, listed, of_all, run_in_words
 
 TITLE = "Before and after"
 MAX_NAMED = 12  # changed runs in a sentence
-DEFINITIONS = (
+DEFINITIONS = (  # "[if PATTERN]": only if the pattern matches the document
     "- ratio: time of a step after ÷ before, each the geometric mean over processes of the median step; the interval"
     f" has {100 * CONFIDENCE:.0f} % confidence for this run only.\n"
     "- slower, faster: by Welch's test of the logarithms of the times. The unit is the process, because steps of one"
@@ -41,15 +41,13 @@ MIN_BYTES = 2**20  # of a reported change of peak memory
 
 @dataclass(frozen=True)
 class ComparisonSection:
-    """One section of the document."""
-
     anchor: str
     title: str
     text: str  # in Markdown
 
 
 def sections(tables: dict[str, pd.DataFrame]) -> list[ComparisonSection]:
-    """The sections of a comparison with text, from its tables."""
+    """The sections of a comparison that have text, from its tables; the last are definitions."""
     cells = tables["cells"]
     candidates = (
         ComparisonSection("differs", "What differs between the two", facts_section(tables["facts"])),
@@ -64,7 +62,6 @@ def sections(tables: dict[str, pd.DataFrame]) -> list[ComparisonSection]:
 
 
 def document(tables: dict[str, pd.DataFrame]) -> str:
-    """The document of a comparison, from its tables."""
     parts = [f"## {section.title}\n\n{section.text}" for section in sections(tables)]
     return "\n\n".join([f"# {TITLE}", *as_markdown(summary(tables["cells"], tables["changes"])), *parts]) + "\n"
 
@@ -75,8 +72,9 @@ def as_markdown(claims: list[Claim]) -> list[str]:
 
 
 def summary(cells: pd.DataFrame, changes: pd.DataFrame | None = None) -> list[Claim]:
-    """The largest change, or that nothing changed; then the number of runs per verdict, the other changes, the kernel
-    that changed most in the run of the largest change, and how many processes are needed, if there are too few."""
+    """The largest change, or that nothing changed; then the number of runs per verdict, the other changes, and the
+    kernel that changed most in the run of the largest change. If a run has too few processes, also how many it needs.
+    Without `changes`, no kernel is named."""
     if cells.empty:
         return [Claim("There is no run to compare.", "missing")]
     runs, counts = counted(len(cells), "run"), cells["verdict"].value_counts()
@@ -95,7 +93,7 @@ def summary(cells: pd.DataFrame, changes: pd.DataFrame | None = None) -> list[Cl
 
 
 def _interval_widths(cells: pd.DataFrame) -> str:
-    """How wide the intervals of the ratios are: smaller changes could not be detected."""
+    """How wide the intervals of the ratios are, since smaller changes could not be detected; "" if there are none."""
     ends = np.log(cells[["ratio_low", "ratio_high"]].dropna().astype("float64"))
     widths = np.expm1((ends["ratio_high"] - ends["ratio_low"]) / 2)
     if widths.empty:
@@ -106,7 +104,7 @@ def _interval_widths(cells: pd.DataFrame) -> str:
 
 def _largest_change(row: pd.Series) -> Claim:
     amount, *ends = (percent(abs(row[name] - 1)) for name in ("ratio", "ratio_low", "ratio_high"))
-    low, high = ends if row["verdict"] == SLOWER else reversed(ends)
+    low, high = ends if row["verdict"] == SLOWER else reversed(ends)  # of a faster run, ratio_low is farther from 1
     text, run = "{run}, is {amount} {verdict} ({low} to {high}).", run_in_words(row)
     return Claim(text, "difference", run=run, amount=amount, verdict=row["verdict"], low=low, high=high)
 
@@ -120,7 +118,10 @@ def _other_changes(changed: pd.DataFrame) -> list[Claim]:
 
 def _changed_kernel(run: str, changes: pd.DataFrame | None) -> list[Claim]:
     """The kernel of this run whose time changed most between the captures."""
-    if changes is None or not len(run_changes := changes[(changes["run"] == run) & (changes["level"] == "kernel")]):
+    if changes is None:
+        return []
+    run_changes = changes[(changes["run"] == run) & (changes["level"] == "kernel")]
+    if run_changes.empty:
         return []
     row = run_changes.loc[run_changes["ms_more"].abs().idxmax()]
     name = short_names(run_changes["name"].unique())[row["name"]]
@@ -201,7 +202,8 @@ def _changes(cells: pd.DataFrame, changes: pd.DataFrame) -> Iterator[str]:
     if changes.empty:
         yield "No run with captures on both sides changed. Runs without captures on both sides are not compared here."
         return
-    shown = changes[(changes["level"] != "kernel") | (changes.groupby(["run", "level"]).cumcount() < MAX_KERNELS)]
+    number_in_level = changes.groupby(["run", "level"]).cumcount()  # the largest changes come first
+    shown = changes[(changes["level"] != "kernel") | (number_in_level < MAX_KERNELS)]
     short = short_names(shown.loc[shown["level"] == "kernel", "name"].unique())
     runs = cells.drop_duplicates("run").set_index("run")
     for run, run_changes in shown.groupby("run", sort=False):

@@ -16,15 +16,15 @@ from profile_grid.tables.pivoting import shown_dimensions
 COLORS = {SLOWER: VERMILLION, FASTER: BLUE, UNCLEAR: GREY, TOO_FEW: PALE}
 SHAPES = {SLOWER: "triangle-right", FASTER: "triangle-left", UNCLEAR: "circle", TOO_FEW: "circle"}
 LINE_PX, AXIS_PX, GAP_PX, CHARACTER_PX = 15, 40, 14, 6
-TICK_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, float("inf"))
+TICK_STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, float("inf"))  # possible distances of ticks
 MAX_LINES = 60  # of one panel
 NO_CELLS = "No run has times on both sides."
 MEANING = (
     "The geometric mean over processes, and its interval by Welch's test. Right of the rule is slower;"
     " colour and shape are the verdict."
 )
-MIN_REACH = 1.02  # the smallest upper end of the axis
-FITTING_SHARE = 0.75  # of the intervals: so many fit into the axis
+MIN_REACH = 1.02  # the least upper end of the axis
+FITTING_SHARE = 0.75  # of the intervals: at least so many are entirely within the axis
 MARGIN = 1.005  # factor between the largest value and the end of the axis
 
 
@@ -36,18 +36,18 @@ def draw(tables: Tables) -> Drawing:
         return Drawing(reason=NO_CELLS)
     keys = shown_dimensions(cells, ("model", "context_length"), hidden=(MODE.key,))
     timed = timed.assign(line=[_label(row, keys) for row in timed.to_dict("records")])
-    chosen, notes = _fitting(timed)
-    reach = _reach(chosen)
+    drawn, notes = _with_room(timed)
+    reach = _reach(drawn)
     axis = LogAxis(1 / reach, reach, WIDTH // 3)
-    clipped = {f"{name}_drawn": chosen[name].clip(axis.low, axis.high) for name in ("ratio_low", "ratio", "ratio_high")}
-    chosen = chosen.assign(**clipped)
-    if (chosen["ratio_high"] > axis.high).any() or (chosen["ratio_low"] < axis.low).any():
+    clipped = {f"{name}_drawn": drawn[name].clip(axis.low, axis.high) for name in ("ratio_low", "ratio", "ratio_high")}
+    drawn = drawn.assign(**clipped)
+    if (drawn["ratio_high"] > axis.high).any() or (drawn["ratio_low"] < axis.low).any():
         notes += ("A grey triangle: the interval goes on beyond the axis. The table has its end.",)
-    lines, modes = list(dict.fromkeys(chosen["line"])), list(dict.fromkeys(chosen["mode"]))
+    lines, modes = list(dict.fromkeys(drawn["line"])), list(dict.fromkeys(drawn["mode"]))
     labels_px = CHARACTER_PX * max(map(len, lines))
     width = max(120, (WIDTH - AXIS_PX - labels_px) // len(modes) - GAP_PX)
     mode_panels = [
-        _panel(chosen[chosen["mode"] == mode], mode, axis, lines, width, has_names=mode == modes[0]) for mode in modes
+        _panel(drawn[drawn["mode"] == mode], mode, axis, lines, width, has_names=(mode == modes[0])) for mode in modes
     ]
     return Drawing(panels.row(*mode_panels, spacing=GAP_PX), (MEANING, *notes))
 
@@ -76,8 +76,8 @@ def _label(row: dict, keys: list[str]) -> str:
     return " · ".join(BY_KEY[key].name_of(row[key]) for key in keys)
 
 
-def _fitting(cells: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """(the runs of the MAX_LINES lines with a ratio farthest from 1, in their order; a note on the others, if any)."""
+def _with_room(cells: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
+    """(the rows of the MAX_LINES lines with a ratio farthest from 1, in their order; a note on the others, if any)."""
     farthest = (cells["ratio"] - 1).abs().groupby(cells["line"]).max().nlargest(MAX_LINES).index
     drawn = cells[cells["line"].isin(farthest)]
     left_out = len(cells) - len(drawn)
@@ -86,10 +86,10 @@ def _fitting(cells: pd.DataFrame) -> tuple[pd.DataFrame, tuple[str, ...]]:
 
 
 def _reach(cells: pd.DataFrame) -> float:
-    """The upper end of the axis, whose lower end is 1 / it: all ratios fit, all intervals of changed runs, and most of
-    the other intervals."""
+    """The upper end of the axis; the lower end is 1 ÷ this. All ratios fit into the axis, all intervals of changed
+    runs, and most of the other intervals."""
     ratios, ends = cells["ratio"].astype("float64"), cells[["ratio_low", "ratio_high"]].astype("float64")
-    interval_reach = pd.concat([ends, 1 / ends], axis=1).max(axis=1)
+    interval_reach = pd.concat([ends, 1 / ends], axis=1).max(axis=1)  # the reach that each interval needs
     changed = interval_reach[cells["verdict"].isin((SLOWER, FASTER))]
     return max(MIN_REACH, interval_reach.quantile(FITTING_SHARE), *changed, *ratios, *(1 / ratios)) * MARGIN
 
@@ -97,7 +97,7 @@ def _reach(cells: pd.DataFrame) -> float:
 def _panel(
     cells: pd.DataFrame, mode: str, x: LogAxis, lines: list[str], width: int, *, has_names: bool
 ) -> alt.LayerChart:
-    """The ratios of one mode, a line for each of `lines`, with their names if `has_names`."""
+    """The ratios of one mode, with a line for each of `lines`, which are named if `has_names`."""
     names = marks.name_axis(labels=has_names, domain=has_names)
     y = alt.Y("line:N", scale=alt.Scale(domain=lines), sort=lines, axis=names)
     axis = alt.Axis(title=None, values=_ticks(x), format="~g")
@@ -140,7 +140,7 @@ def _verdict_channels(cells: pd.DataFrame) -> dict[str, alt.Color | alt.Shape]:
     present = set(cells["verdict"])
     names = [verdict for verdict in COLORS if verdict in present]
     key = legend(names, values=names)
-    colors, shapes = (alt.Scale(domain=list(looks), range=list(looks.values())) for looks in (COLORS, SHAPES))
+    colors, shapes = (alt.Scale(domain=list(values), range=list(values.values())) for values in (COLORS, SHAPES))
     return {
         "color": alt.Color("verdict:N", scale=colors, legend=key),
         "shape": alt.Shape("verdict:N", scale=shapes, legend=key),

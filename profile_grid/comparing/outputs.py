@@ -36,11 +36,11 @@ def comparison(before: results.Results, after: results.Results) -> dict[str, pd.
 
 HERE = Path(__file__).parent
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "image", "autolink"])
-SCROLLABLE = '<div class="wide" tabindex="0" role="region" aria-label="table">'  # by itself, also with the keyboard
+SCROLLABLE = '<div class="wide" tabindex="0" role="region" aria-label="table">'  # tabindex: also with the keyboard
 
 
 def page(tables: dict[str, pd.DataFrame], runs: pd.DataFrame, image: bytes | None = None) -> str:
-    """The HTML of a comparison from its tables and the table `runs` of the side after; `image` is its figure as PNG."""
+    """The HTML of a comparison from its tables and the `runs` of the side after. `image`: its figure as PNG, if any."""
     environment = html_environment(HERE)
     environment.filters["markdown"] = as_html
     _, machine_title, _ = run_selection.of_one_machine({"runs": runs})

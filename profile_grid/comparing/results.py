@@ -1,5 +1,5 @@
-"""The results of one side of a comparison: of a folder with tables or only with timings, plus the times of further
-processes."""
+"""The results of one side of a comparison. They are in a folder with tables, or with only the plan and the timings, and
+may include the times of further processes."""
 
 import json
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ PLAN = "grid.json"
 
 
 def timed_tables(folder: Path) -> tuple[dict[str, pd.DataFrame], dict]:
-    """(tables, provenance) of a folder with grid.json and the timing of each run: `runs`, `steps` and, without rows,
-    `kernels`. Raises BadResult if a timing is missing."""
+    """(tables, provenance) of a folder without tables, from grid.json and the timing of each run. The tables are
+    `runs`, `steps`, and `kernels` without rows. Raises BadResult if a timing is missing."""
     plan = json.loads((folder / PLAN).read_text())
     runs = [_timed_run(entry, folder / "runs" / entry["run"]) for entry in plan["runs"]]
     kernels = pd.DataFrame(columns=on_disk.COLUMNS_FOR_SUMS["kernels"])
@@ -52,12 +52,14 @@ class Results:
     folder: Path
     tables: Mapping[str, pd.DataFrame]
     provenance: dict
-    table_names: Mapping[str, str] | None = None  # by name of a run of this side, its name in the tables; None: equal
+    # By the name of a run in the comparison, its name in the tables: two runs of one study that differ in a dimension
+    # are compared under one name. None: all names are the same.
+    table_names: Mapping[str, str] | None = None
 
     @cached_property
     def runs(self) -> dict[str, dict]:
-        """The row of every run, by name. Results of an earlier version lack dimensions, which were at their defaults,
-        and stages, which were not requested."""
+        """The row of every run in the table `runs`, by name. Results of an earlier version lack columns of dimensions,
+        which were at their defaults, and of stages, which were not requested."""
         rows = {row["run"]: RUN_DEFAULTS | row for row in self.tables["runs"].to_dict("records")}
         if self.table_names is None:
             return rows
@@ -84,13 +86,13 @@ class Results:
         return kernels[(kernels["run"] == self.table_name(run)) & (kernels["step"] >= 0)]
 
     def table_name(self, run: str) -> str:
-        """The name of a run of this side in its tables."""
+        """The name in the tables of a run of this side."""
         return run if self.table_names is None else self.table_names[run]
 
 
 def sides_of_study(results: Results, dimension: dimensions.Dimension) -> tuple[Results, Results]:
-    """(before, after) of a study: the runs at the dimension's default, and those at other values that agree with them
-    in all other dimensions. Raises OutsideError if there is no such pair, or no default."""
+    """The two sides (before, after) of a comparison within one study: the runs at the dimension's default, and the runs
+    that differ from them only in this dimension. Raises OutsideError if there is no such pair, or no default."""
     if dimension.default is None:
         keys = ", ".join(other.key for other in dimensions.DIMENSIONS if other.default is not None)
         raise OutsideError(f"varies={dimension.key}: there is no default to compare with; name one of {keys}")
@@ -99,13 +101,12 @@ def sides_of_study(results: Results, dimension: dimensions.Dimension) -> tuple[R
         raise OutsideError(
             f"{results.folder}: no two runs differ only in {dimension.key}, with one of them at {dimension.default}"
         )
-    before = dict(zip(pairs["run"], pairs["base_run"], strict=True))
+    before = dict(zip(pairs["run"], pairs["base_run"], strict=True))  # both sides have the names of the runs after
     return replace(results, table_names=before), replace(results, table_names={name: name for name in before})
 
 
 def read_results(folder: Path) -> Results:
-    """The results in a folder such as `results`, even if it has only timings. Raises OutsideError if there are none,
-    or none of a model's steps."""
+    """The results in a folder, even with timings alone. Raises OutsideError if none are of the steps of a model."""
     tables = on_disk.TablesOnDisk(folder / "tables")
     if not len(tables) and (folder / PLAN).exists():
         return Results(folder, *timed_tables(folder))

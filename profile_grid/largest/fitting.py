@@ -21,7 +21,7 @@ def file_name(run: str, dimension: str) -> str:
 def largest_fitting(fits: Callable[[int], bool], start: int) -> int:
     """The largest integer that fits, if all smaller ones fit, too; 0 if 1 does not. Tries `start` first, then
     steps that double: few tries are needed if `start` is close."""
-    low, high, step = 0, start, 1
+    low, high, step = 0, start, 1  # below, `low` fits (0 by definition), and `high` does not, once it was tried
     if fits(start):
         low, high = start, start + 1
         while fits(high):
@@ -31,7 +31,7 @@ def largest_fitting(fits: Callable[[int], bool], start: int) -> int:
         while high - step > 0 and not fits(high - step):
             high, step = high - step, 2 * step
         low = max(high - step, 0)
-    while high - low > 1:  # `low` fits, `high` does not
+    while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
@@ -49,13 +49,16 @@ class FitResult:
 def with_value(specification: dict, dimension: str, value: int) -> dict:
     """The specification of a run with another value of one dimension, one warm-up step and one measured step."""
     program = specification["program"]
-    dimensions, name = program["dimensions"] | {dimension: value}, f"{program['run']}, {dimension} {value}"
+    dimensions = program["dimensions"] | {dimension: value}
+    name = f"{program['run']}, {dimension} {value}"  # for messages
     return specification | {"program": program | ONE_STEP | {"dimensions": dimensions, "run": name}}
 
 
 def try_fit(job: Job, limit_bytes: int | None) -> FitResult:
     """Runs the job's program once. It fits if it needs at most `limit_bytes`, or without a limit if memory does not run
-    out. Raises ProgramFailed on a crash, OutsideError on a CPU without a limit, or if nothing can be measured."""
+    out. Raises ProgramFailed on a crash, OutsideError on a CPU without a limit, or if nothing can be measured.
+
+    Only the stage memory counts the bytes that are compared with a limit; timing is faster, and shows what runs out."""
     result = timing.measure(job) if limit_bytes is None else memory.measure(job)
     program = result["program"]
     total, on_gpu = program["memory"]["device_total_bytes"], program["machine"]["device"] != "cpu"

@@ -15,8 +15,7 @@ from profile_grid.study.table_spec import TableSpec, columns
 
 
 def largest_table(plan: Iterable[Mapping[str, Any]], folder: Path) -> pd.DataFrame:
-    """One row per run of the plan and dimension with a search. Raises OutsideError if a file is damaged or has another
-    specification."""
+    """One row per run and dimension that was searched. OutsideError for a damaged file or another specification."""
     rows = []
     for entry in plan:
         for dimension in SEARCHABLE_DIMENSIONS:

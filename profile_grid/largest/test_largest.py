@@ -58,7 +58,7 @@ def result(status: str, device: str, reserved: int | None = None, total: int | N
 
 @pytest.fixture
 def try_of(monkeypatch, tmp_path):
-    """A function that tries a program which ends with this result, with a history of so many bytes."""
+    """A function that calls `try_fit` for a program that ends with this result; its history has these counters."""
 
     def run(ended: dict, limit: int | None = None, requested: int = 0, reserved: int | None = None) -> FitResult:
         counters = {"requested_peak": requested, "reserved_peak": reserved}

@@ -24,7 +24,7 @@ from profile_grid.study.dimensions import DIMENSIONS
 from profile_grid.study.stages import STAGES, TIMING
 from profile_grid.typed_json import Mismatch, parse_as
 
-NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"  # of a run, or of a table for a write-up
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"  # of a run, or of a file in tables/markdown, tables/latex or tables/typst
 FORMAT = 1
 MANIFEST = "manifest.json"
 NO_TIME = (1980, 1, 1, 0, 0, 0)  # the earliest of a zip archive
@@ -33,12 +33,13 @@ MAX_FILES = 500_000
 MAX_MANIFEST_BYTES = 256 * 2**20
 MAX_MESSAGE_CHARACTERS = 300  # of text from an archive in an error
 CHUNK_BYTES = 2**20
+# What decides which questions a grid has; `steps_warmed` decides about the question on warm-up.
 RUN_COLUMNS = (*(dimension.key for dimension in DIMENSIONS), *(stage.status_column for stage in STAGES), "steps_warmed")
 _RESULT_NAMES = {stage.result_file for stage in STAGES}
 _STATUS_FILES = [stage.status_file for stage in STAGES if stage.tables_of_a_run]
-_NUMBER, _NO_VALUE = (int, float), (type(None),)
-_TYPES_OF_NUMBERS = {"steps_warmed": _NUMBER} | {
-    dimension.key: _NUMBER if dimension.default is not None else _NUMBER + _NO_VALUE
+_NUMBER_TYPES, _NONE_TYPES = (int, float), (type(None),)
+_TYPES_OF_NUMBERS = {"steps_warmed": _NUMBER_TYPES} | {  # by column
+    dimension.key: _NUMBER_TYPES if dimension.default is not None else _NUMBER_TYPES + _NONE_TYPES
     for dimension in DIMENSIONS
     if dimension.value_schema.get("type") == "integer"
 }
@@ -49,7 +50,7 @@ def _alternatives(*lists: Iterable[str]) -> str:
     return "|".join(re.escape(name) for names in lists for name in names)
 
 
-_capture_files = [Path(name) for stage in STAGES for name in stage.files]
+_capture_files = [Path(name) for stage in STAGES for name in stage.files]  # results and status files are not in `files`
 _capture_names = [rf"{re.escape(path.stem)}(_rank[0-9]+)?{re.escape(path.suffix)}" for path in _capture_files]
 _SOURCE_FILE = (
     rf"grid\.json|tables/({_alternatives(MERGED_NAMES)})\.(csv|parquet)|tables/provenance\.json"
@@ -58,6 +59,7 @@ _SOURCE_FILE = (
     rf"|processes/steps\.(csv|parquet)|processes/[0-9]+/{NAME}/{re.escape(TIMING.result_file)}"
 )
 _CAPTURE_FILE = rf"runs/{NAME}/({'|'.join(_capture_names)})"
+# NAME would also match `made.json`, the record of what made the files of a folder, which is not shared.
 _DERIVED_FILE = (
     rf"tables/({_alternatives(TABLE_NAMES)})\.(csv|parquet)|tables/README\.md"
     rf"|tables/(markdown|latex|typst)/({NAME}/)?(?!made\.json){NAME}"
@@ -90,7 +92,7 @@ def is_capture(name: str) -> bool:
 
 
 class BadArchive(OutsideError):
-    """An archive is damaged, or was not made by `snakemake pack`; the message is one line."""
+    """An archive is damaged, or was not made by `snakemake pack`. The message is one line for the user."""
 
     def __init__(self, path: Path, problem: str):
         quoted = visible(problem)[:MAX_MESSAGE_CHARACTERS]
@@ -99,8 +101,6 @@ class BadArchive(OutsideError):
 
 @dataclass(frozen=True)
 class Manifest:
-    """The contents of an archive."""
-
     format: int
     version: str  # of the project that packed it
     grid: str  # its name
@@ -122,8 +122,8 @@ def write_archive(results: Path, path: Path, *, captures: bool, version: str, gr
 
 
 def packed_content(path: Path) -> bytes:
-    """The content of a file, as it is packed: a measurement's result without the salted digests of the environment
-    variables that the user named, since short values could be guessed from them."""
+    """The content of a file, as it is packed. The result of a measurement has salted digests of the environment
+    variables that the user named. They are left out, since short values could be guessed from their digests."""
     content = path.read_bytes()
     result = json.loads(content) if path.name in _RESULT_NAMES else None
     if not isinstance(result, dict) or "environment" not in result:
@@ -135,7 +135,7 @@ def packed_content(path: Path) -> bytes:
 def _add(archive: zipfile.ZipFile, name: str, content: bytes) -> None:
     """Adds a file without a time, owner or mode of this machine."""
     info = zipfile.ZipInfo(name, NO_TIME)
-    info.create_system, info.external_attr = 3, 0o644 << 16  # Unix, and its mode of a file
+    info.create_system, info.external_attr = 3, 0o644 << 16  # 3: Unix, whose file modes are in the upper 16 bits
     info.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(info, content, compresslevel=6)
 
@@ -147,8 +147,8 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def unpack(path: Path, folder: Path) -> Manifest:
-    """Writes below `folder` every file that the manifest of an archive lists. Raises BadArchive if one differs from
-    it, FileExistsError if one exists, OutsideError if the disk is too small."""
+    """Writes below `folder` every file that the manifest of an archive lists. Raises BadArchive if a file is not the
+    one that the manifest lists, FileExistsError if it exists already, OutsideError if the disk is too small."""
     with _open_archive(path) as (archive, manifest):
         folder.mkdir(parents=True, exist_ok=True)
         size, free = sum(entry.bytes for entry in manifest.files.values()), shutil.disk_usage(folder).free
@@ -172,7 +172,7 @@ def unpack(path: Path, folder: Path) -> Manifest:
 
 @contextmanager
 def _open_archive(path: Path) -> Iterator[tuple[zipfile.ZipFile, Manifest]]:
-    """An archive with a valid table of contents, and its manifest."""
+    """An open archive and its manifest, which lists the same files, with their sizes. Raises BadArchive otherwise."""
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -197,16 +197,18 @@ def _refusal_reason(members: list[zipfile.ZipInfo]) -> str | None:
     if (size := sum(member.file_size for member in members)) > MAX_BYTES:
         return f"it needs {size / 2**30:.0f} GiB; results have at most {MAX_BYTES // 2**30}"
     for member in members:
+        # `orig_filename` is the name as it is in the archive; `filename` may be cut by zipfile
         if member.filename != MANIFEST and not is_content(member.orig_filename):
             return f"it holds {member.orig_filename[:80]!r}, which is not a file of results"
         if member.flag_bits & 0x1 or member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             return f"{member.filename} is encrypted, or compressed by another method than deflate"
-        if (kind := member.external_attr >> 28) not in (0, 0o10):  # unknown, a file
+        if (kind := member.external_attr >> 28) not in (0, 0o10):  # not given; a regular file
             return f"{member.filename} is a link or a device, not a file (type {kind:o})"
     return None
 
 
 def _manifest(path: Path, content: bytes) -> Manifest:
+    """The manifest with this content. Raises BadArchive, which names the archive at `path`, if it is not valid."""
     try:
         values = json.loads(content)
         if isinstance(values, Mapping) and values.get("format") != FORMAT:
@@ -220,9 +222,8 @@ def _manifest(path: Path, content: bytes) -> Manifest:
 
 
 def _is_run(row: Mapping) -> bool:
-    """Whether a row has RUN_COLUMNS with values of their types: numbers where questions compare them, else text or
-    None."""
-    types_by_column = {column: _TYPES_OF_NUMBERS.get(column, (str, *_NO_VALUE)) for column in RUN_COLUMNS}
+    """Whether a row has RUN_COLUMNS, with numbers where questions compare them, and otherwise texts or None."""
+    types_by_column = {column: _TYPES_OF_NUMBERS.get(column, (str, *_NONE_TYPES)) for column in RUN_COLUMNS}
     return all(column in row and isinstance(row[column], types) for column, types in types_by_column.items())
 
 
@@ -232,6 +233,6 @@ def _difference(members: list[zipfile.ZipInfo], files: Mapping[str, FileIdentity
     if len(sizes) < len(members):
         return "it holds two files of the same name"
     listed_sizes = {name: entry.bytes for name, entry in files.items()}
-    if differing := sorted(name for name, _ in sizes.items() ^ listed_sizes.items()):
+    if differing := sorted(name for name, _ in sizes.items() ^ listed_sizes.items()):  # in only one of the two
         return f"{differing[0]} is not the file that its {MANIFEST} lists"
     return None

@@ -1,7 +1,7 @@
 """Reads the Parquet tables of an archive with limited memory: a file of 300 bytes can hold 20 GB of repeated values.
 
 The metadata of each file is checked first: it has the number of values. But it does not have the size of repeated
-texts, and may be false; so all tables are also read once, in a process whose memory is limited.
+texts, and it may be wrong. So all tables are also read once, in a process whose memory is limited.
 """
 
 import resource
@@ -25,13 +25,13 @@ class UnusableTable(ValueError):
 
 
 class TooLarge(ValueError):
-    """Tables need more memory than those of any results; the message has the first table too much, and the memory."""
+    """The tables need more memory than those of any results. The message names the first table that does not fit."""
 
 
 def read_columns(folder: Path, names: Sequence[str]) -> dict[str, list[str]]:
-    """The columns of these Parquet files below `folder`, by name; each file has been read completely. Raises TooLarge
-    if they need more than MAX_BYTES of memory, UnusableTable if one cannot be read, or holds
-    neither numbers nor texts."""
+    """The names of the columns of these Parquet files below `folder`, by name of the file, after each was read
+    completely. Raises TooLarge if they need more than MAX_BYTES of memory, UnusableTable if a file cannot be read, or
+    holds something other than numbers and texts."""
     columns, declared_bytes, read_bytes = {}, 0, 0
     with memory_limited(MAX_PROCESS_BYTES):
         for name in names:
@@ -61,7 +61,7 @@ def memory_limited(max_bytes: int) -> Iterator[None]:
 
 
 def _declared_bytes(path: Path) -> int:
-    """The minimum memory of a file's table, B, by its metadata: its decompressed pages or its values."""
+    """The least memory of a file's table, B, by its metadata: of its decompressed pages or of its values."""
     metadata = pq.read_metadata(path)
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     values = sum(group.column(number).num_values for group in groups for number in range(group.num_columns))
@@ -71,8 +71,8 @@ def _declared_bytes(path: Path) -> int:
 
 
 def _column_bytes(column: pa.ChunkedArray) -> int:
-    """The memory of a column, B; categories count with the text of every row, which they become when used. Raises
-    ValueError for a type that tables of results do not have, such as a list."""
+    """The memory of a column, B. Of categories, the text of every row counts as well, since they become texts when they
+    are used. Raises ValueError for a type that tables of results do not have, such as a list."""
     is_categories = pa.types.is_dictionary(column.type)
     value_type = column.type.value_type if is_categories else column.type
     if not any(is_type(value_type) for is_type in CELL_TYPES):
@@ -85,7 +85,7 @@ def _column_bytes(column: pa.ChunkedArray) -> int:
 
 @contextmanager
 def _errors_naming(name: str) -> Iterator[None]:
-    """A block whose errors are raised with the name of the file."""
+    """A block whose errors are raised as TooLarge or UnusableTable, with the name of the file."""
     try:
         yield
     except MemoryError as error:

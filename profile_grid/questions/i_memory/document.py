@@ -45,7 +45,7 @@ PEAK_HEADINGS = {
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(i) The highest peak; then by mode, what is kept, what fits, where memory ran out, and the allocator."""
+    """(i) The highest peak; then peaks by mode, what is kept, what fits, where memory ran out, and what is reserved."""
     peaks, failures = measured.tables["memory_peak"], measured.tables["memory_at_failure"]
     if peaks.empty:
         return _failures(failures) or [NO_ANSWER]
@@ -55,11 +55,11 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _highest_peak(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
-    """The highest peak, the largest category in it, and the run that does not fit, or the number of several."""
+    """The highest peak, its largest category, and what does not fit: the run in words, or the number of runs."""
     peak_row, failure = largest_category_of_highest_peak(peaks), ""
     if len(failures):
         failure_row, failed_runs = failures.iloc[0], failures["run"].nunique()
-        step = "that" if failure_row["mode"] == peak_row["mode"] else PASSES[failure_row["mode"]]
+        step = "that" if failure_row["mode"] == peak_row["mode"] else PASSES[failure_row["mode"]]  # "training step"
         recorded = of_all(failed_runs, peaks["run"].nunique() + failed_runs, "recorded run")
         subject = f"{recorded} do" if failed_runs > 1 else f"{step} of {config_in_words(failure_row)} does"
         failure = f"; {subject} not fit"
@@ -72,7 +72,7 @@ def _highest_peak(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
 
 
 def _peaks_by_mode(peaks: pd.DataFrame) -> list[Claim]:
-    """The peaks by mode, and their phases."""
+    """By mode: the range of the peaks, and the phases in which they are. A forward pass is a single phase."""
     texts = []
     for mode, rows in peaks.groupby("mode", sort=False):
         runs = rows.drop_duplicates("run")
@@ -100,7 +100,7 @@ def _kept_for_backward(measured: Measured) -> list[Claim]:
 
 
 def _allocator_ratios(measured: Measured) -> list[Claim]:
-    """Bytes that the allocator gave and reserved, and that the GPU showed in use, per requested byte."""
+    """Per requested byte: the bytes that the allocator gave out and reserved, and that the driver showed in use."""
     room = measured.tables["memory_room"]
     if room["allocated_peak_bytes"].isna().all():
         return []
@@ -118,7 +118,8 @@ def _allocator_ratios(measured: Measured) -> list[Claim]:
 
 
 def _predictions(measured: Measured) -> list[Claim]:
-    """The ratios of predicted to recorded bytes; and of a single training run, the sizes that are predicted to fit."""
+    """The ratios of predicted to recorded bytes; and the sizes that are predicted to fit, if they are known of exactly
+    one run with a backward pass."""
     room, ratios = measured.tables["memory_room"], []
     for noun, recorded, predicted in PREDICTED_BYTES:
         shares = (room[predicted] / room[recorded]).astype("float64").dropna()
@@ -134,7 +135,7 @@ def _predictions(measured: Measured) -> list[Claim]:
 
 
 def _bisected(measured: Measured) -> list[Claim]:
-    """The largest size that fits, the smallest that does not, and the prediction, of the first MAX_SEARCHES rows."""
+    """Of the first MAX_SEARCHES bisections: the largest size that fits, the smallest that does not, the prediction."""
     texts = [
         f"{BY_KEY[row['fitted']].heading} {count(row['largest'])} fits and {count(row['fails_at'])} does not"
         f" ({count(row['predicted'])} predicted)"
@@ -144,7 +145,7 @@ def _bisected(measured: Measured) -> list[Claim]:
 
 
 def _failures(failures: pd.DataFrame) -> list[Claim]:
-    """Where the first run without enough memory failed, and what was live then; the document's table has all runs."""
+    """Where the first run without enough memory failed, and what was live at that moment. The tables have all runs."""
     if failures.empty:
         return []
     failure_row = failures.iloc[0]
@@ -212,18 +213,18 @@ BISECTION_COLUMNS = (
 
 
 def _of_largest_run(rows: pd.DataFrame, bytes_by_run: pd.Series) -> pd.DataFrame:
-    """The rows of the run with the largest of these numbers; none without runs."""
+    """The rows of the run that has the most bytes by `bytes_by_run`; no rows if there are no runs."""
     return rows[rows["run"] == bytes_by_run.idxmax()] if len(bytes_by_run) else rows.iloc[:0]
 
 
 def _peak_table(rows: pd.DataFrame) -> MarkdownTable:
     """One line per run: the phase of its peak, the peak, and its categories."""
-    categories = rows.loc[rows["bytes"] != 0, "category"].unique()
+    shown = rows.loc[rows["bytes"] != 0, "category"].unique()
     cells = pivoting.pivoted_texts(rows, ["run"], "category", lambda row: size(row["bytes"]))
     columns = (
         ("phase", lambda row: row["fullest_phase"]),
         ("peak", lambda row: size(row["peak_bytes"])),
-        *((name, lambda row, name=name: cells.loc[row["run"], name]) for name in cells if name in categories),
+        *((name, lambda row, name=name: cells.loc[row["run"], name]) for name in cells if name in shown),
     )
     return rows_table(rows.drop_duplicates("run"), gains.LEADING_KEYS, columns, left_aligned=1)
 
@@ -260,10 +261,10 @@ def _range_cell(phase: str, path: str) -> str:
 
 
 def nested_checkpoint_definitions(results: Iterable[Measured]) -> list[str]:
-    """What the names of checkpoints within checkpoints mean: "checkpoints of 8-2 blocks: ..."."""
-    runs = pd.concat([measured.tables["memory_peak"] for measured in results])
+    """A definition of each value of `checkpoint` that nests, such as "8-2": "checkpoints of 8-2 blocks: ..."."""
+    peaks = pd.concat([measured.tables["memory_peak"] for measured in results])
     texts = []
-    for value in runs[CHECKPOINT.key].drop_duplicates().astype(str):
+    for value in peaks[CHECKPOINT.key].drop_duplicates().astype(str):
         if len(levels := value.split("-")) > 1:
             inner = " and of these every ".join(levels[1:])
             texts.append(

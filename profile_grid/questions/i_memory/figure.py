@@ -23,7 +23,7 @@ def unit_of(largest_bytes: float) -> tuple[int, str]:
 
 
 def draw_categories(tables: Tables) -> Drawing:
-    """Bars in the order of models, contexts and modes, with the peak after each."""
+    """One bar per run, in the order of models, contexts and modes, with its peak as text at the end."""
     runs, peaks = tables["runs"], sorted_by_size(tables["memory_peak"], tables["runs"])
     unit_bytes, unit_name = unit_of(max(peaks["peak_bytes"], default=0))
     texts = [f"{memory(row.peak_bytes)}, in {row.fullest_phase}" for row in peaks.itertuples()]
@@ -46,12 +46,13 @@ def result_categories(tables: Tables) -> str:
 
 
 HEIGHT_PX = 260
-NAMES_HEIGHT, LINE_HEIGHT = 1.1, 0.06  # of the areas' height: of the names of phases, and between their two lines
+# The names of phases alternate between two lines. In heights of the areas: of the lower line, and between both.
+NAMES_HEIGHT, LINE_HEIGHT = 1.1, 0.06
 MIN_PHASE_SHARE = 0.01  # of the step: a shorter phase has no room for its name
 
 
 def draw_timeline(tables: Tables) -> Drawing:
-    """The run with the highest peak, if possible one with a backward pass: stacked areas, with the phases above."""
+    """The memory of one run, `run_to_draw`, as stacked areas with the names of the phases above."""
     run, timeline = run_to_draw(tables["memory_peak"]), tables["memory_timeline"]
     moments = timeline[timeline["run"] == run].sort_values("moment", kind="stable")
     unit_bytes, unit_name = unit_of(max(moments["live_bytes"], default=0))
@@ -71,8 +72,8 @@ def draw_timeline(tables: Tables) -> Drawing:
 
 def _areas(rows: pd.DataFrame, unit_name: str) -> alt.Chart:
     """The stacked areas of the categories; a value lasts until the next moment."""
-    time = alt.Axis(title="time on the host since the step began (ms)", grid=False, labelFlush=False)
-    x = alt.X("ms:Q", scale=alt.Scale(nice=False, zero=False), axis=time)
+    time_axis = alt.Axis(title="time on the host since the step began (ms)", grid=False, labelFlush=False)
+    x = alt.X("ms:Q", scale=alt.Scale(nice=False, zero=False), axis=time_axis)
     tooltip = marks.tooltip(
         rows, ("category", "category"), ("size", "in use"), ("phase", "phase"), ("ms", "after (ms)", marks.DIGITS)
     )
@@ -82,10 +83,11 @@ def _areas(rows: pd.DataFrame, unit_name: str) -> alt.Chart:
 
 
 def _phase_marks(moments: pd.DataFrame, peak: float) -> tuple[alt.Chart, alt.Chart]:
-    """A line where each phase begins that is long enough, and its name above all areas. All marks of this chart have
-    their height in the column `start`."""
+    """For each phase that is not too short: a vertical line at its beginning, and its name above all areas. As for all
+    marks of this chart, the column `start` holds the height."""
     names, step_ms = moments["phase"].astype("str"), moments["ms"].max()
-    phases = moments.assign(phase=names)[names.ne(names.shift()) & (names != OUTSIDE)]
+    begins = names.ne(names.shift())
+    phases = moments.assign(phase=names)[begins & (names != OUTSIDE)]
     durations_ms = phases["ms"].shift(-1, fill_value=step_ms) - phases["ms"]
     phases = phases[durations_ms >= MIN_PHASE_SHARE * step_ms]
     phases = phases.assign(start=[peak * (NAMES_HEIGHT + LINE_HEIGHT * (n % 2)) for n in range(len(phases))])
@@ -105,16 +107,17 @@ def _peak_label(rows: pd.DataFrame) -> alt.Chart:
 
 
 def run_to_draw(peaks: pd.DataFrame) -> str | None:
-    """The run with the highest peak among those with activations at their peak, else among all; None without runs."""
+    """The run with the highest peak, if possible one that has activations at its peak; None without runs."""
     if peaks.empty:
         return None
-    training = peaks[(peaks["category"] == "activations") & (peaks["bytes"] > 0)]
-    chosen = peaks[peaks["run"].isin(training["run"])] if len(training) else peaks
-    return str(chosen.loc[chosen["peak_bytes"].idxmax(), "run"])
+    with_activations = peaks[(peaks["category"] == "activations") & (peaks["bytes"] > 0)]
+    candidates = peaks[peaks["run"].isin(with_activations["run"])] if len(with_activations) else peaks
+    return str(candidates.loc[candidates["peak_bytes"].idxmax(), "run"])
 
 
 def _category_rows(moments: pd.DataFrame, unit_bytes: int) -> pd.DataFrame:
-    """One row per moment and category that ever has bytes, from `start` to `end` in this unit."""
+    """One row per moment and category, without the categories that never have bytes. Its area goes from `start` to
+    `end`, in units of `unit_bytes`."""
     categories = {column: str(name) for name, column in CATEGORY_COLUMNS.items() if column in moments}
     keys = [*LEADING, "moment", "ms", "phase"]
     rows = moments.astype({"phase": "str"}).melt(keys, list(categories), "category", "bytes")

@@ -23,8 +23,9 @@ SMALL = {"vocab_size": 10_000, "d_model": 768, "num_layers": 12, "num_heads": 12
 
 
 def recorded(runs: list[Made], counters_mib: dict | None = COUNTERS_MIB) -> dict[str, pd.DataFrame]:
-    """The merged tables of runs that were all asked for the stage memory."""
+    """The merged tables of runs with the stage memory. All have the same history, with MiB instead of bytes."""
     history = made_up_history()
+    # `mib and`: without a GPU, some counters are None
     counter_bytes = {name: mib and mib * MIB for name, mib in (counters_mib or history.counters).items()}
     history = replace(history, size_bytes=history.size_bytes * MIB, counters=counter_bytes)
     tables, of_runs = merged(runs), {}
@@ -107,7 +108,7 @@ def test_what_a_bisection_found_stands_beside_what_the_shapes_let_expect():
 
 
 def out_of_memory(**changes) -> pd.DataFrame:
-    """What the stage memory recorded of a run that ran out of it, two groups of allocations."""
+    """What the stage memory recorded of a run that ran out of memory: two groups of allocations were live."""
     groups = [
         ("activations", "forward", "block > computing softmax", 12, 3000),
         ("parameters", "(outside)", "", 1, 1000),

@@ -1,4 +1,5 @@
-"""What the document of (j) says: sentences and tables."""
+"""What the document of (j) says: sentences and tables. `memory_rows` are rows of the table `checkpoint_memory`, values
+are values of the dimension `checkpoint`."""
 
 from collections.abc import Sequence
 
@@ -41,7 +42,7 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _largest_saving(memory_and_time: pd.DataFrame) -> list[Claim]:
-    """The largest relative saving of memory, and how much longer that step takes; [] unless both are known of a run."""
+    """The largest relative saving of memory, and how much longer that step takes; [] if no run has both numbers."""
     is_timed = memory_and_time["speed_up"].notna()
     for peak in PEAK_COLUMNS:
         shares = (memory_and_time[peak] / memory_and_time[f"base_{peak}"]).astype("float64").where(is_timed)
@@ -51,7 +52,7 @@ def _largest_saving(memory_and_time: pd.DataFrame) -> list[Claim]:
 
 
 def _saving(row: pd.Series, peak: str, named: Sequence[str]) -> Claim:
-    """The peak of a run, in this column, instead of that without checkpoints. `named` is that of config_in_words."""
+    """The peak of a run, in the column `peak`, and the peak without checkpoints. `named`: as for config_in_words."""
     more_time = percent(1 / row["speed_up"] - 1) + " more time"
     return Claim(
         "{value}, {place} trains in {peak} instead of {base_peak}, for {cost}.",
@@ -63,7 +64,7 @@ def _saving(row: pd.Series, peak: str, named: Sequence[str]) -> Claim:
 
 
 def _lowest_peak(memory_rows: pd.DataFrame) -> list[Claim]:
-    """The values with the lowest peak, these peaks and the largest error of their predictions."""
+    """By configuration, the value with the lowest peak, this peak, and the largest error of the predictions."""
     column = first_known_column(memory_rows)
     rows = memory_rows[memory_rows[column].notna()]
     if rows.empty:
@@ -79,8 +80,8 @@ def _lowest_peak(memory_rows: pd.DataFrame) -> list[Claim]:
 
 
 def _time_ratios(steps: pd.DataFrame, *, complete_count: int) -> list[Claim]:
-    """How many times as long a step takes with checkpoints, and how much of that the FLOPs explain; the table has each
-    run. `steps` has the runs that were also measured without; `complete_count` counts the others, too."""
+    """How many times as long a step takes with checkpoints, and how many times by the FLOPs. `steps`: of checkpointed
+    runs that were also measured without checkpoints; `complete_count` counts all complete checkpointed runs."""
     if steps.empty:
         return []
     ideal, unclear_count = 1 / steps["ideal_by_flops"].dropna(), int((steps["verdict"] == UNCLEAR).sum())
@@ -100,13 +101,13 @@ def _recomputation(checkpointed: pd.DataFrame, measured: Measured) -> list[Claim
 
 
 def _fitting_values(memory_rows: pd.DataFrame) -> list[Claim]:
-    """Each configuration that runs out of memory without checkpoints, with its modes, and the values with which it fits
-    in all of these: more than MAX_NAMED as a number."""
+    """Each configuration that runs out of memory without checkpoints, with the modes in which it does, and the values
+    with which it fits in all of these modes. Instead of more than MAX_NAMED values, their number."""
     is_default, keys = memory_rows[CHECKPOINT.key] == CHECKPOINT.default, keys_without(CHECKPOINT.key)
     failed = memory_rows[is_default & (memory_rows["status"] == OUT_OF_MEMORY)]
     has_modes, claims = memory_rows[MODE.key].nunique() > 1, []
     for _, rows in failed.groupby(keys_without(CHECKPOINT.key, MODE.key), sort=False):  # rows of different modes
-        tried = memory_rows[~is_default].merge(rows[keys], on=keys)
+        tried = memory_rows[~is_default].merge(rows[keys], on=keys)  # the same configuration and modes
         fits = tried[tried["status"] == COMPLETE]
         mode_counts = fits[CHECKPOINT.key].value_counts()
         values = [value for value in pivoting.sorted_values(fits, CHECKPOINT.key) if mode_counts[value] == len(rows)]
@@ -133,8 +134,8 @@ def tables(measured: Measured) -> list[Part]:
 
 
 def _time_and_memory_table(measured: Measured) -> MarkdownTable:
-    """One line per training run, also without checkpoints: its step and the ratio to that without checkpoints, its
-    memory as far as known, and the share of GPU time that recomputes; or why there is none."""
+    """One line per training run, including those without checkpoints: its step, or why there is none; its time and
+    FLOPs ÷ those without checkpoints; its memory as far as known; and the share of GPU time that recomputes."""
     memory_rows = measured.tables["checkpoint_memory"]
     steps = gains.whole_steps(measured.tables["checkpoint_times"]).set_index("run").to_dict("index")
 

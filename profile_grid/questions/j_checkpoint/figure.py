@@ -17,8 +17,8 @@ PANELS_PER_LINE, HEIGHT_PX = 2, 170
 WIDTH_PX = WIDTH // PANELS_PER_LINE - AXIS_PX
 MEASURED, PREDICTED = "measured", "predicted"
 NO_TIMES = "No two timed training runs differ only in checkpoints."
-BLOCKS = "blocks"  # the column with the value of the dimension in words
-MEMORY_TITLES = {  # titles of the axis, by column; drawn is the first of these in which any run has a value
+BLOCKS = "blocks"  # the column with the value of `checkpoint` in words
+MEMORY_TITLES = {  # titles of the axis by column; the first column in which any run has a value is drawn
     "peak_allocated_bytes": "peak memory (GiB)",
     "recorded_peak_bytes": "recorded peak memory (GiB)",
     "kept_bytes": "activations kept, predicted (GiB)",
@@ -27,15 +27,15 @@ MEMORY_TITLES = {  # titles of the axis, by column; drawn is the first of these 
 
 def time_and_memory(memory_rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """(one row per timed run with its memory `gib` and its BLOCKS, the title of the axis of `gib`)."""
-    column = first_known_column(memory_rows, [*MEMORY_TITLES])
+    column = first_known_column(memory_rows, columns=[*MEMORY_TITLES])
     blocks = memory_rows[CHECKPOINT.key].map(CHECKPOINT.name_of)
     rows = memory_rows.assign(gib=memory_rows[column] / GIBIBYTE, **{BLOCKS: blocks})
     return rows[rows["mean_ms"].notna() & rows["gib"].notna()], MEMORY_TITLES[column]
 
 
 def draw_checkpoint(tables: Tables) -> Drawing:
-    """A panel per configuration: time of a step against memory, points joined in the order of the values; nested
-    checkpoints stand alone."""
+    """A panel per configuration: time of a step against memory. A line joins the points in the order of their blocks,
+    except those of nested checkpoints, such as 8-2."""
     runs, memory_rows = tables["runs"], tables["checkpoint_memory"]
     rows, memory_title = time_and_memory(memory_rows)
     values = pivoting.sorted_values(memory_rows, CHECKPOINT.key)
@@ -74,8 +74,7 @@ def _panel(rows: pd.DataFrame, series: Series, memory_title: str) -> alt.LayerCh
 
 
 def result_checkpoint(tables: Tables) -> str:
-    """How many times as long a step takes with the fewest blocks per checkpoint that slow any step clearly, and in what
-    share of the memory."""
+    """How much longer a step takes, and with how much memory, with the fewest blocks that make any step slower."""
     rows, _ = time_and_memory(tables["checkpoint_memory"])
     steps = whole_steps(tables["checkpoint_times"])
     slower = steps[steps["verdict"] == evidence.SLOWER]
@@ -90,7 +89,7 @@ def result_checkpoint(tables: Tables) -> str:
 
 
 def draw_peak(tables: Tables) -> Drawing:
-    """A panel per configuration: the peak of a step by blocks per checkpoint, measured and from the shapes."""
+    """A panel per configuration: the peak of a step by blocks per checkpoint, as measured and as predicted."""
     runs, memory_rows = tables["runs"], tables["checkpoint_memory"]
     values = pivoting.sorted_values(memory_rows, CHECKPOINT.key)
     kinds = {first_known_column(memory_rows): MEASURED, "predicted_peak_bytes": PREDICTED}
@@ -113,7 +112,7 @@ def draw_peak(tables: Tables) -> Drawing:
 
 
 def result_peak(tables: Tables) -> str:
-    """The value with the lowest peak, in the configuration with the highest peak of all."""
+    """The blocks per checkpoint with the lowest peak, in the configuration that has the highest peak of all."""
     memory_rows, keys = tables["checkpoint_memory"], keys_without(CHECKPOINT.key)
     column = first_known_column(memory_rows)
     rows = memory_rows[memory_rows[column].notna()]

@@ -1,4 +1,4 @@
-"""The tables of (j): times compared with those without checkpoints, and the memory of each run."""
+"""The tables of (j): times compared with the times without checkpoints, and the memory of each run."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from profile_grid.tables.ideal import shape_of_run
 from profile_grid.tables.model_parts import has_range
 from profile_grid.tables.per_pass import Merged, as_floats, total_by_run
 
-PEAK_COLUMNS = ("peak_allocated_bytes", "recorded_peak_bytes")  # the first is that of the timed process
+PEAK_COLUMNS = ("peak_allocated_bytes", "recorded_peak_bytes")  # of the timed process; of the process of stage memory
 BYTE_COLUMNS = [*PEAK_COLUMNS, "predicted_peak_bytes", "recorded_kept_bytes", "kept_bytes"]
 
 
@@ -26,8 +26,8 @@ def first_known_column(rows: pd.DataFrame, columns: Sequence[str] = PEAK_COLUMNS
 
 
 def checkpoint_times(merged: Merged) -> pd.DataFrame:
-    """(j) One row per checkpointed run and phase: its time, that without checkpoints, and the speed-up (at most one)
-    that the FLOPs of recomputation explain."""
+    """(j) One row per checkpointed run and phase: its time, the time of the same run without checkpoints, and the
+    speed-up (at most one) that the FLOPs of recomputation explain."""
     table = ratios.times_with_base(merged, CHECKPOINT)
     runs = merged["runs"].set_index("run")
     run_phases = zip(table["run"], table["phase"], strict=True)
@@ -36,14 +36,14 @@ def checkpoint_times(merged: Merged) -> pd.DataFrame:
 
 
 def checkpoint_memory(merged: Merged) -> pd.DataFrame:
-    """(j) One row per training run that has a counterpart with other checkpoints: its memory, that without checkpoints,
-    and the share of its GPU time that recomputes."""
+    """(j) One row per run with a backward pass that has a counterpart with other checkpoints: its memory, the memory of
+    the same run without checkpoints, and the share of its GPU time that recomputes."""
     runs = ratios.with_counterparts(merged["runs"], CHECKPOINT)
     runs = runs[runs["mode"].isin([mode for mode, phases in PHASES_OF_MODE.items() if BACKWARD in phases])]
     peaks_and_kept = [_peak_and_kept_bytes(run) for run in runs.to_dict("records")]
     predicted = pd.DataFrame(peaks_and_kept, index=runs.index, columns=["peak", "kept"], dtype="float64")
     steps = merged["timings"][merged["timings"]["phase"] == names.WHOLE_STEP].set_index("run")
-    is_complete = runs[stages.TIMING.status_column] == COMPLETE  # else the peak is that until the run ended
+    is_complete = runs[stages.TIMING.status_column] == COMPLETE  # otherwise the peak is of what ran until it failed
     table = runs[LEADING].assign(
         status=runs[stages.TIMING.status_column],
         **{name: as_floats(runs["run"].map(steps[name])) for name in ("mean_ms", "std_ms")},
@@ -63,7 +63,7 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
 
 
 def _recomputed_share(merged: Merged) -> pd.Series:
-    """The share of a step's GPU time inside the range of recomputation, by run."""
+    """By run, the share of a step's GPU time inside the range of recomputation."""
     kernels = merged.kernels
     is_recomputed = has_range(kernels["range"], RECOMPUTATION)
     total = total_by_run(kernels)
@@ -71,12 +71,12 @@ def _recomputed_share(merged: Merged) -> pd.Series:
 
 
 def _ideal_ratio(run: pd.Series, phase: str) -> float | None:
-    """FLOPs of the matrix products of a phase ÷ those with recomputation, at most 1; None for other people's models."""
+    """FLOPs of the matrix products of a phase, without ÷ with recomputation; None for other people's models."""
     shape = shape_of_run(run)
     if shape is None:
         return None
-    forward_passes = {BACKWARD: BACKWARD_IN_FORWARDS, names.WHOLE_STEP: 1 + BACKWARD_IN_FORWARDS}  # of equal FLOPs
-    if phase not in forward_passes:
+    forward_passes = {BACKWARD: BACKWARD_IN_FORWARDS, names.WHOLE_STEP: 1 + BACKWARD_IN_FORWARDS}  # with as many FLOPs
+    if phase not in forward_passes:  # nothing is recomputed in it
         return 1.0
     without_recomputation = forward_flops(shape)[FORWARD] * forward_passes[phase]
     recomputation = sum(checkpoints.recomputed_flops(shape, run[CHECKPOINT.key]).values())
@@ -84,7 +84,7 @@ def _ideal_ratio(run: pd.Series, phase: str) -> float | None:
 
 
 def _peak_and_kept_bytes(run: dict) -> tuple[int, int] | tuple[None, None]:
-    """(peak of a step, bytes kept for the backward pass) by the shapes; (None, None) for other people's models."""
+    """By the shapes: (bytes at the peak, bytes kept for the backward pass); None, None for other people's models."""
     shape = shape_of_run(run)
     if shape is None:
         return None, None

@@ -18,9 +18,9 @@ KERNELS = forward_kernels() + training_kernels("train_step")
 
 
 def step(checkpoint: str = "0", ms: float = 100.0, gib: int = 40, **changes) -> Made:
-    """A training step with this value, of whose GPU time a fifth recomputes if it is not 0."""
+    """A run of training steps with this value of `checkpoint`; unless it is 0, a fifth of the GPU time recomputes."""
     busy = sum(kernel.time_us for kernel in KERNELS)
-    again = Kernel("backward", "recomputation > block > norm", GEMM, "gemm", 12, busy / 4)
+    again = Kernel("backward", "recomputation > block > norm", GEMM, "gemm", 12, busy / 4)  # a fifth of the new sum
     run = Made(
         mode="train_step", kernels=KERNELS if checkpoint == "0" else (*KERNELS, again), checkpoint=checkpoint,
         unprofiled_ms=ms, unprofiled_std_ms=ms / 100, peak_allocated_bytes=gib * GIB, others=OWN,

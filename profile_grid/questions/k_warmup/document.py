@@ -32,13 +32,15 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _steady(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs whose mean is known to within TOLERANCE; how many warm-up steps are enough for others is not known."""
+    """The steady runs: their mean is known to within TOLERANCE. For the others, no number of warm-up steps is known to
+    be enough. `runs` here and below: the rows of `warmup_enough` on entire steps, one per run."""
     return runs[runs["tolerance"] <= TOLERANCE]
 
 
 def _lead(runs: pd.DataFrame) -> Claim:
+    """How many times as long the first step takes, and the number of warm-up steps that is enough, if it is known."""
     ratios, steady = runs["first_ratio"], _steady(runs)
-    settled = steady[steady["enough"] < steady["taken"]]
+    settled = steady[steady["enough"] < steady["taken"]]  # a later warm-up step shows that these were enough
     verdict = "steps vary too much to say how many warm-up steps are enough"
     if len(steady):
         verdict = "no number of warm-up steps is known to be enough"
@@ -73,7 +75,7 @@ def _tolerance_text(share: float) -> str:
 
 
 def _too_few_steps(runs: pd.DataFrame) -> list[Claim]:
-    """The steady runs that need all their warm-up steps, so that nothing shows whether these are enough."""
+    """The steady runs whose last warm-up step still changed the mean: nothing shows whether all of them are enough."""
     steady = _steady(runs)
     unsettled = steady[steady["enough"] == steady["taken"]]
     text = "{taken} were too few for {runs}: the last of them still changed the mean by more than {tolerance}."
@@ -82,7 +84,7 @@ def _too_few_steps(runs: pd.DataFrame) -> list[Claim]:
 
 
 def _longest_phase(summary: pd.DataFrame) -> list[Claim]:
-    """The phase that prolongs the first step most, of runs whose first step is longer by more than their tolerance."""
+    """The phase that prolongs the first step most, of runs in which that is longer by more than the tolerance."""
     steps = whole_steps(summary)
     prolonged_runs = steps.loc[steps["first_ratio"] > 1 + steps["tolerance"], "run"]
     phases = summary[(summary["phase"] != WHOLE_STEP) & summary["run"].isin(prolonged_runs)]
@@ -97,7 +99,7 @@ def _longest_phase(summary: pd.DataFrame) -> list[Claim]:
 
 
 def _errors_after_fewer_steps(runs: pd.DataFrame, reports: pd.DataFrame) -> list[Claim]:
-    """The error of the mean after fewer warm-up steps, in the median; the table has the means."""
+    """By how much the mean would differ after fewer warm-up steps, in the median of the runs."""
     taken, texts = reports["run"].map(runs.set_index("run")["taken"]), []
     for number in REPORTED_COUNTS:
         fewer = reports[(reports["warmup_steps"] == number) & (taken > number)]
@@ -108,13 +110,14 @@ def _errors_after_fewer_steps(runs: pd.DataFrame, reports: pd.DataFrame) -> list
 
 
 def _causes(run_rows: pd.DataFrame, *, is_named: bool) -> Claim:
-    """The main causes why the captured first step of a run takes longer than later ones, `is_named` if it is one of
-    several."""
+    """The main causes why the captured first step of a run takes longer than later ones. `is_named`: the sentence names
+    the run, because there are several."""
     extra_ms, place = run_rows["extra_ms"].sum(), f" ({run_in_words(run_rows.iloc[0])})" if is_named else ""
     if extra_ms <= 0:
         text = "Under the profiler{place}, the first step takes no longer than later ones."
         return Claim(text, place=place)
     causes = run_rows[run_rows["extra_ms"] > 0].nlargest(MAX_CAUSES, "extra_ms")
+    # the name of a cause may end with an explanation in brackets
     texts = [f"{escaped(row.cause.partition(' (')[0])} ({significant(row.extra_ms)} ms)" for row in causes.itertuples()]
     text = "Under the profiler{place}, the first step takes {extra} ms more than later ones: mostly {texts}."
     return Claim(text, place=place, extra=significant(extra_ms), texts=listed(texts))
@@ -167,6 +170,7 @@ def _causes_table(rows: pd.DataFrame) -> MarkdownTable:
 
 
 def _needed_steps_cell(row: dict) -> str:
+    """The number of warm-up steps that is enough; "?" if the run is not steady, "5 or more" if all 5 were too few."""
     if row["tolerance"] > TOLERANCE:
         return "?"
     return f"{row['taken']} or more" if row["enough"] == row["taken"] > 0 else count(row["enough"])

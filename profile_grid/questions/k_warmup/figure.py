@@ -14,12 +14,11 @@ from profile_grid.study.stages import TIMING
 from profile_grid.tables.gains import LEADING_KEYS, whole_steps
 
 HEIGHT_PX = 190
-MIN_NUMBERED_RATIO = 1.1  # to the mean of its run, of the slowest measured step of a panel: else it has no number
+MIN_NUMBERED_RATIO = 1.1  # time ÷ mean of the run: the slowest measured step of a panel has a label from this ratio on
 
 
 def draw(tables: Tables) -> Drawing:
-    """A panel per mode: time ÷ mean of the measured steps against the number of the step, a colour per model, a line
-    per run."""
+    """A panel per mode: the time of a step ÷ mean of the measured steps, by number of the step; a line per run."""
     runs, rows = tables["runs"], every_step(tables)
     series = Series("model", tuple(model for model in models_in_order(runs) if model in set(rows["model"])))
     y = LogAxis.around([1.0, *rows["ratio"]], HEIGHT_PX)
@@ -37,12 +36,12 @@ def draw(tables: Tables) -> Drawing:
 
 
 def every_step(tables: Tables) -> pd.DataFrame:
-    """Warm-up and measured steps of every run that has both: consecutive `number` from 0, `ratio` to the mean of the
-    measured ones, and `begins`, halfway between the last warm-up step and the first measured one."""
+    """All warm-up and measured steps of the runs that have both, numbered from 0 (`number`). `ratio`: time ÷ mean of
+    the measured steps; `begins`: the place halfway between the last warm-up step and the first measured one."""
     warmup, measured = (whole_steps(tables[name]) for name in ("warmup_steps", "steps"))
     mean_ms, warmup_counts = measured.groupby("run")["ms"].mean(), warmup.groupby("run")["step"].count()
-    later = measured.assign(number=measured["step"] + measured["run"].map(warmup_counts))
-    rows = pd.concat([warmup.assign(number=warmup["step"]), later], ignore_index=True)
+    measured = measured.assign(number=measured["step"] + measured["run"].map(warmup_counts))
+    rows = pd.concat([warmup.assign(number=warmup["step"]), measured], ignore_index=True)
     rows = rows[rows["run"].isin({*mean_ms.index} & {*warmup_counts.index})].astype({"number": "int64"})
     rows = rows.assign(ratio=rows["ms"] / rows["run"].map(mean_ms), begins=rows["run"].map(warmup_counts) - 0.5)
     return rows.sort_values(["run", "number"], kind="stable", ignore_index=True)

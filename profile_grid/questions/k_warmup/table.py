@@ -9,14 +9,14 @@ from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.per_pass import Merged
 
-TOLERANCE = 0.01  # of the mean, or STANDARD_ERRORS of it if these are larger
+TOLERANCE = 0.01  # of the mean; the tolerance of a run is STANDARD_ERRORS of its mean if these are larger
 STANDARD_ERRORS = 2
 KEY_COLUMNS = ["run", "phase"]
 
 
 def warmup_reports(merged: Merged) -> pd.DataFrame:
-    """(k) One row per run, phase and number of warm-up steps, from 0 to those that were taken: mean and standard
-    deviation of the steps that follow, as many as were measured, and the ratio to the mean after all."""
+    """(k) One row per run, phase and number of warm-up steps, up to those taken: mean and standard deviation of
+    the steps that follow, as many as were measured, and the ratio of that mean to the one after all warm-up steps."""
     measured_ms = {key: times.tolist() for key, times in merged["steps"].groupby(KEY_COLUMNS, sort=False)["ms"]}
     rows = []
     for key, warmup in merged["warmup_steps"].groupby(KEY_COLUMNS, sort=False):
@@ -34,13 +34,13 @@ def warmup_reports(merged: Merged) -> pd.DataFrame:
 
 
 def warmup_enough(merged: Merged) -> pd.DataFrame:
-    """(k) One row per run and phase: its first step, the measured ones, and the number of warm-up steps from which on
-    every report is within the tolerance."""
+    """(k) One row per run and phase: the times of its first step and of the measured steps, and how many warm-up steps
+    are enough: with this number or more, every mean of `warmup_reports` is within the tolerance."""
     warmup = merged["warmup_steps"]
     first_ms = warmup[warmup["step"] == 0].set_index(KEY_COLUMNS)["ms"]
     rows = []
     for key, reports in warmup_reports(merged).groupby(KEY_COLUMNS, sort=False):
-        last = reports.iloc[-1]
+        last = reports.iloc[-1]  # after all warm-up steps
         error_ms = last["std_ms"] / last["n"] ** 0.5 if last["n"] > 1 else float("inf")  # one step says nothing
         tolerance = max(TOLERANCE, STANDARD_ERRORS * error_ms / last["mean_ms"])
         too_few = reports[(reports["ratio"] - 1).abs() > tolerance]["warmup_steps"]

@@ -16,7 +16,7 @@ TABLES = ["warmup_reports", "warmup_enough"]
 
 
 def timed(run: Made, warm: dict[str, list[float]], measured: dict[str, list[float]]) -> dict[str, pd.DataFrame]:
-    """The merged tables of one run with the times of its single steps, in ms."""
+    """The merged tables of one run with the times of its warm-up and measured steps, by phase, in ms."""
     tables = merged([run])
     for name, times in (("warmup_steps", warm), ("steps", measured)):
         rows = [
@@ -33,6 +33,7 @@ def joined(*runs: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
 
 
 def reported(tables: dict[str, pd.DataFrame], phase: str = "step") -> list[tuple]:
+    """(warm-up steps, steps reported after these, their mean) in each row of `warmup_reports`."""
     table = Summaries(tables, TABLES)["warmup_reports"]
     return [tuple(row) for row in table[table["phase"] == phase][["warmup_steps", "n", "mean_ms"]].to_numpy()]
 

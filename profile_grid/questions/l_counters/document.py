@@ -17,10 +17,10 @@ from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD, NO_RANGE
 from profile_grid.tables.wording import Claim, capital, config_in_words, configs_in_words, listed, run_in_words
 
-VERDICT_RULES = RULES  # these and the allowances: for the definitions
+VERDICT_RULES = RULES  # by verdict; definitions.md.j2 reads this name and the next
 ALLOWANCES = {"sums": percent(MAX_SPLIT_K_SHARE), "unknown_tile": percent(MAX_PADDING)}
 NO_ANSWER = Claim("Not answered: no run has counters of its kernels.", "missing")
-LIMITS = {  # in words, by verdict
+LIMITS = {  # by verdict, what limits the kernel, as the subject of a sentence
     COMPUTE: "computation",
     MEMORY: "memory",
     LATENCY: "latency",
@@ -30,8 +30,7 @@ LIMITS = {  # in words, by verdict
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(l) What limits the time; then the kernel farthest from its roof, softmax and the check against the
-    shapes."""
+    """(l) What limits kernels; then the kernel that could gain most, softmax, and counted FLOPs against the shapes."""
     kernels = measured.tables["counter_kernels"]
     if kernels.empty:
         return [NO_ANSWER]
@@ -44,14 +43,14 @@ def _verdict_shares(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _mode_and_precision(rows: pd.DataFrame) -> str:
-    """The mode and precision of these rows in words, with the configuration if it is only one run."""
+    """The mode and precision of these rows in words, with the configuration if all rows are of one run."""
     row = rows.iloc[0].to_dict()
     place = f" ({config_in_words(row | {PRECISION.key: PRECISION.default})})" if rows["run"].nunique() == 1 else ""
     return f"{MODES[row['mode']]} in {row[PRECISION.key]}{place}"
 
 
 def _lead(kernels: pd.DataFrame) -> Claim:
-    """What limits most of the time, of the first and of the last mode and precision."""
+    """What limits most of the kernel time, for the first and for the last combination of mode and precision."""
     groups, texts = [rows for _, rows in kernels.groupby(["mode", PRECISION.key], sort=False)], []
     for rows in groups if len(groups) == 1 else (groups[0], groups[-1]):
         shares = _verdict_shares(rows)
@@ -76,7 +75,7 @@ def _furthest(measured: Measured, kernels: pd.DataFrame) -> Claim:
 
 
 def _softmax(measured: Measured) -> list[Claim]:
-    """GB of DRAM that the softmax of one layer moves in the forward phase, and the share of the roof; [] if unknown."""
+    """GB of DRAM that softmax moves per layer in the forward phase, and its share of the roof; [] if unknown."""
     sums, layers = measured.tables["counter_sums"], measured.runs.set_index("run")["num_layers"]
     softmax = sums[(sums["by"] == "part") & (sums["phase"] == FORWARD) & (sums["name"] == SOFTMAX)]
     gb_per_layer = softmax["dram_bytes"].astype("float64") / softmax["run"].map(layers).astype("float64") / 1e9
@@ -88,15 +87,16 @@ def _softmax(measured: Measured) -> list[Claim]:
 
 
 def _matmul_check(measured: Measured) -> list[Claim]:
-    """Whether the counted FLOPs of matrix multiplies equal those of the shapes; which were not counted completely."""
+    """Whether padding explains by how much the counted FLOPs of matrix multiplies differ from those of the shapes; and
+    which parts were not counted completely."""
     rows = measured.tables["counter_matmuls"]
     compared, incomplete = rows[rows["ratio"].notna()], rows[rows["ratio"].isna()]
     if compared.empty:
         return []
     unexplained = compared[~compared["within_padding"].astype(bool)]
     padded = compared[compared["padded_ratio"] > 1 + MAX_PADDING]
-    some, every = len(compared) - len(unexplained), len(compared)
-    explained = f"all {every}" if some == every > 1 else f"{some} of {every}"
+    explained_count, every = len(compared) - len(unexplained), len(compared)
+    explained = f"all {every}" if explained_count == every > 1 else f"{explained_count} of {every}"
     texts = [
         f"Counted FLOPs are {interval(compared['ratio'], significant)} times those of the shapes. Padding to whole"
         " tiles, scaling of results and adding up slices of K can explain the difference in"
@@ -113,12 +113,12 @@ def _matmul_check(measured: Measured) -> list[Claim]:
 
 
 def _parts_and_places(rows: pd.DataFrame) -> str:
-    """The names of the parts in these rows, and where they are."""
+    """The names of the parts in these rows, and the configurations."""
     return f"{listed([escaped(part) for part in dict.fromkeys(rows['part'])])} ({configs_in_words(rows, max_names=2)})"
 
 
 def _phases_and_places(rows: pd.DataFrame) -> str:
-    """The parts in these rows with their phases, and where they are."""
+    """The names of the parts in these rows with their phases, and the configurations."""
     parts = dict.fromkeys(f"{row['pass']} {escaped(row['part'])}" for row in rows.to_dict("records"))
     return f"{listed([*parts])}; {configs_in_words(rows, max_names=2)}"
 
@@ -134,7 +134,7 @@ MAX_KERNELS, MAX_PARTS = 8, 10  # of a run
 
 
 def tables(measured: Measured) -> list[Part]:
-    """(l) What limits each run; the work of the longest kernels and parts, and of phases; FLOPs; roofs."""
+    """(l) What limits each run; the work of the longest kernels and parts, and of the phases; FLOPs; roofs."""
     return [
         ("What limits the time of the kernels of a run", _limits_table(measured)),
         ("The kernels with the most time in a single pass, separately for each launch grid, and what limits them",
@@ -158,7 +158,7 @@ def _limits_table(measured: Measured) -> MarkdownTable:
 
 
 def _kernels_table(measured: Measured) -> MarkdownTable:
-    """(l) The kernel configurations of every run with the longest times: their work, and what limits them."""
+    """(l) One line per run and kernel configuration, of those with the longest times: its work, and what limits it."""
     rows = _longest_kernels(measured)
 
     def cells(row: dict) -> tuple[str, ...]:
@@ -218,7 +218,7 @@ def _roof_cell(row: dict) -> str:
 
 
 def bandwidth(bytes_per_s: float) -> str:
-    """A rate of memory: 4.3e12 is "4.30 TB/s"."""
+    """A rate of memory in words: 4.3e12 is "4.30 TB/s"."""
     if not known(bytes_per_s):
         return ABSENT
     size, unit = (1e12, "TB/s") if bytes_per_s >= 1e12 else (1e9, "GB/s")
@@ -226,7 +226,8 @@ def bandwidth(bytes_per_s: float) -> str:
 
 
 def _sums_table(measured: Measured, by: str) -> MarkdownTable:
-    """(l) The phases, or the parts of the model, with the longest times of each run: their work and rates."""
+    """(l) One line per run and phase, or part of the model, of those with the longest times: its work and rates. `by`
+    is "phase" or "part"."""
     rows = measured.tables["counter_sums"]
     rows = rows[rows["by"] == by].sort_values("gpu_time_ms", ascending=False, kind="stable")
     rows = per_pass.in_order_of(rows.groupby("run", sort=False).head(MAX_PARTS), measured.runs["run"])

@@ -15,12 +15,12 @@ from profile_grid.study import dimensions, stages
 
 VERDICTS = (COMPUTE, MEMORY, LATENCY, TOO_SMALL)
 WIDTH_PX, HEIGHT_PX, PANELS_PER_LINE, MAX_PANELS = 215, 190, 2, 12
-MIN_AREA, AREA_OF_ALL_TIME = 12, 600  # of a marker, in square pixels: without time; added for a share of 1
+MIN_AREA, AREA_OF_ALL_TIME = 12, 600  # of a marker, in square pixels: the smallest; what a share of 1 adds
 
 
 def draw(tables: panels.Tables) -> panels.Drawing:
-    """A panel per configuration: FLOP/s against FLOP per byte of DRAM in its fullest mode, a marker per kernel and size
-    of launch, whose area grows with its share of the time."""
+    """A panel per configuration, of its fullest mode: FLOP/s against FLOP per byte of DRAM. There is a marker per
+    kernel and size of launch; its area grows with its share of the time."""
     runs, roofs, kernels = tables["runs"], tables["counter_roofs"], _kernels_drawn(tables)
     runs_with_counters = runs[runs[stages.COUNTERS.status_column] != stages.NOT_ASKED]
     points = kernels[(kernels["flop_per_s"] > 0) & (kernels["flops_per_byte"] > 0)]
@@ -40,13 +40,16 @@ def draw(tables: panels.Tables) -> panels.Drawing:
 
 
 def _kernels_drawn(tables: panels.Tables) -> pd.DataFrame:
-    """The kernels of the fullest counted run of each configuration, which holds those of the others."""
+    """Of each configuration, the kernels of its fullest run with counters, which has those of the others, too."""
     kernels, runs = tables["counter_kernels"], tables["runs"]
-    return kernels[kernels["run"].isin(run_selection.fullest_runs(runs[runs["run"].isin(kernels["run"])])["run"])]
+    runs_with_kernels = runs[runs["run"].isin(kernels["run"])]
+    return kernels[kernels["run"].isin(run_selection.fullest_runs(runs_with_kernels)["run"])]
 
 
 def _panel(points: pd.DataFrame, roofs: pd.DataFrame, series: Series) -> alt.LayerChart:
-    compute_roofs = roofs[~roofs["roof"].isin(("memory", "fp16")) & roofs["reached_per_s"].notna()]  # fp16: as bf16
+    """The markers of one configuration, below the roofs that its run reached and, dashed, those of the data sheet."""
+    # the roof of fp16 is left out: it is as high as that of bf16
+    compute_roofs = roofs[~roofs["roof"].isin(("memory", "fp16")) & roofs["reached_per_s"].notna()]
     roof_rates = (*compute_roofs["reached_per_s"], *compute_roofs["data_sheet_per_s"].dropna())
     x = LogAxis.around(points["flops_per_byte"], WIDTH_PX, margin=2)
     y = LogAxis.around([*points["flop_per_s"], *roof_rates], HEIGHT_PX)

@@ -1,8 +1,8 @@
 """FLOPs of the matrix multiplies of a part: counted, from the shapes, and with padding.
 
-A kernel computes complete tiles: a result of 512 × 80 in tiles of 128 × 32 takes 512 × 96, 1.2 times the FLOPs; the
-depth is padded too. A kernel's name has the size of the tile and its depth, but not which side is along the rows, nor
-which product of a part it computed.
+A kernel computes complete tiles: a result of 512 × 80 in tiles of 128 × 32 takes 512 × 96, 1.2 times the FLOPs. The
+depth, which is summed over, is padded too. A kernel's name has the size of its tile and the depth, but not which side
+is along the rows, nor which product of a part it computed.
 """
 
 import math
@@ -20,31 +20,33 @@ from profile_grid.questions.l_counters.sums import SUMMED_COLUMNS, per_pass_with
 from profile_grid.study.dimensions import CHECKPOINT, COMPILE, LEADING
 from profile_grid.tables import classes, ideal, names, per_pass
 
-MAX_PADDING = 0.05  # of the FLOPs of the shapes, for padding of unknown tiles
-MAX_SPLIT_K_SHARE = 0.02  # of the FLOPs of the shapes, for adding up slices of the depth (split-K): no name shows those
-ROUNDING = 1e-6  # of the FLOPs
-Product = tuple[int, int, int]  # m, n, k
-Tile = tuple[int, int, int]  # the same of a tile
+# Shares of the FLOPs of the shapes by which counted ones may differ:
+MAX_PADDING = 0.05  # for padding if the tiles are unknown
+MAX_SPLIT_K_SHARE = 0.02  # for adding up slices of the depth (split-K), which no name shows
+ROUNDING = 1e-6
+Product = tuple[int, int, int]  # m, n, k: rows and columns of the result, depth
+Tile = tuple[int, int, int]  # rows, columns, depth
 
 
 def gradients(products: Iterable[Product]) -> list[Product]:
-    """The products of the backward pass, two for each product: the gradients of its two operands."""
+    """The products of the backward pass: for each product, those that give the gradients of its two operands."""
     return [gradient for m, n, k in products for gradient in ((m, k, n), (k, n, m))]
 
 
 def padded_ratio(counted_ratio: float, product_counts: Mapping[str, float], products: Sequence[Product]) -> float:
-    """FLOPs in tiles ÷ FLOPs of the shapes, for products with equal FLOPs. `product_counts` has the number of products
-    that each kernel computed. Which kernel computed which product, and which way the tile lay, is unknown.
+    """FLOPs in tiles ÷ FLOPs of the shapes, for products with equal FLOPs. `product_counts`: how many of the products
+    each kernel computed. Which kernel computed which product, and which way its tile lay, is unknown.
 
-    So every assignment is tried, also those that use a product twice: of their ratios, the largest that does not exceed
-    the counted one, else the smallest. NaN if the kernels with a tile in their names do not compute every product, or
-    not a whole number each. Kernels without a tile sum the results of others.
+    So every assignment of products to kernels is tried, even if it uses a product twice. Of the resulting ratios, the
+    largest that does not exceed `counted_ratio` is returned, or the smallest if all exceed it. NaN if the kernels with
+    a tile in their names do not compute as many products as there are, or one of them no whole number. Kernels without
+    a tile only sum the results of others.
     """
     tiles = {name: tile for name in product_counts if (tile := tile_of(name))}
     counts = [product_counts[name] for name in tiles]
     if sum(counts) != len(products) or any(count % 1 for count in counts):
         return math.nan
-    sums = {0.0}  # of the ratios of the products, for each assignment
+    sums = {0.0}  # for each assignment of the products so far, the sum of their ratios; equal sums only once
     for (rows, columns, depth), count in zip(tiles.values(), counts, strict=True):
         orientations = ((rows, columns, depth), (columns, rows, depth))
         ratios = {_ratio_in_tiles(product, tile) for product in products for tile in orientations}
@@ -60,29 +62,29 @@ def _ratio_in_tiles(product: Product, tile: Tile) -> float:
 
 
 def is_within_padding(counted_ratio: float, tile_ratio: float, products: Sequence[Product]) -> bool:
-    """Whether the counted FLOPs equal those in tiles, allowing for the scaling of each result (an addition and a
-    multiplication) and the sums of slices; if the tiles are unknown (NaN), whether the counted ones are within
-    MAX_PADDING of those of the shapes."""
+    """Whether the counted FLOPs equal those in tiles, except for the scaling of each result (an addition and a
+    multiplication) and the sums of slices. If the FLOPs in tiles are unknown (NaN): whether the counted FLOPs are
+    within MAX_PADDING of those of the shapes. Both ratios are to the FLOPs of the shapes."""
     if math.isnan(tile_ratio):
         return abs(counted_ratio - 1) <= MAX_PADDING
-    scaling = tile_ratio / min(k for _, _, k in products)
+    scaling = tile_ratio / min(k for _, _, k in products)  # 2 of the 2 k FLOPs of a result
     return -ROUNDING <= counted_ratio - tile_ratio <= scaling + MAX_SPLIT_K_SHARE
 
 
 def tile_of(kernel: str) -> Tile | None:
-    """(rows, columns, depth) of the tile in a kernel's name, depth 1 if not named; None without a tile."""
+    """The tile in a kernel's name, with depth 1 if the name has none; None without a tile."""
     numbers = {part.key: [int(digits) for digits in re.findall(r"\d+", part.written)] for part in matrix_parts(kernel)}
     if "tile" not in numbers:
         return None
     rows, columns, *depth = numbers["tile"]
     stages = numbers.get("stages", [])
-    if not depth and len(stages) == 2:  # 64x5: 64 deep, five in flight
+    if not depth and len(stages) == 2:  # "64x5": a depth of 64, and five tiles in flight
         depth = stages[:1]
     return rows, columns, depth[0] if depth else 1
 
 
-Key = tuple[str, str, str]  # the values of KEY_COLUMNS
 KEY_COLUMNS = ["run", "pass", "part"]
+Key = tuple[str, str, str]  # their values
 COMPARISON_DTYPES = {"ratio": "float64", "padded_ratio": "float64", "within_padding": "boolean"}
 TABLE_COLUMNS = [*LEADING, "pass", "part", "counted_flops", "shape_flops", *COMPARISON_DTYPES, "counted_share"]
 
@@ -90,15 +92,15 @@ TABLE_COLUMNS = [*LEADING, "pass", "part", "counted_flops", "shape_flops", *COMP
 def counter_matmuls(merged: per_pass.Merged) -> pd.DataFrame:
     """(l) One row per run, pass and part with a matrix multiply: FLOPs of a single pass by counters and by the shapes.
 
-    Only of runs of this project's model that are not compiled: there a part's products are its own. The two are not
-    compared if some launches were not counted.
+    Only of runs of this project's model, since other shapes are unknown, and only if they are not compiled, since a
+    compiled kernel may compute several parts. Rows with launches that were not counted are not compared.
     """
     counter_ranges, runs = merged["counter_ranges"], merged["runs"]
     rows = with_parts(counter_ranges)
     sums = rows[classes.is_matmul(rows["class"])].groupby(KEY_COLUMNS, sort=False)[SUMMED_COLUMNS].sum().reset_index()
     table = per_pass_with_rates(sums, merged)
-    known_runs = [run for run in runs.to_dict("records") if run[COMPILE.key] == NOT_COMPILED]
-    shapes = {run["run"]: shape for run in known_runs if (shape := ideal.shape_of_run(run)) is not None}
+    uncompiled_runs = [run for run in runs.to_dict("records") if run[COMPILE.key] == NOT_COMPILED]
+    shapes = {run["run"]: shape for run in uncompiled_runs if (shape := ideal.shape_of_run(run)) is not None}
     flops = _flops_of_shapes(shapes, runs.set_index("run")[CHECKPOINT.key])
     keys = table[KEY_COLUMNS].itertuples(index=False, name=None)
     table = table.assign(counted_flops=table["flops"], shape_flops=[flops.get(key, math.nan) for key in keys])
@@ -111,15 +113,15 @@ def counter_matmuls(merged: per_pass.Merged) -> pd.DataFrame:
 
 
 def _comparison(row: dict, shape: ModelShape, launches: Mapping[Key, Mapping[str, float]]) -> tuple:
-    """The values of COMPARISON_DTYPES in a row; NaN, NaN, None if a launch was not counted."""
+    """The values of the columns COMPARISON_DTYPES in a row; NaN, NaN, None if a launch was not counted."""
     if row["counted_share"] < 1:
         return math.nan, math.nan, None
     pass_name, part = row["pass"], row["part"]
-    products, flops = [*matmul_shapes(shape)[part]], matmul_flops(shape)[part]
+    products, flops = [*matmul_shapes(shape)[part]], matmul_flops(shape)[part]  # products of one layer, FLOPs of all
     if pass_name == names.BACKWARD:
         products, flops = gradients(products), 2 * flops
     layers = 1 if part == ranges.HEAD else shape.num_layers
-    times_per_pass = layers * row["shape_flops"] / flops  # once per layer, or less if recomputation leaves some out
+    times_per_pass = layers * row["shape_flops"] / flops  # the number of layers; less if recomputation leaves some out
     part_launches = launches.get((row["run"], pass_name, part), {})
     product_counts = {kernel: count / times_per_pass for kernel, count in part_launches.items()}
     ratio = row["counted_flops"] / row["shape_flops"]
@@ -128,7 +130,7 @@ def _comparison(row: dict, shape: ModelShape, launches: Mapping[Key, Mapping[str
 
 
 def _launches_per_pass(merged: per_pass.Merged) -> dict[Key, dict[str, float]]:
-    """Launches per pass of every kernel that multiplies matrices, of runs with counters, without rounding errors."""
+    """Launches per pass of every kernel that multiplies matrices, of runs with counters; without rounding errors."""
     rows = merged.kernels[merged.kernels["run"].isin(merged["counter_ranges"]["run"])]
     rows = with_parts(rows[classes.is_matmul(rows["class"])])
     steps = rows["run"].map(merged.captured_steps).astype("float64")
@@ -140,7 +142,7 @@ def _launches_per_pass(merged: per_pass.Merged) -> dict[Key, dict[str, float]]:
 
 
 def _flops_of_shapes(shapes: Mapping[str, ModelShape], checkpoints: pd.Series) -> dict[Key, float]:
-    """The FLOPs of the matrix products in one pass, from the shapes and values of `checkpoint` by run."""
+    """The FLOPs of the matrix products in one pass, from the shapes and the values of `checkpoint`, both by run."""
     flops_by_key = {}
     for run, shape in shapes.items():
         recomputed = recomputed_flops(shape, checkpoints[run])

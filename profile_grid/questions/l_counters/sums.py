@@ -14,10 +14,11 @@ SUMMED_COLUMNS = ["launches", "total_ns", "counted_ns", *WORK_COLUMNS]  # counte
 
 
 def counter_sums(merged: Merged) -> pd.DataFrame:
-    """(l) The work of a single pass: one row per run for each of its phases, classes, parts of the model (by pass), and
-    ranges. Raises NotConserved unless each of these four adds up to the time of all kernels."""
+    """(l) The work of a single pass, summed in four ways: by phase, by class, by part of the model and pass, and by
+    range; one row per run and each of these. Raises NotConserved unless each way adds up to the time of all kernels."""
     ranges = merged["counter_ranges"]
     rows = with_parts(ranges)
+    # what the column `phase` holds; the rows of a class are of all phases together
     phase_by_grouping = {"phase": rows["phase"], "class": ALL_PHASES, "part": rows["pass"], "range": rows["phase"]}
     tables = []
     for by in GROUPINGS:
@@ -32,7 +33,7 @@ def counter_sums(merged: Merged) -> pd.DataFrame:
 
 
 def roofs_by_run(merged: Merged) -> dict[str, Roofs]:
-    """The measured roofs by run, None where one was not measured."""
+    """The measured roofs by run. A rate that was not measured is None."""
     roofs = {}
     for run, rows in merged["roofs"].groupby("run", sort=False):
         rates = rows.dropna(subset="reached_per_s").set_index("roof")["reached_per_s"]
@@ -41,7 +42,7 @@ def roofs_by_run(merged: Merged) -> dict[str, Roofs]:
 
 
 def with_parts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows by range, with the `pass` and the `part` of each. A phase such as the optimizer is a pass of its own."""
+    """The rows with the `pass` and the `part` of their ranges. A phase such as the optimizer is a pass of its own."""
     rows = texts.as_texts(rows)
     parts = model_parts.ranges_with_parts(rows)
     is_own_pass = ~parts["phase"].isin((FORWARD, LOSS, BACKWARD))
@@ -50,8 +51,8 @@ def with_parts(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def per_pass_with_rates(table: pd.DataFrame, merged: Merged) -> pd.DataFrame:
-    """A table of SUMMED_COLUMNS over all captured steps, with its work, launches (`invocations`) and time per pass, and
-    the rates and shares of the roofs of the launches with counters."""
+    """A table with SUMMED_COLUMNS over all captured steps, divided by the number of steps: work, launches
+    (`invocations`) and time per pass. With the rates of the launches with counters, and their shares of the roofs."""
     steps = table["run"].map(merged.captured_steps).astype("float64")
     table = table.assign(
         invocations=table["launches"] / steps,
@@ -59,7 +60,7 @@ def per_pass_with_rates(table: pd.DataFrame, merged: Merged) -> pd.DataFrame:
         counted_share=(table["counted_ns"] / table["total_ns"].where(table["total_ns"] > 0)).astype("float64"),
         **{name: table[name] / steps for name in WORK_COLUMNS},
     ).drop(columns="launches")
-    counted_s = table["counted_ns"] / steps / 1e9
+    counted_s = table["counted_ns"] / steps / 1e9  # work is known of the launches with counters only
     roofs, work_by_run = roofs_by_run(merged), table.groupby("run", sort=False)[WORK_COLUMNS]
     rates = [rates_of(work, counted_s[work.index], roofs[run]) for run, work in work_by_run]
     return table.join(pd.concat(rates) if rates else rates_of(table[WORK_COLUMNS], counted_s, Roofs(None, {})))

@@ -10,7 +10,7 @@ from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.per_pass import Merged
 
-COUNTED_COLUMNS = [
+COUNTED_COLUMNS = [  # of KERNEL_COLUMNS, those that are declared as in the merged table `counters`
     "compute_share", "memory_share", "occupancy", "occupancy_possible", "limited_by", "waves", "tail", "stall",
     "second_stall",
 ]  # fmt: skip

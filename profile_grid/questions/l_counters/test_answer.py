@@ -21,7 +21,7 @@ HEAD = matmul_flops(SHAPE)["head"]
 SDPA = "block > attention > scaled dot product attention > computing softmax"
 ROOFS = {"memory": 4e12, "fp32": 50e12, "tf32": None, "bf16": 800e12, "fp16": None}
 FULL = {MULTIPROCESSORS: 132.0, "sm__maximum_warps_per_active_cycle_pct": 100.0, **dict.fromkeys(LIMITS.values(), 8.0)}
-LAUNCHES = (  # kernel, class, grid, phase, range, launches of a step, us of each
+LAUNCHES = (  # kernel, class, grid, phase, range, launches of a step, µs of each
     (GEMM, "gemm", "16x79x1", "forward", "head", 1, 800),
     (SOFTMAX, "softmax", "2048x1x1", "forward", SDPA, 12, 20),
     (MUL, "elementwise", "4x1x1", "forward", "block > norm", 6, 10),
@@ -31,12 +31,14 @@ LAUNCHES = (  # kernel, class, grid, phase, range, launches of a step, us of eac
 
 
 def metrics(kernel: str, grid: str, flops: float, moved: float, us: float) -> dict:
+    """What ncu counts of one launch with these FLOPs in fp32, bytes moved to or from DRAM, and µs; all else is 0."""
     counts = {INSTRUCTIONS["ffma"]: flops / 2, DRAM_BYTES[0]: moved, TIME_NS: 1000.0 * us}
     zeros = dict.fromkeys((metric.name for metric in METRICS), 0.0)
     return {"kernel": kernel, "grid": grid, "block": "128x1x1"} | zeros | FULL | counts
 
 
 def counters(head_ratio: float) -> pd.DataFrame:
+    """The counters of each kernel of LAUNCHES; `head_ratio`: as for `counted`."""
     rows = [
         metrics(GEMM, "16x79x1", head_ratio * HEAD, 1e8, 800),
         metrics(SOFTMAX, "2048x1x1", 1e7, 7.2e7, 20),
@@ -57,8 +59,7 @@ def launches(steps: int, phases: tuple[str, ...]) -> pd.DataFrame:
 
 
 def counted(*runs: Made, head_ratio: float = 1.01) -> dict[str, pd.DataFrame]:
-    """The merged tables of runs that were all asked for counters; `head_ratio`: counted FLOPs of the head ÷ those of
-    the shapes."""
+    """The merged tables of runs with counters; `head_ratio`: counted FLOPs of the head ÷ those of the shapes."""
     tables, counter_tables = merged(list(runs)), {}
     result = SimpleNamespace(
         facts={"roofs": ROOFS}, program=SimpleNamespace(machine=SimpleNamespace(device_name="NVIDIA H200"))

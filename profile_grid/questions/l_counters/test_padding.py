@@ -27,7 +27,7 @@ def test_all_products_of_a_part_have_as_many_flops_and_so_have_their_gradients()
 
 @pytest.mark.parametrize(
     ("counted", "kernels", "products", "in_tiles"),
-    [  # counted on an H200, but for the numbers of the result that are scaled
+    [  # as counted on an H200, except for how many numbers of the result are scaled
         (1.20234375, {XMMA: 1}, [VALUES], 96 / 80),
         (1.401953125, {XMMA: 1, CUTLASS: 1}, gradients([SCORES]), (96 / 80 + 128 / 80) / 2),
         (1.107421875, {XMMA: 1, CUTLASS: 1}, gradients([VALUES]), (1 + 96 / 80) / 2),

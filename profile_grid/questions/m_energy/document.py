@@ -13,7 +13,7 @@ from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import PASSES, Claim, capital, config_in_words, listed, of_all, run_in_words
 
 TOKEN_J, TOKEN_STD_J = "joules_per_token", "joules_per_token_std"
-SHOWN_COLUMNS = (  # column, heading, factor
+SHOWN_COLUMNS = (  # column, heading, factor from its unit to that of the heading
     ("joules_per_step", "J per step", 1),
     ("joules_per_token", "mJ per token", 1e3),
     ("power_w", "power, W", 1),
@@ -42,7 +42,8 @@ def millijoules(joules: float) -> str:
 
 
 def _saving(pairs: pd.DataFrame) -> Claim:
-    """The largest saving of energy per token by a precision, in the fullest mode with runs to compare."""
+    """The largest saving of energy per token by a precision, in the mode with the most phases that has runs to compare.
+    `pairs`: the runs in other precisions than the default, each with the run that differs only in that."""
     mode = next(mode for mode in FULLEST_FIRST if (pairs["mode"] == mode).any())
     row = pairs.loc[pairs.loc[pairs["mode"] == mode, "share_of_base"].idxmin()]
     configuration = config_in_words(row.to_dict() | {PRECISION.key: PRECISION.default})
@@ -62,7 +63,7 @@ def _highest_energy(rows: pd.DataFrame) -> Claim:
 
 
 def _token_energy(rows: pd.DataFrame, pairs: pd.DataFrame) -> Claim:
-    """The energy of a token by mode, and by precision as a share of the default's."""
+    """The energy of a token by mode; and by precision, as a share of the energy in the default one."""
     by_mode = rows.groupby("mode", sort=False)[TOKEN_J]
     texts = [f"{interval(energies, millijoules)} in {PASSES[mode]}" for mode, energies in by_mode]
     shares = pairs.groupby(PRECISION.key)["share_of_base"]
@@ -74,7 +75,7 @@ def _token_energy(rows: pd.DataFrame, pairs: pd.DataFrame) -> Claim:
 
 
 def _context_shares(rows: pd.DataFrame) -> list[Claim]:
-    """The energy of a token at the longest context as a share of that at the shortest, all else equal."""
+    """The energy of a token at the longest context as a share of its energy at the shortest, all else equal."""
     by_length = rows.sort_values(CONTEXT_LENGTH.key).groupby(keys_without(CONTEXT_LENGTH.key))
     shortest, longest = (ends[by_length.size() > 1] for ends in (by_length.first(), by_length.last()))
     if shortest.empty:
@@ -96,7 +97,7 @@ def _power(rows: pd.DataFrame, measured: Measured) -> Claim:
 
 
 def _idle_energy(rows: pd.DataFrame) -> list[Claim]:
-    """The energy of idle power while the GPU waits for the host, in the launch-bound runs; in all, if none is."""
+    """What idle power takes while the GPU waits for the host: in launch-bound runs or, if there are none, in all."""
     if rows["waiting_share"].isna().all():
         return []
     bound_runs = rows[rows["launch_bound"]]
@@ -116,6 +117,7 @@ def _idle_energy(rows: pd.DataFrame) -> list[Claim]:
 
 
 def _counter_accuracy(rows: pd.DataFrame) -> Claim:
+    """How often the counter is updated, the error that follows for a window, and how much windows vary."""
     scatter = interval((rows["joules_per_step_std"] / rows["joules_per_step"]).dropna(), percent)
     return Claim(
         "The counter ({names}) is updated every {ticks} ms, so the energy of a window is accurate to {most};"

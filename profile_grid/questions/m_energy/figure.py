@@ -10,11 +10,11 @@ from profile_grid.study.stages import ENERGY
 
 def energy_parts(energies: pd.DataFrame) -> pd.DataFrame:
     """One row per run and part of the energy of a token: `mj`, and the ends of its bar, `start` and `end`."""
-    waiting, idle = energies["waiting_share"].fillna(0.0), energies["idle_share"]
+    waiting_share, idle_share = energies["waiting_share"].fillna(0.0), energies["idle_share"]  # of time; of power
     shares = {
-        "idle power while waiting": waiting * idle,
-        "idle power while working": (1 - waiting) * idle,
-        "above idle power": 1 - idle,
+        "idle power while waiting": waiting_share * idle_share,
+        "idle power while working": (1 - waiting_share) * idle_share,
+        "above idle power": 1 - idle_share,
     }
     token_mj = 1e3 * energies["joules_per_token"]
     parts = pd.concat([energies.assign(part=part, mj=share * token_mj) for part, share in shares.items()])

@@ -12,8 +12,8 @@ ENERGY_COLUMNS = ["counter", "step_ms", *QUANTITY_COLUMNS, "tick_ms", "tick_shar
 
 
 def energy_use(merged: Merged) -> pd.DataFrame:
-    """(m) One row per run with counted energy: of a step and a token, the part that idle power would take, and the part
-    that it takes while the GPU waits."""
+    """(m) One row per run with counted energy: the energy of a step and a token, the share of it that idle power would
+    take in the same time, and the share that idle power takes while the GPU waits."""
     table = merged["energy"][[*dimensions.LEADING, *ENERGY_COLUMNS]]
     busy_ms = as_floats(table["run"].map(merged.busy_ms))
     waiting_share = (1 - busy_ms / as_floats(table["step_ms"])).clip(lower=0)
@@ -28,7 +28,7 @@ def energy_use(merged: Merged) -> pd.DataFrame:
 
 
 def _runs_found_launch_bound(merged: Merged) -> pd.Series:
-    """The runs whose diagnosis, which is of profiled steps, has a finding of LAUNCH_BOUND_RULE."""
+    """The runs of which the diagnosis finds LAUNCH_BOUND_RULE. It is of steps under the profiler."""
     findings = merged["findings"]
     return findings.loc[(findings["code"] == LAUNCH_BOUND_RULE) & ~findings["abstained"].astype("bool"), "run"]
 

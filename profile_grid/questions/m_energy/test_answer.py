@@ -17,12 +17,13 @@ FORWARD_FLOPS = 2_000_000_000_000
 
 
 def counted(run: Made, watts: float = 500.0, step_s: float = 0.02, idle_w: float = 125.0) -> tuple:
-    """A run, and its energy result: three windows of 5 s at this power and a few watts around it."""
+    """A run, and its energy result: three windows of 5 s, at this power, 1 % less and 1 % more."""
     return run, energy_result(run.leading, watts, step_s, idle_w, FORWARD_FLOPS)
 
 
 def tables_of(*runs: tuple, findings: dict | None = None) -> dict[str, pd.DataFrame]:
-    """The merged tables of runs; those without a result were asked for their energy, and have none."""
+    """The merged tables of pairs (run, its energy result). Where the result is None, the energy could not be counted.
+    `findings`: those of the diagnosis, by name of the run."""
     tables = merged([replace(run, findings=(findings or {}).get(run.name, ())) for run, _ in runs])
     status = ["complete" if result else "unsupported" for _, result in runs]
     reason = [None if result else "energy: no counter" for _, result in runs]

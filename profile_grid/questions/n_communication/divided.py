@@ -1,4 +1,4 @@
-"""What dividing state and parameters saves and costs: memory by category, bytes communicated, all-gathers by layer."""
+"""What dividing state and parameters between ranks saves and costs: memory, bytes communicated, late all-gathers."""
 
 import pandas as pd
 
@@ -12,8 +12,8 @@ KEY_COLUMNS = ["run", "rank", "moment"]
 
 
 def communication_memory(merged: Merged) -> pd.DataFrame:
-    """(n) Two rows per run, rank and moment: its memory by category then, and at the fullest moment before; no rows
-    without a run on several GPUs."""
+    """(n) Two rows per run, rank and moment: the memory by category at that moment, and at the peak since the moment
+    before. No rows without a run on several GPUs; otherwise, runs on one GPU have rows, too."""
     rows = merged["memory_moments"]
     if not (as_floats(rows[GPUS.key]) > 1).any():
         return COMMUNICATION_MEMORY.table([])
@@ -28,11 +28,11 @@ def communication_memory(merged: Merged) -> pd.DataFrame:
 
 
 def communication_volume(merged: Merged) -> pd.DataFrame:
-    """(n) One row per run on several GPUs and operation: its calls and bytes in a step of a rank, and the bytes on each
-    link of a ring; NaN bytes if one size is unknown."""
+    """(n) One row per run on several GPUs and operation: the calls and bytes in a step of a rank, and the bytes on each
+    link of a ring; if any size is unknown, bytes are NaN."""
     rows = merged["collectives"]
     size, bus_factor = as_floats(rows["bytes"]), as_floats(rows["bus_gb_per_s"]) / as_floats(rows["algorithm_gb_per_s"])
-    rank_steps = rows[["run", "rank", "device", "step"]].drop_duplicates().groupby("run").size()
+    rank_steps = rows[["run", "rank", "device", "step"]].drop_duplicates().groupby("run").size()  # steps of all ranks
     calls = rows.assign(per_step=1.0, bytes=size, sent_bytes=size * bus_factor)
     summed = ["per_step", "bytes", "sent_bytes"]
     groups = calls.groupby(["run", "operation"], sort=False)[summed]
@@ -42,7 +42,8 @@ def communication_volume(merged: Merged) -> pd.DataFrame:
 
 
 def communication_gathers(merged: Merged) -> pd.DataFrame:
-    """(n) One row per run with all-gathers, pass and layer: how often and how long its computation waited for them."""
+    """(n) One row per run with all-gathers, pass and layer: how often and how long the computation of the layer waited
+    for the all-gather of its parameters."""
     rows = merged["layer_gathers"]
     late_ms = as_floats(rows["lateness_ns"]) / 1e6
     table = rows.assign(late_ms=late_ms, is_late=late_ms > 0).groupby(["run", "pass", "layer"], sort=False)

@@ -17,8 +17,8 @@ LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key, GPUS.key, PARALLEL.key)
 
 
 def memory_claims(table: pd.DataFrame) -> list[Claim]:
-    """The least and the most memory that the fullest rank needs before the optimizer, of the first runs on several GPUs
-    that do the same work; [] without two."""
+    """The peak before the optimizer of the rank that needs most, in the run with the lowest and in the run with the
+    highest such peak, of the first runs on several GPUs that do the same work; [] without two such runs."""
     peaks = table[(table["moment"] == BEFORE_OPTIMIZER) & (table["at"] == PEAK_BEFORE) & (table[GPUS.key] > 1)]
     fullest_ranks = per_pass.largest_by_run(peaks, "all_bytes").sort_index()
     keys = keys_without(PARALLEL.key, OPTIMIZER.key)
@@ -38,8 +38,8 @@ def memory_claims(table: pd.DataFrame) -> list[Claim]:
 
 
 def gathers_claims(table: pd.DataFrame) -> Iterator[Claim]:
-    """By run, in how many blocks an all-gather was late in any step, and how late. A single run is named only by its
-    way of dividing the parameters."""
+    """By run: for how many blocks an all-gather was late in any step, and how late. If there is only one run, it is
+    named by its way of dividing the parameters alone."""
     runs = table.groupby("run", sort=False)
     for _, rows in runs:
         forward, backward = (rows[rows["pass"] == name] for name in (FORWARD, BACKWARD))

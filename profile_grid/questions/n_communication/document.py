@@ -22,12 +22,13 @@ ON_PROCESSOR = Claim(
     " of Gloo are not separated from operators."
 )
 BATCHES = {STRONG: "With strong scaling (one batch for all GPUs)", WEAK: "With weak scaling (a full batch per GPU)"}
-MAX_COLLECTIVES = 40
+MAX_COLLECTIVES = 40  # in the table
 NO_BASE = "no run on one GPU has this batch"
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(n) Scaling, errors of the first step; then costs, exposed communication, losses, memory, gathers, bandwidth."""
+    """(n) The first claim, on scaling if possible, then errors of the first step; then the cost of communication,
+    exposed communication, losses, memory, late all-gathers, and bandwidth."""
     scaling = measured.tables["communication_scaling"]
     claims = [
         *_scaling(scaling, WEAK),
@@ -46,8 +47,7 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
-    """The best and the worst way to reduce gradients at the largest number of GPUs, in the cell where they differ
-    most."""
+    """The best and the worst way to reduce gradients, on the most GPUs, for the work for which they differ most."""
     rows = table[(table["kind"] == kind) & table["efficiency"].notna()]
     rows = rows[rows[GPUS.key] == rows[GPUS.key].max()]
     if rows.empty:
@@ -55,7 +55,7 @@ def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
     keys = keys_without(PARALLEL.key)
     efficiencies = rows.groupby(keys, sort=False)["efficiency"]
     widest = rows.loc[(efficiencies.transform("max") - efficiencies.transform("min")).idxmax(), keys]
-    ways = rows[(rows[keys] == widest).all(axis=1)]
+    ways = rows[(rows[keys] == widest).all(axis=1)]  # a row per way to reduce gradients
     best, worst = (ways.loc[index] for index in ways["efficiency"].agg(["idxmax", "idxmin"]))
     speed, rule = f"{percent(best['efficiency'])} of ideal speed {PARALLEL.words(best[PARALLEL.key])}", "difference"
     if len(ways) > 1 and _is_faster(best, worst):
@@ -72,7 +72,7 @@ def _scaling(table: pd.DataFrame, kind: str) -> list[Claim]:
 
 
 def _is_faster(best: pd.Series, worst: pd.Series) -> bool:
-    """Whether the first of two rows of scaling is clearly faster, by the spread between processes."""
+    """Whether the first of two rows of `communication_scaling` is clearly faster, by the spread between processes."""
     gain = pd.Series([best["efficiency"] / worst["efficiency"]])
     sides = ({"spread": [row["process_spread"]], "processes": [row["processes"]]} for row in (best, worst))
     error, freedom = error_of_ratio(*map(pd.DataFrame, sides))
@@ -80,7 +80,7 @@ def _is_faster(best: pd.Series, worst: pd.Series) -> bool:
 
 
 def _cost(times: pd.DataFrame) -> list[Claim]:
-    """In how many runs communication clearly prolongs a step, by which share, and how much processes vary otherwise."""
+    """In how many runs communication clearly prolongs a step, by which share; and how much processes vary."""
     compared = times.dropna(subset=["cost_ms"])
     if compared.empty:
         return []
@@ -103,7 +103,8 @@ def _cost(times: pd.DataFrame) -> list[Claim]:
 
 
 def _exposed_communication(steps: pd.DataFrame) -> list[Claim]:
-    """The exposed communication of captured steps, waiting for late ranks included; the ways with least and most."""
+    """The exposed communication of captured steps, which includes waiting for late ranks; and the ways to reduce
+    gradients with the least and the most of it."""
     communicating = steps[steps["communication_ms"] > 0]
     if communicating.empty:
         return []
@@ -112,7 +113,7 @@ def _exposed_communication(steps: pd.DataFrame) -> list[Claim]:
     least, most = (percent(medians.iloc[position]) for position in (0, -1))
     least_way, most_way = (PARALLEL.words(medians.index[position]) for position in (0, -1))
     amount, ways = interval(exposed_share, percent), f" (medians: from {least} {least_way} to {most} {most_way})"
-    if len(medians) == len(communicating) > 1:  # a value of each way is its median
+    if len(medians) == len(communicating) > 1:  # each way has one value, which is its median
         amount, ways = f"{least} to {most}", f", least {least_way} and most {most_way}"
     elif len(medians) == 1:
         times = interval(communicating["exposed_communication_ms"], significant)
@@ -123,7 +124,7 @@ def _exposed_communication(steps: pd.DataFrame) -> list[Claim]:
 
 
 def _bandwidth(measured: Measured) -> list[Claim]:
-    """The bus bandwidth of all-reduce alone at the largest size, else of the fastest collective of a step."""
+    """The bus bandwidth of all-reduce alone at its largest size; if not measured, of a step's fastest collective."""
     all_reduces, collectives = (measured.tables[f"communication_{name}"] for name in ("all_reduce", "collectives"))
     largest = all_reduces[all_reduces["bytes"] == all_reduces["bytes"].max()]
     if len(largest):
@@ -168,7 +169,7 @@ def _loss_differences(table: pd.DataFrame) -> list[Claim]:
 
 
 def _first_step_errors(table: pd.DataFrame) -> list[Claim]:
-    """The runs whose first step, gradients reduced, differs from fp64 by more than rounding; the table has all."""
+    """The runs whose first step, with reduced gradients, differs from fp64 by more than rounding explains."""
     unexplained = table[table["within_precision"].notna() & ~table["within_precision"].fillna(True).astype(bool)]
     if unexplained.empty:
         return []
@@ -218,11 +219,11 @@ def _steps_table(measured: Measured) -> MarkdownTable:
 
 
 def _collectives_table(measured: Measured) -> MarkdownTable:
-    """(n) One line per run, operation, size and bucket: at most MAX_COLLECTIVES, those with the most time in a step."""
+    """(n) One line per run, operation, size and bucket: the MAX_COLLECTIVES with the most time in a step."""
     rows = measured.tables["communication_collectives"]
     if len(rows) > MAX_COLLECTIVES:
         longest = (rows["duration_ms"] * rows["per_step"]).nlargest(MAX_COLLECTIVES).index
-        rows = rows.loc[sorted(longest)]
+        rows = rows.loc[sorted(longest)]  # in the order of the table
     columns = (
         ("operation", lambda row: escaped(row["operation"])),
         ("bucket", lambda row: count(row["bucket"])),
@@ -236,7 +237,7 @@ def _collectives_table(measured: Measured) -> MarkdownTable:
 
 
 def _collectives_shown(measured: Measured) -> str:
-    """What the table of collectives has."""
+    """The beginning of the title of the table of collectives: which of them it shows."""
     is_cut = len(measured.tables["communication_collectives"]) > MAX_COLLECTIVES
     return f"The {MAX_COLLECTIVES} collectives with the most time" if is_cut else "Collectives"
 

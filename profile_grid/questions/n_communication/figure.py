@@ -14,15 +14,15 @@ from profile_grid.study.dimensions import GPUS, KEYS, OPTIMIZER, PARALLEL
 from profile_grid.tables import evidence, pivoting, wording
 
 MAX_GROUPS = 12  # of runs that do the same work
-NAMES_PX, WAY_PX, GROUP_PX = 300, 9, 10  # the names of groups; height of a line, and of the room between groups
-CLEAR = "clear"
+NAMES_PX, WAY_PX, GROUP_PX = 300, 9, 10  # width of the names of groups; height of a line, and of the gap between groups
+CLEAR = "clear"  # in `clarity`, where other costs are evidence.UNCLEAR
 NO_TIMES = "No run on several GPUs was timed with and without communication."
 
 
 def costs(tables: Tables) -> pd.DataFrame:
-    """One row per run with a known cost, the most expensive first: `bar` names its work; `low` and `high` are one
-    standard deviation between processes without communication below and above its `cost_share` of a step; `clarity`
-    says whether the cost is clear."""
+    """One row per run with a known cost, the most expensive first. `bar` names its work. `low` and `high` are below and
+    above its `cost_share` of a step, each by one standard deviation between processes without communication.
+    `clarity` says whether the cost is clear."""
     times = tables["communication_times"]
     times = times[times["cost_share"].notna()].sort_values("cost_share", ascending=False, kind="stable")
     spread = times["baseline_spread"].fillna(0.0) * times["baseline_ms"] / times["mean_ms"]
@@ -50,6 +50,7 @@ def draw_costs(tables: Tables) -> Drawing:
 
 
 def _cost_panel(rows: pd.DataFrame, series: Series) -> alt.LayerChart:
+    """A marker per row of `costs`, hollow if the cost is unclear, with a line from `low` to `high`; a rule at 0."""
     axis = alt.Axis(title="cost of communication (share of a step)", format="%")
     low, middle = (alt.X(f"{name}:Q", axis=axis) for name in ("low", "cost_share"))
     tooltip = marks.tooltip(
@@ -116,8 +117,8 @@ def _bandwidth_panel(rows: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
 
 
 def _spread_out(labels_by_height: pd.DataFrame, y: LogAxis) -> pd.DataFrame:
-    """The labels with a `place` on the axis, each at least one line above the previous."""
-    ratio_of_lines = (y.high / y.low) ** (marks.LINE_PX / y.length_px)  # of values one line apart
+    """The labels, lowest first, with a `place` on the axis: each at least one line of text above the previous one."""
+    ratio_of_lines = (y.high / y.low) ** (marks.LINE_PX / y.length_px)  # of two values that are one line apart
     places: list[float] = []
     for rate in labels_by_height["bus_gb_per_s"]:
         places.append(max(rate, places[-1] * ratio_of_lines) if places else rate)
@@ -136,7 +137,7 @@ def result_all_reduce(tables: Tables) -> str:
     return f"All-reduce of {size} MB has a bus bandwidth of {', '.join(parts)}"
 
 
-LANE_NAMES_PX, LANE_PX = 200, 46
+LANE_NAMES_PX, LANE_PX = 200, 46  # width of the names of lanes, height of a lane
 OVERLAPPED, EXPOSED = "overlapped", "exposed"
 NO_PAIR = "No two runs that do the same work on several GPUs were captured."
 

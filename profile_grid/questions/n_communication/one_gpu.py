@@ -12,8 +12,8 @@ TIME_COLUMNS = ["mean_ms", "std_ms"]
 
 
 def communication_scaling(merged: per_pass.Merged) -> pd.DataFrame:
-    """(n) One row per run on several GPUs and kind of scaling: compared with the run on one GPU with the same batch
-    (strong), or with as much per GPU (weak); no row without such a run."""
+    """(n) One row per run on several GPUs and kind of scaling, compared with a run on one GPU. Its batch is the same
+    (strong), or as large as the part of each GPU (weak). No row if there is no such run."""
     times = merged["timings"]
     steps = times[(times["phase"] == names.WHOLE_STEP) & times["mean_ms"].notna()][[*LEADING, *TIME_COLUMNS]]
     steps = steps.assign(**{name: per_pass.as_floats(steps[name]) for name in TIME_COLUMNS})
@@ -23,12 +23,11 @@ def communication_scaling(merged: per_pass.Merged) -> pd.DataFrame:
 
 
 def _scaled(steps: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """The steps on several GPUs that have a counterpart on one, with it. An efficiency of 1 is n times as fast with the
-    same batch (strong), or as fast with n times the batch (weak)."""
+    """The steps on several GPUs, each with its counterpart on one GPU; without a counterpart, it has no row. An
+    efficiency of 1 is n times as fast with the same batch (strong), or as fast with n times the batch (weak)."""
     is_several = steps[GPUS.key] > 1
     keys = [*keys_without(GPUS.key, PARALLEL.key, OPTIMIZER.key, BATCH_SIZE.key), "_batch_on_one_gpu"]
-    sharing_gpus = steps[GPUS.key] if kind == WEAK else 1
-    steps = steps.assign(_batch_on_one_gpu=steps[BATCH_SIZE.key] / sharing_gpus)
+    steps = steps.assign(_batch_on_one_gpu=steps[BATCH_SIZE.key] / (steps[GPUS.key] if kind == WEAK else 1))
     base = steps.loc[~is_several, ["run", *keys, *TIME_COLUMNS]]
     base = base.rename(columns={name: f"base_{name}" for name in ("run", *TIME_COLUMNS)})
     pairs = steps[is_several].assign(kind=kind).merge(base, on=keys, validate="many_to_one")
@@ -61,12 +60,12 @@ COMMUNICATION_SCALING = TableSpec(
 
 
 def communication_losses(merged: per_pass.Merged) -> pd.DataFrame:
-    """(n) One row per run on several GPUs: the difference of its losses from the run on one GPU with the same batch,
-    and whether the precision explains it; NaN without such a run.
+    """(n) One row per run on several GPUs: how its losses differ from those of the run on one GPU with the same batch,
+    and whether the precision explains that; NaN without such a run.
 
-    The precision explains the error of one step, and as much again for every step before, since each sums in another
-    order. If training is unstable, rounding errors grow faster; so `agreeing` counts the losses before the first that
-    differs.
+    Each step sums in another order than on one GPU, so the precision explains k times the error of one step for the
+    k-th loss. If training is unstable, rounding errors grow faster; so `agreeing` counts the losses before the first
+    that differs by more.
     """
     losses = merged["losses"].assign(loss=per_pass.as_floats(merged["losses"]["loss"]))
     is_several = per_pass.as_floats(losses[GPUS.key]) > 1
@@ -81,14 +80,17 @@ def communication_losses(merged: per_pass.Merged) -> pd.DataFrame:
     return COMMUNICATION_LOSSES.table(rows)
 
 
-MIN_AGREEING_LOSSES = 2  # else they differ from the start; the second is the first after a reduced gradient
+# With fewer, losses differ from the start: the second one is the first after a reduced gradient was applied.
+MIN_AGREEING_LOSSES = 2
 
 
 def _run_row(run_losses: pd.DataFrame) -> dict:
-    """The row of a run, from all its losses and their differences (`off`, NaN without a partner), in order."""
+    """The row of a run, from all its losses in order. Their differences from one GPU are in the column `off`, NaN for a
+    loss that one GPU does not have."""
     first, agrees = run_losses.iloc[0], run_losses.loc[run_losses["off"].notna(), "agrees"]
+    agreeing = int(agrees.cummin().sum())  # before the first False
     return first[LEADING].to_dict() | {
-        "base_run": first["base_run"], "losses": len(agrees), "agreeing": int(agrees.cummin().sum()),
+        "base_run": first["base_run"], "losses": len(agrees), "agreeing": agreeing,
         "first_off": first["off"], "largest_off": run_losses["off"].max(), "explained": first["explained"],
         "within_precision": bool(agrees.all()) if len(agrees) else None,
     }  # fmt: skip

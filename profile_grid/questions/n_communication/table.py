@@ -11,12 +11,12 @@ from profile_grid.tables.per_pass import Merged, as_floats, in_order_of, with_le
 
 KEY_COLUMNS = ["run", "rank", "device"]
 PARTS = ("compute", "exposed_communication", "exposed_memory", "idle")  # their times add up to that of a step
-STEP_TIMES = ("step", *PARTS, "communication", "overlapped", "transfer", "waiting")  # columns without their unit
+STEP_TIMES = ("step", *PARTS, "communication", "overlapped", "transfer", "waiting")  # names of columns without unit
 COLLECTIVE_TIMES = ("duration", "exposed", "transfer", "waiting")
 
 
 def communication_steps(merged: Merged) -> pd.DataFrame:
-    """(n) One row per run on several GPUs, rank and device: the mean of its captured steps, by parts."""
+    """(n) One row per run on several GPUs, rank and device: means of STEP_TIMES over its captured steps."""
     steps = merged["rank_steps"]
     times_ms = {f"{name}_ms": as_floats(steps[f"{name}_ns"]) / 1e6 for name in STEP_TIMES}
     counts = {name: as_floats(steps[name]) for name in ("collectives", "bytes")}
@@ -31,12 +31,13 @@ def communication_collectives(merged: Merged) -> pd.DataFrame:
     collectives = merged["collectives"]
     keys = ["run", "operation", "bytes", "bucket"]
     times_ms = {f"{name}_ms": as_floats(collectives[f"{name}_ns"]) / 1e6 for name in COLLECTIVE_TIMES}
+    # depends on the operation and the number of ranks
     bus_factor = as_floats(collectives["bus_gb_per_s"]) / as_floats(collectives["algorithm_gb_per_s"])
     sizes = {name: as_floats(collectives[name]) for name in ("bytes", "bucket")}
     rows = collectives[["run", "operation"]].assign(**sizes, **times_ms, bus_factor=bus_factor)
     groups = rows.groupby(keys, sort=False, dropna=False)
     table = groups.mean().assign(per_step=groups.size()).reset_index()
-    rank_steps = collectives[[*KEY_COLUMNS, "step"]].drop_duplicates().groupby("run").size()
+    rank_steps = collectives[[*KEY_COLUMNS, "step"]].drop_duplicates().groupby("run").size()  # steps of all ranks
     table["per_step"] /= as_floats(table["run"].map(rank_steps))
     table["algorithm_gb_per_s"] = table["bytes"] / table["transfer_ms"].where(table["transfer_ms"] > 0) / 1e6
     table["bus_gb_per_s"] = table["algorithm_gb_per_s"] * table["bus_factor"]
@@ -48,24 +49,25 @@ def communication_all_reduce(merged: Merged) -> pd.DataFrame:
     """(n) One row per run and size of all-reduce without other work, with bandwidths at the mean time."""
     table = merged["all_reduce"]
     gb_per_s = as_floats(table["bytes"]) / as_floats(table["mean_ms"]) / 1e6
-    on_a_ring = 2 * (as_floats(table[GPUS.key]) - 1) / as_floats(table[GPUS.key])
+    bus_factor = 2 * (as_floats(table[GPUS.key]) - 1) / as_floats(table[GPUS.key])
     return table[[*LEADING, "bytes", "n", "mean_ms", "std_ms"]].assign(
-        algorithm_gb_per_s=gb_per_s, bus_gb_per_s=gb_per_s * on_a_ring
+        algorithm_gb_per_s=gb_per_s, bus_gb_per_s=gb_per_s * bus_factor
     )
 
 
 def communication_accuracy(merged: Merged) -> pd.DataFrame:
-    """(n) The rows of accuracy of runs on several GPUs: the first step with its gradients reduced, against fp64."""
+    """(n) The rows of `accuracy` of runs on several GPUs: errors of the first step, with reduced gradients."""
     rows = merged["accuracy"]
     return rows[as_floats(rows[GPUS.key]) > 1].reset_index(drop=True)
 
 
 def communication_timelines(merged: Merged) -> pd.DataFrame:
-    """(n) One row per collective of the middle captured step of rank 0, of two runs that do the same work: those whose
-    overlap differs most, the run that overlaps less first."""
+    """(n) One row per collective in the middle captured step of rank 0, of two runs: of all pairs that do the same
+    work, the one whose overlap differs most. The run that overlaps less comes first."""
     steps = merged["rank_steps"]
     communicating = steps[(steps["rank"] == 0) & (as_floats(steps["communication_ns"]) > 0)]
-    steps = communicating[communicating["device"] == communicating.groupby("run")["device"].transform("min")]
+    is_first_device = communicating["device"] == communicating.groupby("run")["device"].transform("min")
+    steps = communicating[is_first_device]
     pair = _runs_with_different_overlap(steps)
     if not pair:
         return COMMUNICATION_TIMELINES.table([])
@@ -81,8 +83,8 @@ def communication_timelines(merged: Merged) -> pd.DataFrame:
 
 
 def _runs_with_different_overlap(steps: pd.DataFrame) -> list[str]:
-    """The run that overlaps least and the one that overlaps most, of the runs with the same work that differ most; []
-    if no two differ."""
+    """The names of two runs with the same work: the one that overlaps least and the one that overlaps most. Of all
+    such pairs, the one that differs most; [] if no two differ."""
     same_work = keys_without(PARALLEL.key, OPTIMIZER.key)
     times = steps.assign(**{name: as_floats(steps[name]) for name in ("communication_ns", "overlapped_ns")})
     sums = times.groupby(["run", *same_work], sort=False, dropna=False)[["communication_ns", "overlapped_ns"]].sum()

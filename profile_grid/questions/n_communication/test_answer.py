@@ -22,10 +22,11 @@ MS = 1_000_000  # in ns
 
 
 def with_ranks(tables: dict[str, pd.DataFrame], run: Made, overlapped: int, bytes_named: bool = True) -> None:
-    """Adds two ranks of two steps of 100 ms: 60 of computation, communication of which OVERLAPPED ms run beside it, the
-    rest idle. Rank 0 waits 8 of its 20 ms for rank 1, which has 12; all in one all-reduce of 24 MB."""
+    """Adds two steps of 100 ms of two ranks. A step has 60 ms of computation and one all-reduce of 24 MB, of which
+    `overlapped` ms are beside the computation; the rest is idle. The all-reduce takes 12 ms on rank 1. On rank 0 it
+    takes 20 ms, 8 of which wait for rank 1."""
     rows = {name: [] for name in ("rank_times", "rank_steps", "collectives")}
-    for rank in (-1, 0, 1):
+    for rank in (-1, 0, 1):  # -1: at every step the slowest rank
         for phase, mean in (("step", run.unprofiled_ms), ("step without communication", 60.0)):
             times = {"n": 10, "mean_ms": mean, "std_ms": 0.5, "min_ms": mean, "max_ms": mean}
             times |= {"processes": 1, "process_spread": float("nan")}
@@ -52,7 +53,7 @@ def with_ranks(tables: dict[str, pd.DataFrame], run: Made, overlapped: int, byte
 
 
 def with_all_reduce(tables: dict[str, pd.DataFrame], run: Made, ms_of_megabytes: dict[int, float]) -> None:
-    """Adds what all-reduce alone took of each size."""
+    """Adds the times of all-reduce alone, by size."""
     rows = [
         run.leading | {"bytes": mb * 10**6, "n": 20, "mean_ms": ms, "std_ms": ms / 10, "min_ms": ms, "max_ms": ms}
         for mb, ms in ms_of_megabytes.items()
@@ -147,7 +148,7 @@ def test_the_document_says_what_it_costs_what_shows_what_waits_and_how_fast_it_i
 
 
 def costs(*without_ms: float, step_ms: float = 80.0) -> tuple[pd.DataFrame, str]:
-    """The table and the document of runs that reduce gradients in different ways: each with its time without."""
+    """The table and the document of runs that differ in `parallel`; `without_ms`: times without communication."""
     ways = ("naive", "flat", "overlapped", "ddp", "ddp-1mb", "ddp-10mb", "ddp-100mb")
     busy = (Kernel("forward", "block", GEMM, "gemm", 1, 1e3 * step_ms),)
     runs = [replace(NAIVE, parallel=way, unprofiled_ms=step_ms, kernels=busy) for way in ways[: len(without_ms)]]
@@ -299,7 +300,7 @@ def with_memory(tables: dict[str, pd.DataFrame], run: Made, gigabytes: dict[str,
 
 
 def with_gathers(tables: dict[str, pd.DataFrame], run: Made, late_ns: dict[tuple[str, int], tuple[int, int]]) -> None:
-    """Adds the lateness of blocks by pass and number in two steps of rank 0."""
+    """Adds the lateness of blocks, by pass and number of the block, in two steps of rank 0."""
     rows = [
         run.leading | {"rank": 0, "device": 0, "step": step, "pass": name, "layer": layer}
         | {"begin_ns": 0, "end_ns": MS, "gathers": 1, "lateness_ns": step_ns}

@@ -1,4 +1,4 @@
-"""Figure of the roofline: FLOP/s and bytes/s of each part of the forward pass, against the peaks of the device."""
+"""Figure of the roofline: FLOP/s and bytes/s of each part of the forward pass, compared with the peaks of the GPU."""
 
 import altair as alt
 import pandas as pd
@@ -24,11 +24,11 @@ NAMES_PX, LINE_PX = 190, 19  # of the panel of bytes/s: width of the names of pa
 
 
 def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
-    """One row per part of the forward pass: flops and bytes from the shapes, gpu_s measured, flop_per_s, bytes_per_s,
-    flop_per_byte.
+    """One row per run and part of the forward pass: `flops` and `bytes` from the shapes, the measured `gpu_s`, and
+    their ratios. FLOPs are NaN if the shapes give none for the part.
 
-    One run per configuration, that with the fewest phases, unless it is of somebody else's model, which has other
-    parts. FLOPs are NaN if the shapes give none.
+    Of each configuration, only the run with the fewest phases has rows, and none if the model is not this project's,
+    since its parts are unknown.
     """
     gpu_s_by_run = _gpu_seconds_by_part(ranges)
     rows = []
@@ -53,7 +53,7 @@ def roofline(runs: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def _gpu_seconds_by_part(ranges: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """By run and innermost range: GPU seconds in one forward pass."""
+    """GPU seconds in one forward pass, by run and innermost range."""
     forward = ranges[ranges["phase"] == names.FORWARD]
     keys = [forward["run"], forward["range"].map(innermost)]
     total_ns = forward["gpu_time_ns"].groupby(keys, observed=True).sum()
@@ -65,10 +65,8 @@ def _gpu_seconds_by_part(ranges: pd.DataFrame) -> dict[str, dict[str, float]]:
 
 
 def draw_roofline(tables: Tables) -> Drawing:
-    """A facet per part whose FLOPs the shapes give, of FLOP/s against FLOP per byte; below these, bytes/s of all parts.
-
-    There is such a panel per precision and further dimension that varies, so its peaks are those of one precision.
-    """
+    """A panel of FLOP/s against FLOP per byte for each part with known FLOPs, above one with the bytes/s of all parts;
+    again for each precision, since its peaks differ, and for each further dimension that varies."""
     runs = tables["runs"]
     points = roofline(runs, tables["ranges"])
     points = points.assign(gigabytes_per_s=points["bytes_per_s"] / 1e9)
@@ -92,7 +90,7 @@ def draw_roofline(tables: Tables) -> Drawing:
 
 
 def _flops_panels(points: pd.DataFrame, peaks: Peaks | None, series: Series) -> dict[str, alt.LayerChart]:
-    """A panel by part, with common axes, which the first panel of each line shows."""
+    """The panels of FLOP/s, by part. They have the same axes; only the first panel of each line shows its y axis."""
     points = points.dropna(subset="flops")
     peak = peaks.flop_per_s(points["precision"].iloc[0]) if peaks and len(points) else None
     x = LogAxis.around(points["flop_per_byte"], FACET_PX, margin=2)
@@ -121,7 +119,9 @@ def _markers(points: pd.DataFrame, axes: RoofAxes, series: Series) -> alt.Chart:
 
 
 def _bytes_panel(points: pd.DataFrame, peaks: Peaks | None, series: Series) -> alt.LayerChart:
-    peak, width = peaks.memory_bytes_per_s / 1e9 if peaks else None, WIDTH - NAMES_PX
+    """The panel of bytes/s: a line per part, and a rule at the peak of the memory."""
+    peak = peaks.memory_bytes_per_s / 1e9 if peaks else None
+    width = WIDTH - NAMES_PX
     axis = LogAxis.around([*points["gigabytes_per_s"], *([peak] if peak else [])], width)
     parts = list(dict.fromkeys(points["part"]))
     x = alt.X("gigabytes_per_s:Q", scale=axis.scale, axis=axis.axis("least bytes / measured time (GB/s)"))
@@ -139,7 +139,7 @@ def _bytes_panel(points: pd.DataFrame, peaks: Peaks | None, series: Series) -> a
 
 
 def _peak_sentences(points: pd.DataFrame) -> list[str]:
-    """A sentence on the peaks for each device and precision of these parts, or that they are not known."""
+    """For each device and precision of these parts, a sentence on the peaks, or that they are not known."""
     pairs = points[["device_name", "precision"]].drop_duplicates().itertuples(index=False)
     return [peaks_in_words(device if known(device) else None, precision) for device, precision in pairs]
 

@@ -13,11 +13,11 @@ def test_the_roofline_divides_the_flops_and_bytes_of_the_shapes_by_measured_time
     assert {row["precision"] for row in points} == {"fp32", "bf16"}
     for row in points:
         shape = shape_of(row["model"], row["context_length"], row["batch_size"])
-        in_part = [
+        times_ns = [
             r["gpu_time_ns"] for r in rows_of(tables["ranges"])
             if r["run"] == row["run"] and r["range"].split(" > ")[-1] == row["part"]
         ]  # fmt: skip
-        seconds = sum(in_part) / 3 / 1e9
+        seconds = sum(times_ns) / 3 / 1e9  # of three steps
         moved = forward_bytes(shape, 2 if row["precision"] == "bf16" else 4)[row["part"]]
         assert row["bytes_per_s"] == pytest.approx(moved / seconds)
         if row["part"] in forward_flops(shape):

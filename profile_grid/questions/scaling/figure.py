@@ -15,8 +15,8 @@ from profile_grid.study.dimensions import CONTEXT_LENGTH, FULLEST_FIRST, MODEL, 
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.gains import LEADING_KEYS, whole_steps
 
-PARAMETERS, CONTEXT = "parameters", CONTEXT_LENGTH.key  # the columns with sizes
-LINE_DIMENSIONS = {PARAMETERS: MODEL.key, CONTEXT: CONTEXT_LENGTH.key}  # by size: the one in which a line varies
+PARAMETERS, CONTEXT = "parameters", CONTEXT_LENGTH.key  # the two columns with a size, of the model and of the input
+VARYING_ON_LINE = {PARAMETERS: MODEL.key, CONTEXT: CONTEXT_LENGTH.key}  # by size, the dimension that varies on a line
 SIZE_WORDS = {PARAMETERS: "parameters", CONTEXT: "context"}
 WIDTH_PX, HEIGHT_PX = WIDTH // 2 - AXIS_PX, 180
 MEAN_AND_STD = ("mean_ms", "std_ms")
@@ -31,8 +31,8 @@ def step_times(runs: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
 
 
 def growth(times: pd.DataFrame, size: str) -> list[float]:
-    """By what factor a step takes longer if this size doubles, of each line with two sizes, between its two largest."""
-    factors, keys = [], keys_without(LINE_DIMENSIONS[size])
+    """By line with two sizes or more: how much longer a step takes if the size doubles, by the two largest sizes."""
+    factors, keys = [], keys_without(VARYING_ON_LINE[size])
     for _, line_times in times.dropna(subset=size).groupby(keys, sort=False, dropna=False):
         largest = line_times.drop_duplicates(size).nlargest(2, size)
         if len(largest) == 2:
@@ -42,24 +42,24 @@ def growth(times: pd.DataFrame, size: str) -> list[float]:
 
 
 def draw_scaling(tables: Tables) -> Drawing:
-    """A row per mode: the time of a step against parameters (a line per context) and context (a line per model); only
-    against one of them, if the other is the same in all runs."""
+    """A row of panels per mode: the time of a step against parameters, with a line per context, and against context,
+    with a line per model. A size that is the same in all runs has no panel."""
     runs = tables["runs"]
     times = step_times(runs, tables["timings"])
     missing = run_selection.runs_without_results(runs, TIMING)
-    lengths = sorted({*times[CONTEXT], *missing[CONTEXT]})
+    lengths = sorted({*times[CONTEXT], *missing[CONTEXT]})  # also of runs without results, which have marks
     series_by_size = {
         PARAMETERS: Series("line", tuple(f"context {length}" for length in lengths)),
         CONTEXT: Series("model", tuple(run_selection.models_in_order(runs))),
     }
     times = times.assign(line=times[CONTEXT].map("context {}".format))
-    sizes = [size for size in LINE_DIMENSIONS if times[size].nunique() > 1] or [*LINE_DIMENSIONS]
+    sizes = [size for size in (PARAMETERS, CONTEXT) if times[size].nunique() > 1] or [PARAMETERS, CONTEXT]
 
     def panel(rows: pd.DataFrame, absent: pd.DataFrame) -> Spec:
         modes, mode_rows = [mode for mode in MODES if mode in set(rows["mode"])], []
         for mode in modes:
             mode_series = {
-                size: replace(series, in_legend=mode == modes[-1], width_px=WIDTH_PX)
+                size: replace(series, in_legend=(mode == modes[-1]), width_px=WIDTH_PX)
                 for size, series in series_by_size.items()
             }
             panels = _panels(rows[rows["mode"] == mode], absent[absent["mode"] == mode], mode_series, sizes)
@@ -75,7 +75,7 @@ def draw_scaling(tables: Tables) -> Drawing:
 def _panels(
     times: pd.DataFrame, missing: pd.DataFrame, series: dict[str, Series], sizes: list[str]
 ) -> list[alt.LayerChart]:
-    """The times of one mode against these sizes; against context with the runs without results."""
+    """A panel per size, with the times of one mode. That of the context also has marks for the runs without results."""
     sized = times.dropna(subset=PARAMETERS)
     parameters = LogAxis.around(sized[PARAMETERS], WIDTH_PX)
     contexts = ContextAxis.of([*times[CONTEXT], *missing[CONTEXT]])
@@ -88,7 +88,8 @@ def _panels(
     x_channels = {PARAMETERS: alt.X("parameters:Q", scale=parameters.scale, axis=axis), CONTEXT: contexts.x()}
     panels = []
     for size in sizes:
-        rows, title = sized if size == PARAMETERS else times, None if panels else "time of a step (ms)"
+        rows = sized if size == PARAMETERS else times
+        title = None if panels else "time of a step (ms)"  # of the y axis, at the first panel only
         layers = marks.means_with_spread(rows, x_channels[size], y, title, series[size], *MEAN_AND_STD, tooltip)
         if size == CONTEXT:
             layers += marks.missing_marks(missing, contexts, y, series[CONTEXT])
@@ -97,7 +98,7 @@ def _panels(
 
 
 def result_scaling(tables: Tables) -> str:
-    """How the time of the fullest mode grows at its largest sizes."""
+    """How the time of a step of the mode with the most phases grows at its largest sizes."""
     times = step_times(tables["runs"], tables["timings"])
     mode = next((mode for mode in FULLEST_FIRST if mode in set(times["mode"])), None)
     mode_times = times[times["mode"] == mode]

@@ -14,6 +14,7 @@ def test_the_growth_for_twice_the_size_is_that_of_a_power_law_between_points_tha
     times = step_times(tables["runs"], tables["timings"])
     scale = times["precision"].map({"fp32": 3.0, "bf16": 1.0})
     times = times.assign(mean_ms=scale * times["context_length"] ** 1.5 * times["parameters"] ** 0.8)
+    # a line per model, mode and precision; per context length, mode and precision
     assert growth(times, "context_length") == pytest.approx([2**1.5] * 2 * 3 * 2)
     assert growth(times, "parameters") == pytest.approx([2**0.8] * 12)
 

@@ -17,7 +17,7 @@ from profile_grid.tables.largest_gains import with_shown_gains
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import PASSES, Claim, leaders, listed, median_note, of_all, run_in_words, runs_in_words
 
-MAX_NAMED, MAX_IN_LEAD = 3, 2  # rules or activities in a sentence; findings in the first sentence
+MAX_NAMED, MAX_IN_LEAD = 3, 2  # of rules or activities in a sentence; of findings in the first sentence
 NO_ANSWER = Claim("Not answered: no capture of these runs was diagnosed.", "missing")
 FINDING_NAMES = {  # of a rule: what it finds, as the subject of a sentence
     "launch_bound": "late launches",
@@ -45,8 +45,7 @@ MAX_FINDINGS, MAX_FUNCTIONS = 4, 10  # of a run, in a table
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """Host time per launch, if it was traced; the largest findings with the number of runs; measured gains against
-    the bounds; rules not applied."""
+    """Host time per launch, if traced; the largest findings; gains of remedies and their bounds; unapplied rules."""
     findings = measured.tables["time_lost"]
     traced = _host_time(measured)
     if findings.empty:
@@ -56,12 +55,13 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _largest_findings(findings: pd.DataFrame, *, run_count: int) -> list[Claim]:
-    """The largest finding of each run, and at most how much of a step it takes; the number of runs without findings."""
+    """The largest finding of each run, and the share of a step that fixing it saves at most; then the number of runs
+    without any. `findings`: of all runs, in each the largest first; `run_count`: diagnosed runs."""
     if findings.empty:
         return [Claim("The diagnosis finds nothing in {runs}.", "counted", runs=of_all(run_count, run_count, "run"))]
     largest = with_shown_gains(findings.drop_duplicates("run"))
     names, shares = [_finding_name(rule) for rule in largest["code"]], largest["percent"] / 100
-    has_room = len(set(names)) <= MAX_IN_LEAD  # the first sentence of an answer is short
+    has_room = len(set(names)) <= MAX_IN_LEAD  # for the median, since the first sentence of an answer is short
     text = "Fixing the largest finding saves at most {shares} of a step{median}: {findings}."
     lead = Claim(
         text, "predicted", findings=leaders(names, max_names=MAX_IN_LEAD, run_count=run_count),
@@ -74,18 +74,19 @@ def _largest_findings(findings: pd.DataFrame, *, run_count: int) -> list[Claim]:
 
 
 def _unapplied_claim(findings: pd.DataFrame) -> list[Claim]:
-    """The rules that could not be applied, which differs from finding nothing; their reasons are below the table."""
+    """The rules that could not be applied: it is unknown whether they would find something. The table has reasons."""
     texts = [rules for rules, _ in _unapplied_rules(findings)]
     return [Claim("Not checked, for the reasons below: {texts}.", "missing", texts="; ".join(texts))] if texts else []
 
 
 def _unapplied_rules(findings: pd.DataFrame) -> Iterator[tuple[str, str]]:
-    """(rules that could not be applied, in words; the reason). Runs without an optimizer have none to fuse."""
+    """For each reason: (the rules that could not be applied, in words, and in how many runs; the reason). Where a run
+    has no optimizer, it is no news that the rule for optimizers cannot be applied."""
     has_no_optimizer = (findings["code"] == "unfused_optimizer") & (findings["mode"] != TRAIN_STEP)
     unapplied, run_count = findings[findings["abstained"].astype(bool) & ~has_no_optimizer], findings["run"].nunique()
     for reason, rows in unapplied.groupby("message", sort=False, observed=True):
-        count_without = rows["run"].nunique()
-        where = f" in {of_all(count_without, run_count, 'run')}" if count_without < run_count else ""
+        unapplied_runs = rows["run"].nunique()
+        where = f" in {of_all(unapplied_runs, run_count, 'run')}" if unapplied_runs < run_count else ""
         names = [_finding_name(rule) for rule in dict.fromkeys(rows["code"])]
         rules = listed(names) if len(names) <= MAX_NAMED else f"{len(names)} rules"
         yield f"{rules}{where}", str(reason)
@@ -93,7 +94,7 @@ def _unapplied_rules(findings: pd.DataFrame) -> Iterator[tuple[str, str]]:
 
 def _remedies_within_bounds(predictions: pd.DataFrame) -> list[Claim]:
     """How many measured gains of remedies were within their bounds, and which exceeded them clearly: by more than
-    processes differ."""
+    processes differ, so that the bound does not hold."""
     if predictions.empty:
         return []
     clearly_above = predictions[~predictions["holds"].astype(bool)]
@@ -113,8 +114,8 @@ def _remedies_within_bounds(predictions: pd.DataFrame) -> list[Claim]:
 
 
 def template_of_count(count_within: int, every: int) -> str:
-    """The template of a claim's subject, with its numbers `held` and `all`: "All {all}", "The only", or "{held} of
-    {all}"."""
+    """The template of a subject with the numbers `held` (count_within) and `all` (every): "All {all}", "The only", or
+    "{held} of {all}"."""
     if count_within != every:
         return "{held} of {all}"
     return "All {all}" if every > 1 else "The only"
@@ -127,8 +128,8 @@ def count_within_bound(predictions: pd.DataFrame) -> int:
 
 
 def _host_time(measured: Measured) -> list[Claim]:
-    """Host time per launch under the trace by activity, the slowdown by the trace, and the Python function with the
-    most time."""
+    """Under the trace: the time of the host per launch, in total and by activity, and the Python function that takes
+    most of it; and how much the trace slows a step."""
     rows = measured.tables["host_per_launch"]
     if rows.empty:
         return []
@@ -157,9 +158,9 @@ def _host_time(measured: Measured) -> list[Claim]:
 
 
 def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
-    """The Python functions with the most estimated time outside calls, by number of runs; and by mode, their shares of
-    the time there."""
-    top_functions = stacks.drop_duplicates("run")
+    """The Python function of each run with the most estimated time outside calls, those of most runs first; and by
+    mode, its share of that time. `outside_us`: the time outside calls per launch, by run."""
+    top_functions = stacks.drop_duplicates("run")  # the rows of a run begin with the longest
     share = top_functions["estimated_us_per_launch"] / outside_us.reindex(top_functions["run"]).to_numpy()
     texts = [
         f"{interval(share[rows.index], percent)} of that time in {PASSES[mode]}"
@@ -214,8 +215,10 @@ def _findings_table(measured: Measured) -> MarkdownTable:
             for row in run_findings.head(MAX_FINDINGS).itertuples()
         ]
         texts += [f"and {len(run_findings) - MAX_FINDINGS} more"] if len(run_findings) > MAX_FINDINGS else []
-        is_diagnosed = run["run"] in set(findings["run"])
-        return ["; ".join(texts) or ("nothing" if is_diagnosed else status_word(run[CAPTURE.status_column]))]
+        if not texts:
+            is_diagnosed = run["run"] in set(findings["run"])
+            return ["nothing" if is_diagnosed else status_word(run[CAPTURE.status_column])]
+        return ["; ".join(texts)]
 
     return lines_table(
         measured.runs, LEADING_KEYS, ("findings, with the largest possible saving",), cells, left_aligned=1
@@ -232,7 +235,7 @@ def _activity(doing: str) -> str:
 
 
 def _per_launch_table(run_rows: pd.DataFrame) -> MarkdownTable:
-    """One line per launching phase: microseconds of its launching thread per launch, by activity."""
+    """One line per phase that launches: the microseconds of its launching thread per launch, by activity."""
     activities = list(run_rows.groupby("doing", sort=False)["own_ms"].sum().sort_values(ascending=False).index)
     lines = []
     for phase, rows in run_rows.groupby("phase", sort=False):
@@ -260,17 +263,17 @@ def _functions_table(run_rows: pd.DataFrame) -> MarkdownTable:
 
 
 def finding_definitions(results: Iterable[Measured]) -> list[str]:
-    """What each loss that was found is, with the code of its rule: "late launches (`launch_bound`): ..."."""
+    """A definition of each kind of finding that occurs: "late launches (`launch_bound`): ..."."""
     findings = pd.concat([measured.tables["time_lost"] for measured in results])
     codes = findings.loc[~findings["abstained"].astype(bool), "code"].unique()
     looks_for = {rule.code: rule.looks_for for rule in RULES}
-    return [f"{_finding_name(name)} ({code(name)}): {looks_for[name]}." for name in codes if name in looks_for]
+    return [f"{_finding_name(rule)} ({code(rule)}): {looks_for[rule]}." for rule in codes if rule in looks_for]
 
 
 def _finding_names(codes: str) -> str:
-    return ", ".join(_finding_name(name) for name in codes.split(", ") if name) or "no finding"
+    return ", ".join(_finding_name(rule) for rule in codes.split(", ") if rule) or "no finding"
 
 
 def _finding_name(rule: str) -> str:
-    """What a rule finds, in words: "late launches"; the code of an unknown one."""
+    """What the rule with this code finds, in words: "late launches"; the code itself if it is unknown."""
     return FINDING_NAMES.get(rule) or code(rule, in_table=True)

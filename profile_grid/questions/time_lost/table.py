@@ -17,12 +17,12 @@ LAUNCH_RULES = ("launch_bound", "small_kernels")
 
 @dataclass(frozen=True)
 class Remedy:
-    """Values of a dimension (None: all) that fix the findings of the rules with these codes."""
+    """A run with one of these values of the dimension should not have the findings of the rules with these codes."""
 
     dimension: Dimension
-    values: tuple | None
+    values: tuple | None  # None: all but the default
     codes: tuple[str, ...]
-    halves_the_rest: bool = False  # numbers of half the size at best halve the traffic of the remaining work
+    halves_the_rest: bool = False  # numbers of half the size at best halve the time of the remaining work, too
 
 
 REMEDIES = (
@@ -36,20 +36,21 @@ REMEDIES = (
 
 
 def predictions(merged: Merged) -> pd.DataFrame:
-    """One row per run that is a remedy for another: the bound of the gain by the other's diagnosis, and the measured
-    gain, in percent of a step, for a larger batch of the time per sequence. Without a finding the bound is zero, for
-    bf16 half of the step."""
+    """One row per run that is a remedy for another run, its base: the most that the remedy can gain by the diagnosis of
+    the base, and what it gains as measured. Both are in percent of a step of the base, or for a larger batch, of its
+    time per sequence. If the base has no finding, the bound is zero, for bf16 half of the step."""
     findings = largest_gains.with_unprofiled_gains(merged["findings"], merged)
     tables = [_remedy_rows(remedy, merged, findings) for remedy in REMEDIES]
     return pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)  # at least the columns
 
 
 def _remedy_rows(remedy: Remedy, merged: Merged, findings: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `predictions` for one remedy, from the bounded findings of all runs."""
+    """The rows of `predictions` for one remedy, from the findings of all runs with their unprofiled gains."""
     times = _times_of_remedy(remedy, merged)
-    times = times[times["base_run"].isin(findings["run"])]
+    times = times[times["base_run"].isin(findings["run"])]  # only bases with a diagnosis
     measured = 100 * (1 - 1 / times["speed_up"] / times["batch_ratio"])
-    least_measured = 100 * (1 - 1 / times["speed_up_low"] / times["batch_ratio"])  # of the interval between processes
+    # by the lower end of the speed-up's confidence interval; NaN if that is unknown
+    least_measured = 100 * (1 - 1 / times["speed_up_low"] / times["batch_ratio"])
     matching = findings[findings["code"].isin(remedy.codes) & ~findings["abstained"].astype(bool)].groupby("run")
     codes_by_run = {run: ", ".join(codes) for run, codes in matching["code"]}
     found_percent = matching["unprofiled_percent"].sum().clip(upper=100)
@@ -69,10 +70,11 @@ def _remedy_rows(remedy: Remedy, merged: Merged, findings: pd.DataFrame) -> pd.D
 
 
 def _times_of_remedy(remedy: Remedy, merged: Merged) -> pd.DataFrame:
-    """The steps of the runs with the remedy, as from `times_with_base`, and `batch_ratio`: their batch ÷ the default's.
+    """The rows of `times_with_base` on entire steps of the runs with the remedy. A column `batch_ratio` is added: the
+    batch of the run ÷ the default.
 
-    A smaller batch is no remedy. With several GPUs, a larger one also divides their communication by more sequences,
-    which is scaling (question n).
+    A smaller batch is no remedy. Neither is a larger one on several GPUs: it also divides the communication by more
+    sequences, which is scaling (question n).
     """
     times = ratios.times_with_base(merged, remedy.dimension)
     times = times[times["phase"] == names.WHOLE_STEP].assign(batch_ratio=1.0)
@@ -85,9 +87,9 @@ def _times_of_remedy(remedy: Remedy, merged: Merged) -> pd.DataFrame:
 
 
 def host_per_launch(merged: Merged) -> pd.DataFrame:
-    """One row per traced run, phase that launches, and activity of the thread that launches most in it."""
+    """One row per traced run, phase that launches, and activity of the thread that launches most, with its time."""
     rows = _launching_thread_rows(merged)
-    rows = rows[rows["doing"] != STACK]
+    rows = rows[rows["doing"] != STACK]  # samples of functions, see host_stacks
     keys = [*LEADING, "phase", "thread", "doing", "launches"]
     table = rows.groupby(keys, sort=False, as_index=False)[["calls", "own_ms"]].sum()
     step_ms = table["run"].astype("str").map(merged.step_ms).astype("float64")
@@ -110,8 +112,8 @@ def _launching_thread_rows(merged: Merged) -> pd.DataFrame:
     """The rows of each phase's launching thread; the phases of a run in the order of a step."""
     rows = merged["host_time"]
     rows = rows[rows["launches_most"].astype(bool) & (rows["launches"] > 0)]
-    positions = {phase: number for number, phase in enumerate(names.MAIN_PHASES)}
-    position = rows["phase"].map(positions).fillna(len(positions))
+    position_by_phase = {phase: number for number, phase in enumerate(names.MAIN_PHASES)}
+    position = rows["phase"].map(position_by_phase).fillna(len(position_by_phase))  # other phases come last
     return in_order_of(rows.loc[position.sort_values(kind="stable").index], rows["run"])
 
 
@@ -121,7 +123,7 @@ TIME_LOST_COLUMNS = [
 
 
 def time_lost(merged: Merged) -> pd.DataFrame:
-    """One row per run and rule that has a finding or abstains; the largest gain of a run first."""
+    """One row per run and rule that has a finding or lacks data; in each run, the largest gain first."""
     return largest_gains.largest_first(merged)[[*LEADING, *TIME_LOST_COLUMNS]]
 
 

@@ -14,17 +14,19 @@ from tests.profile_grid.made_up_answers import document_of, summaries, told
 from tests.profile_grid.test_answers import line_of, rendered
 
 
-def speaks(code: str, percent: float) -> tuple:
+def found(code: str, percent: float) -> tuple:
+    """A finding of the rule with this code, which takes so many percent of a step of 10 ms."""
     return (code, False, percent / 10, percent, "likely", f"{code} was found", "mend it", "{}", "{}")
 
 
-SILENT = ("wave_tail", True, None, None, "possible", "no counters", "measure", "{}", "{}")
-SAVED = 1 - 67 / 989.4  # of the time of fp32 matrix multiplies, by bf16: TFLOP/s in the data sheet of the H200
-PLAIN = Made(kernels=forward_kernels(), unprofiled_ms=10.0, findings=(speaks("no_tensor_cores", 60.0), SILENT))
+ABSTAINS = ("wave_tail", True, None, None, "possible", "no counters", "measure", "{}", "{}")
+SAVED = 1 - 67 / 989.4  # share of fp32 matrix multiplies that bf16 saves, by TFLOP/s in the data sheet of the H200
+PLAIN = Made(kernels=forward_kernels(), unprofiled_ms=10.0, findings=(found("no_tensor_cores", 60.0), ABSTAINS))
 
 
-def faster(ms: float, **changes) -> Made:
-    return replace(PLAIN, unprofiled_ms=ms, findings=(SILENT,), **changes)
+def timed(ms: float, **changes) -> Made:
+    """A run with a remedy, whose step takes this time; nothing is found in it."""
+    return replace(PLAIN, unprofiled_ms=ms, findings=(ABSTAINS,), **changes)
 
 
 def sentences(*runs: Made) -> str:
@@ -32,7 +34,7 @@ def sentences(*runs: Made) -> str:
 
 
 def test_a_remedy_stands_beside_what_was_said_of_the_run_without_it():
-    (row,) = summaries(PLAIN, faster(5.0, precision="tf32"))["predictions"].to_dict("records")
+    (row,) = summaries(PLAIN, timed(5.0, precision="tf32"))["predictions"].to_dict("records")
     assert (row["base_run"], row["remedy"], row["codes"]) == (PLAIN.name, "precision", "no_tensor_cores")
     figures = [row[name] for name in ("predicted_percent", "predicted_ms", "measured_percent", "measured_ms")]
     assert figures == pytest.approx([60.0 * SAVED, 6.0 * SAVED, 50.0, 5.0], rel=1e-4)
@@ -40,7 +42,7 @@ def test_a_remedy_stands_beside_what_was_said_of_the_run_without_it():
 
 
 def test_a_gain_beyond_what_was_said_is_told():
-    runs = PLAIN, faster(3.0, precision="tf32")
+    runs = PLAIN, timed(3.0, precision="tf32")
     assert summaries(*runs)["predictions"]["holds"].tolist() == [False]
     assert (
         "0 of 1 measured remedies saved no more than their bounds; clearly more was saved in small"
@@ -50,7 +52,7 @@ def test_a_gain_beyond_what_was_said_is_told():
 
 
 def test_idle_time_is_at_most_what_a_step_without_a_profiler_takes_beyond_the_gpus_own_time():
-    made = replace(PLAIN, findings=(speaks("launch_bound", 70.0), speaks("no_tensor_cores", 60.0)))
+    made = replace(PLAIN, findings=(found("launch_bound", 70.0), found("no_tensor_cores", 60.0)))
     findings = summaries(made)["time_lost"].set_index("code")
     busy_ms = sum(kernel.time_us for kernel in PLAIN.kernels) / 1000
     assert list(findings.index) == ["no_tensor_cores", "launch_bound"]
@@ -64,33 +66,33 @@ def test_idle_time_is_at_most_what_a_step_without_a_profiler_takes_beyond_the_gp
 
 
 def test_attention_in_one_kernel_is_a_remedy_and_attention_by_pytorch_in_many_is_none():
-    runs = (PLAIN, faster(9.0, attention="math"), faster(8.0, attention="efficient"))
+    runs = (PLAIN, timed(9.0, attention="math"), timed(8.0, attention="efficient"))
     assert summaries(*runs)["predictions"]["attention"].tolist() == ["efficient"]
 
 
 def test_a_remedy_for_which_no_rule_spoke_is_said_to_gain_nothing():
-    (row,) = summaries(PLAIN, faster(9.0, attention="flash"))["predictions"].to_dict("records")
+    (row,) = summaries(PLAIN, timed(9.0, attention="flash"))["predictions"].to_dict("records")
     assert (row["codes"], row["predicted_percent"], row["holds"]) == ("", 0.0, False)
 
 
 def test_a_larger_batch_is_judged_by_the_time_of_a_sequence():
-    waiting = replace(PLAIN, kernels=forward_kernels(4000.0), findings=(speaks("launch_bound", 40.0),))
-    (row,) = summaries(waiting, faster(15.0, batch_size=8))["predictions"].to_dict("records")
+    waiting = replace(PLAIN, kernels=forward_kernels(4000.0), findings=(found("launch_bound", 40.0),))
+    (row,) = summaries(waiting, timed(15.0, batch_size=8))["predictions"].to_dict("records")
     assert (row["predicted_percent"], row["measured_percent"]) == pytest.approx((40.0, 25.0))
 
 
 def test_a_larger_batch_on_several_gpus_is_scaling_and_no_remedy():
     two = replace(PLAIN, gpus=2, parallel="ddp")
-    assert len(summaries(two, replace(faster(15.0, batch_size=8), gpus=2, parallel="ddp"))["predictions"]) == 0
+    assert len(summaries(two, replace(timed(15.0, batch_size=8), gpus=2, parallel="ddp"))["predictions"]) == 0
 
 
 def test_numbers_of_half_the_size_halve_what_no_rule_speaks_of():
-    (row,) = summaries(PLAIN, faster(2.0, precision="bf16"))["predictions"].to_dict("records")
+    (row,) = summaries(PLAIN, timed(2.0, precision="bf16"))["predictions"].to_dict("records")
     assert row["predicted_percent"] == pytest.approx(50.0 + 60.0 * SAVED / 2, rel=1e-4)
 
 
 def test_a_run_that_was_not_diagnosed_predicts_nothing():
-    runs = [replace(PLAIN, findings=()), faster(5.0, precision="tf32")]
+    runs = [replace(PLAIN, findings=()), timed(5.0, precision="tf32")]
     assert len(summaries(*runs)["predictions"]) == 0
 
 
@@ -100,11 +102,11 @@ def test_where_there_are_counters_the_rules_that_need_them_speak_and_are_silent_
     counted = tables["runs"]["run"] == PLAIN.name
     tables["runs"].loc[counted, "counters_status"] = "complete"
     columns = tables["findings"].columns
-    found = pd.DataFrame([[*PLAIN.leading.values(), *speaks("low_occupancy", 70.0)]], columns=columns)
-    tables["counter_findings"] = found
-    said = time_lost(Merged(tables))
-    assert said.loc[said["run"] == PLAIN.name, "code"].tolist() == ["low_occupancy", "no_tensor_cores"]
-    assert said.loc[said["run"] == other.name, "code"].tolist() == ["no_tensor_cores", "wave_tail"]
+    occupancy = pd.DataFrame([[*PLAIN.leading.values(), *found("low_occupancy", 70.0)]], columns=columns)
+    tables["counter_findings"] = occupancy
+    table = time_lost(Merged(tables))
+    assert table.loc[table["run"] == PLAIN.name, "code"].tolist() == ["low_occupancy", "no_tensor_cores"]
+    assert table.loc[table["run"] == other.name, "code"].tolist() == ["no_tensor_cores", "wave_tail"]
 
 
 def test_every_rule_that_a_remedy_mends_is_there():
@@ -115,14 +117,14 @@ def test_every_rule_that_a_remedy_mends_is_there():
 
 
 def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
-    text = sentences(PLAIN, faster(5.0, precision="tf32"))
+    text = sentences(PLAIN, timed(5.0, precision="tf32"))
     lead = "Fixing the largest finding saves at most 55.9 % of a step: fp32 matrix multiplies without tensor cores in 1"
     assert "Nothing is found in 1 of 2 runs." in text
     assert text.startswith(lead)
     assert "Not checked, for the reasons below: partly empty last waves of thread blocks." in text
-    others = [("low_occupancy", *SILENT[1:]), *((code, *SILENT[1:5], "a CPU", "-", "{}", "{}") for code in "abcd")]
+    others = [("low_occupancy", *ABSTAINS[1:]), *((code, *ABSTAINS[1:5], "a CPU", "-", "{}", "{}") for code in "abcd")]
     assert "last waves of thread blocks and low occupancy; 4 rules." in sentences(
-        replace(PLAIN, findings=(SILENT, *others))
+        replace(PLAIN, findings=(ABSTAINS, *others))
     )
     some = (
         PLAIN,
@@ -132,23 +134,23 @@ def test_the_sentences_say_what_could_gain_most_and_what_cannot_be_told():
     assert "Not checked, for the reasons below: partly empty last waves of thread blocks in 1 of 2 runs." in sentences(
         *some
     )
-    optimizer = ("unfused_optimizer", *SILENT[1:])
+    optimizer = ("unfused_optimizer", *ABSTAINS[1:])
     assert "an unfused optimizer" not in sentences(replace(PLAIN, findings=(*PLAIN.findings, optimizer))), "has none"
     trains = replace(PLAIN, mode="train_step", findings=(optimizer,))
     assert "Not checked, for the reasons below: an unfused optimizer." in sentences(trains)
     assert sentences(replace(PLAIN, findings=())) == "Not answered: no capture of these runs was diagnosed."
-    assert sentences(replace(PLAIN, findings=(SILENT,))).startswith("The diagnosis finds nothing in the only run.")
+    assert sentences(replace(PLAIN, findings=(ABSTAINS,))).startswith("The diagnosis finds nothing in the only run.")
 
 
 def test_the_document_shows_findings_silent_rules_and_remedies():
-    text = rendered([PLAIN, faster(5.0, precision="tf32")])["time_lost"]
+    text = rendered([PLAIN, timed(5.0, precision="tf32")])["time_lost"]
     assert "matrix multiplies without tensor cores: 5.59 ms (55.9 %)" in line_of(text, "small", "512", "forward pass")
     assert text.count("- partly empty last waves of thread blocks: no counters\n") == 1
     assert "5.59 (55.9 %) | " in text and text.count(" yes |") == 1
 
 
 def traced(run: Made) -> dict[str, pd.DataFrame]:
-    """Tables of a run whose host was traced: its thread 1 launches, its thread 0 waits for that."""
+    """Tables of a run whose host was traced: its thread 1 launches, its thread 0 waits for thread 1."""
     tables = merged([run])
     rows = [
         ("backward", 1, True, "launching", "cudaLaunchKernel", 100, 100, 0.4, 0, 0, None),
@@ -165,7 +167,7 @@ def traced(run: Made) -> dict[str, pd.DataFrame]:
 
 
 def cells_of(text: str, *first: str) -> list[str]:
-    """The cells of a line of a table behind those that it begins with."""
+    """The cells of the line of a table that begins with the cells `first`, without these."""
     return [cell.strip() for cell in line_of(text, *first).split("|")][1 + len(first) : -1]
 
 
@@ -212,9 +214,9 @@ def test_the_share_of_a_python_function_is_of_the_time_in_no_call_also_where_ano
 
 
 def test_a_smaller_batch_is_no_remedy():
-    waiting = replace(PLAIN, kernels=forward_kernels(4000.0), findings=(speaks("launch_bound", 40.0),))
-    assert len(summaries(waiting, faster(15.0, batch_size=8))["predictions"]) == 1
-    assert len(summaries(waiting, faster(5.0, batch_size=2))["predictions"]) == 0
+    waiting = replace(PLAIN, kernels=forward_kernels(4000.0), findings=(found("launch_bound", 40.0),))
+    assert len(summaries(waiting, timed(15.0, batch_size=8))["predictions"]) == 1
+    assert len(summaries(waiting, timed(5.0, batch_size=2))["predictions"]) == 0
 
 
 def test_a_run_whose_host_was_not_traced_tells_nothing_of_it():
