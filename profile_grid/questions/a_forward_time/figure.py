@@ -157,11 +157,8 @@ def draw_launch_bound(tables: Tables) -> Drawing:
             color=series.color(), shape=series.shape(), fill=marks.fill_key("how", fills), tooltip=tooltip,
         )  # fmt: skip
         limits = [LAUNCH_BOUND_PERCENT] if words.device == ON_GPU.device else []  # a CPU has no launches
-        line = (
-            alt.Chart(pd.DataFrame({"idle_percent": limits}))
-            .mark_rule(color=GREY)
-            .encode(y=alt.Y("idle_percent:Q", scale=y.scale))
-        )
+        line = alt.Chart(pd.DataFrame({"idle_percent": limits})).mark_rule(color=GREY)
+        line = line.encode(y=alt.Y("idle_percent:Q", scale=y.scale))
         return alt.layer(line, markers, width=IDLE_WIDTH_PX, height=IDLE_HEIGHT_PX)
 
     notes = ["One marker per run, means of the captured steps. " + IDLE_NOTES[words.device]]

@@ -18,11 +18,8 @@ TIME, OF_PEAK = ("both_ms", "both_std_ms"), ("of_peak", "of_peak_std")  # column
 
 
 def cells_of_one_head_size(tables: Tables) -> pd.DataFrame:
-    """The cells of one head size: the usual one if it was measured, else the smallest. The columns of TIME are the time
-    of both passes together, those of OF_PEAK its share of the peak.
-
-    Both are of single calls if these were timed; otherwise the times include the wait, and the shares are NaN.
-    """
+    """The cells of one head size: the usual one if it was measured, else the smallest. The columns of TIME are for both
+    passes together. They and OF_PEAK are of single calls if these were timed; otherwise OF_PEAK is NaN."""
     cells = tables["attention_sweep"]
     sizes = sorted(set(cells[HEAD_DIM.key]))
     of_size = cells[cells[HEAD_DIM.key] == (USUAL_HEAD_SIZE if USUAL_HEAD_SIZE in sizes else sizes[0])]

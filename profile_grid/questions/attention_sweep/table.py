@@ -12,9 +12,7 @@ from profile_grid.tables.per_pass import Merged, as_floats
 from profile_grid.tables.ratios import with_speed_up
 
 PASSES = ("forward", "backward")
-KEY_COLUMNS = [
-    key for key in KEYS if key not in ("compile", "attention")
-]  # cells that agree in these differ in variant
+KEY_COLUMNS = [key for key in KEYS if key not in ("compile", "attention")]  # cells that agree here differ in variant
 COMPILED = "compiled"  # the variant that is eager attention, compiled; the others are kinds of attention, not compiled
 
 
@@ -54,7 +52,7 @@ def _with_ideal(table: pd.DataFrame, devices: pd.Series) -> pd.DataFrame:
     the peak that single calls reached."""
     limits = []  # per row: FLOPs by pass; least_ms and flop_per_s by the data sheet, None if unknown
     for row in table.to_dict("records"):
-        shape = (row["batch_size"], row["context_length"], row["head_dim"])  # there is one head
+        shape = (row["batch_size"], row["context_length"], row["head_dim"])  # one head: as wide as all heads together
         peaks = peaks_of(devices[row["run"]])
         bounds_ms = least_ms_of_attention(peaks, row["precision"], *shape)  # by FLOP/s, by bytes/s
         least_ms = max(bounds_ms) if None not in bounds_ms else None

@@ -143,11 +143,9 @@ def _others_table(measured: Measured) -> MarkdownTable:
 
 
 def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(c) Shares of the forward pass by part, a column per model, as (title, table) for each combination of further
-    dimensions that vary. Empty without ranges of parts.
-
-    The context is the one that was captured with the most models; of several, the longest.
-    """
+    """(c) Shares of the forward pass by part, a column per model, at the context that was captured with the most models
+    (of several, the longest). One (title, table) for each combination of further dimensions that vary; no table without
+    ranges of parts."""
     parts = model_parts.rows_in_parts(measured.inference("forward_parts"))
     if parts.empty:
         return []

@@ -16,10 +16,9 @@ from profile_grid.tables import communication_cost, ideal
 from profile_grid.tables.names import WHOLE_STEP, WITHOUT_COMMUNICATION
 from profile_grid.tables.per_pass import Merged, as_floats
 
-SLOWDOWN_KEYS = keys_without(
-    MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, PARALLEL.key
-)  # same: one slowdown is fitted
-WORK_KEYS = keys_without(PARALLEL.key)  # same: the runs do the same work
+# runs that agree in the first share a fitted slowdown; runs that agree in the second do the same work
+SLOWDOWN_KEYS = keys_without(MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, PARALLEL.key)
+WORK_KEYS = keys_without(PARALLEL.key)
 MAX_DEVIATIONS = 2  # standard deviations between processes: a larger error is unexpected
 
 

@@ -47,9 +47,8 @@ def draw_class_shares(tables: panels.Tables) -> panels.Drawing:
     missing = run_selection.runs_without_results(side_runs, stages.CAPTURE).merge(side_runs[["run", "side"]], on="run")
     axis = alt.Axis(title=f"share of the {words.time} of a step", format="%", values=[0, 0.2, 0.4, 0.6, 0.8, 1])
     x = alt.X("start:Q", scale=alt.Scale(domain=[0, 1]), axis=axis)
-    modes = set(shares.loc[shares["side"] == TRAINING, "mode"]) or set(
-        side_runs["mode"]
-    )  # without results, of all runs
+    # the fullest mode of training that was captured; if none was, the fullest of all runs
+    modes = set(shares.loc[shares["side"] == TRAINING, "mode"]) or set(side_runs["mode"])
     fullest_mode = next((mode for mode in dimensions.FULLEST_FIRST if mode in modes), FORWARD)
     titles = {INFERENCE: dimensions.MODES[FORWARD], TRAINING: dimensions.MODES[fullest_mode]}
     is_shorter = (shares["side"] == TRAINING) & (shares["mode"] != fullest_mode)

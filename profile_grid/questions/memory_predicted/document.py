@@ -71,9 +71,7 @@ def _errors(runs: pd.DataFrame) -> list[Claim]:
     measured = runs[runs["measured_peak_bytes"].notna()]
     if measured.empty:
         return []
-    errors = (
-        measured["peak_bytes"].astype("float64") / measured["measured_peak_bytes"].astype("float64") - 1
-    )  # relative
+    errors = measured["peak_bytes"].astype("float64") / measured["measured_peak_bytes"].astype("float64") - 1
     peaks = "Predicted peaks differ from the measured ones"
     if len(measured) == 1:
         peaks = "The predicted peak differs from the measured one"
