@@ -14,7 +14,7 @@ from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
 from profile_grid.tables.wording import PASSES, Claim, capital, median_note, of_all, some_runs
 
-MIN_STANDARD_ERRORS = 2  # by so many, the GPU is busy longer than the range that launches its work
+MIN_STANDARD_ERRORS = 2  # the GPU is clearly busy for longer than a range takes if the difference is larger than these
 NUMBER_WORDS = {2: "two", 3: "three"}  # of MIN_STANDARD_ERRORS, since the template of a Claim has no digits
 PROFILED_TIMES = ("step_wall", "forward_wall", "forward_gpu_span", "forward_gpu_busy")  # columns without their unit
 TOLERANCE_TEXT = f"{100 * MATCH_TOLERANCE:.0f} %"
@@ -71,7 +71,7 @@ def _profiler_effect(compared_runs: pd.DataFrame) -> list[Claim]:
     if len(compared_runs) == 1 and not is_unclear.any():
         return []  # the lead says it
 
-    def claims(is_meant: pd.Series, rule: str, text: str) -> list[Claim]:
+    def claims(is_meant: pd.Series, rule: str, text: str) -> list[Claim]:  # one, or none without such runs
         ratios = interval(runs["overhead_ratio"][is_meant], significant)
         names = some_runs(runs[is_meant], compared_runs)
         return [Claim(text, rule, runs=names, ratios=ratios)] if is_meant.any() else []

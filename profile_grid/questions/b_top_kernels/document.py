@@ -87,7 +87,7 @@ def _training(mode: str, tops: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _training_after_lead(mode: str, tops: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """What the lead does not say of its training mode: which other kernel leads, if it is one kernel."""
+    """What the lead does not say about its training mode: which other kernel leads, if it is always the same."""
     other_tops = _other_tops(tops)
     if other_tops["kernel"].nunique() != 1:
         return []

@@ -27,7 +27,7 @@ def largest_runs(runs: pd.DataFrame) -> pd.DataFrame:
     the fullest mode, of these that with the largest model, then that with the longest context."""
     complete = runs[runs[stages.CAPTURE.status_column] == COMPLETE]
     model_ranks = {model: rank for rank, model in enumerate(models_in_order(runs))}
-    mode_ranks = {mode: -rank for rank, mode in enumerate(dimensions.FULLEST_FIRST)}
+    mode_ranks = {mode: -rank for rank, mode in enumerate(dimensions.FULLEST_FIRST)}  # the fullest has the largest
     ranked = complete.assign(_mode=complete["mode"].map(mode_ranks), _model=complete["model"].map(model_ranks))
     ranked = ranked.sort_values(["_mode", "_model", "context_length"], ascending=False, kind="stable")
     largest = ranked.drop_duplicates(dimensions.keys_without(*LEADING_KEYS))
@@ -76,7 +76,7 @@ def draw_top_kernels(tables: Tables) -> Drawing:
 
     def panel(rows: pd.DataFrame, _: pd.DataFrame) -> Spec:
         titles = {FORWARD: "forward pass", ALL_PHASES: f"all of one {dimensions.MODES[rows['mode'].iloc[0]]}"}
-        axis_end_ms = max(rows["time_ms"].max(), 1e-9) * width_px / (width_px - TEXT_PX)
+        axis_end_ms = max(rows["time_ms"].max(), 1e-9) * width_px / (width_px - TEXT_PX)  # leaves room for the text
         axis = alt.Axis(title=f"{words.time} per step (ms)", tickCount=5, grid=False)
         x = alt.X("start:Q", scale=alt.Scale(domain=[0, axis_end_ms], nice=False), axis=axis)
         # without columns of dimensions, the page does not filter the figure, which has few of the runs

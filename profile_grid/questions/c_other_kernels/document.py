@@ -68,8 +68,7 @@ def _families(families: pd.DataFrame) -> list[wording.Claim]:
 
 
 def _longest_parts(measured: Measured) -> pd.DataFrame:
-    """For each run whose capture distinguishes parts of the model, the part with the most time outside matrix
-    multiplies."""
+    """By run, the part with the most time outside matrix multiplies, if the capture distinguishes parts."""
     parts = measured.inference("forward_parts")
     return largest_by_run(parts[(parts["part"] != names.NO_RANGE) & (parts["other_time_ms"] > 0)], "other_time_ms")
 

@@ -1,7 +1,6 @@
 """Where the time of a process's first step goes, compared with later steps: module loading, memory, first launches.
 
-Every nanosecond of a step has one cause: the first in the table of which any thread is in a call. So the times of the
-causes add up to the step.
+Each nanosecond of a step has one cause: the first of the table that has a call of any thread at that time.
 """
 
 import re
@@ -74,7 +73,8 @@ def first_step_table(scope: Scope) -> pd.DataFrame:
     rows = []
     for cause, (first_ns, first_calls) in totals_of_steps[0].items():
         later_ns, later_calls = np.mean([totals[cause] for totals in totals_of_steps[1:]], axis=0)
-        rows.append((cause, first_ns / 1e6, later_ns / 1e6, (first_ns - later_ns) / 1e6, first_calls, later_calls))
+        extra_ns = first_ns - later_ns
+        rows.append((cause, first_ns / 1e6, later_ns / 1e6, extra_ns / 1e6, first_calls, later_calls))  # of FIRST_STEP
     return FIRST_STEP.table(rows, of_a_run=True)
 
 
@@ -129,7 +129,7 @@ def _is_first_launch(scope: Scope, call_count: int) -> np.ndarray:
 
 
 def _first_by_name(names: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """`order` has indices of `names`: of those with the same name, the one that comes first there."""
+    """For each name, the first of its indices in `order`, which holds indices of `names`."""
     _, first_positions = np.unique(names[order], return_index=True)
     return order[first_positions]
 

@@ -1,7 +1,6 @@
 """What the host does in each phase of a step, by thread: launching, waiting, calls of the OS, and no call.
 
-For every thread that makes calls in a phase, the exclusive times of these calls and the time in no call add up to the
-phase exactly.
+On every thread with calls in a phase, their exclusive times and the time in no call add up to the phase exactly.
 """
 
 from collections.abc import Sequence
