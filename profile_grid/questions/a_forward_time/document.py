@@ -14,9 +14,9 @@ from profile_grid.tables.measured import Measured
 from profile_grid.tables.names import FORWARD
 from profile_grid.tables.wording import PASSES, Claim, capital, median_note, of_all, some_runs
 
-MIN_STANDARD_ERRORS = 2  # by which the GPU has to be busy longer than the range that launches its work
-NUMBER_WORDS = {2: "two", 3: "three"}
-PROFILED_TIMES = ("step_wall", "forward_wall", "forward_gpu_span", "forward_gpu_busy")
+MIN_STANDARD_ERRORS = 2  # the GPU is clearly busy for longer than a range takes if the difference is larger than these
+NUMBER_WORDS = {2: "two", 3: "three"}  # of MIN_STANDARD_ERRORS, since the template of a Claim has no digits
+PROFILED_TIMES = ("step_wall", "forward_wall", "forward_gpu_span", "forward_gpu_busy")  # columns without their unit
 TOLERANCE_TEXT = f"{100 * MATCH_TOLERANCE:.0f} %"
 
 
@@ -33,7 +33,7 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _mode_note(measured: Measured) -> list[Claim]:
-    """Which numbers are of the whole step, if no run measured the forward pass alone."""
+    """If no run measured the forward pass alone: which numbers are of the whole step instead."""
     if measured.inference_mode == FORWARD:
         return []
     text = (
@@ -44,16 +44,17 @@ def _mode_note(measured: Measured) -> list[Claim]:
 
 
 def _step_times(timed_runs: pd.DataFrame, compared_runs: pd.DataFrame, measured: Measured) -> Claim:
-    """The times of a step without a profiler, and in how many runs they are the same under it, within the tolerance."""
-    times_ms, number = timed_runs["unprofiled_step_ms"], len(compared_runs)
+    """The times of a step without a profiler, and in how many runs the profiled step takes as long, within the
+    tolerance."""
+    times_ms, run_count = timed_runs["unprofiled_step_ms"], len(compared_runs)
     matching = int(compared_runs["matches_python"].astype(bool).sum())
     comparison = "no run has both a timing and a capture"
-    if number == 1:
+    if run_count == 1:
         factor = significant(compared_runs["overhead_ratio"].iloc[0])
         comparison = f"under the profiler, it takes {factor} times as long"
-    elif number:
+    elif run_count:
         limit = f"at most {TOLERANCE_TEXT}" if matching else f"more than {TOLERANCE_TEXT}"
-        runs = of_all(matching or number, number, "run")  # if none matches, the time differs by more in all of them
+        runs = of_all(matching or run_count, run_count, "run")  # if none matches, the time differs by more in all
         comparison = f"under the profiler, the time differs by {limit} in {runs}"
     return Claim(
         "{step} takes {times} ms{median}; {profiler}.", "counted",
@@ -63,14 +64,14 @@ def _step_times(timed_runs: pd.DataFrame, compared_runs: pd.DataFrame, measured:
 
 
 def _profiler_effect(compared_runs: pd.DataFrame) -> list[Claim]:
-    """The runs whose profiled step differs by more than the tolerance: those in which this is clear, and those in which
-    two processes may differ by as much."""
+    """Sentences on the runs whose profiled step differs by more than the tolerance: those that are clearly slower or
+    faster, and those in which two processes may differ by as much."""
     runs = _runs_beyond_tolerance(compared_runs)
     is_unclear, is_slower = runs["is_unclear"], runs["overhead_ratio"] > 1
     if len(compared_runs) == 1 and not is_unclear.any():
         return []  # the lead says it
 
-    def claims(is_meant: pd.Series, rule: str, text: str) -> list[Claim]:
+    def claims(is_meant: pd.Series, rule: str, text: str) -> list[Claim]:  # one, or none without such runs
         ratios = interval(runs["overhead_ratio"][is_meant], significant)
         names = some_runs(runs[is_meant], compared_runs)
         return [Claim(text, rule, runs=names, ratios=ratios)] if is_meant.any() else []
@@ -85,18 +86,19 @@ def _profiler_effect(compared_runs: pd.DataFrame) -> list[Claim]:
 
 
 def _runs_beyond_tolerance(compared_runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs whose profiled step differs by more than MATCH_TOLERANCE; `is_unclear` if two processes may differ by as
-    much."""
+    """The runs whose profiled step differs by more than MATCH_TOLERANCE. `is_unclear`: two processes of the same work
+    may differ by as much."""
     runs = compared_runs[~compared_runs["matches_python"].astype(bool)]
     spread, processes = runs["process_spread"], runs["processes"]
-    error = (spread**2 / processes + spread**2) ** 0.5  # the mean of the timed processes, and the one that is profiled
-    freedom = (processes - 1).where(processes > 1, math.inf)
+    # the variance of the mean of the timed processes, and that of the single profiled process
+    error = (spread**2 / processes + spread**2) ** 0.5
+    freedom = (processes - 1).where(processes > 1, math.inf)  # the spread of a single process is assumed
     verdict = evidence.ratio_verdicts(runs["overhead_ratio"], error, freedom)["verdict"]
     return runs.assign(is_unclear=verdict == evidence.UNCLEAR)
 
 
 def _launch_bound(captured_runs: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """How many runs are launch-bound, or that none is; nothing on a CPU, where there are no launches."""
+    """How many runs are launch-bound, or that none is. On a CPU, which has no launches, there is no sentence."""
     idle_share = captured_runs["idle_share"]
     if measured.machine.on_cpu or idle_share.isna().all():
         return []
@@ -127,9 +129,9 @@ def _launch_us(runs: pd.DataFrame) -> pd.Series:
 
 def _launches_ahead(captured_runs: pd.DataFrame, measured: Measured) -> list[Claim]:
     """In how many runs the range `forward` is clearly shorter than the work that it launches."""
-    runs = captured_runs.dropna(subset="forward_gpu_busy_ms")
     if measured.machine.on_cpu:
         return []
+    runs = captured_runs.dropna(subset="forward_gpu_busy_ms")
     variance = runs["forward_wall_std_ms"].fillna(0.0) ** 2 + runs["forward_gpu_busy_std_ms"].fillna(0.0) ** 2
     standard_error_ms = (variance / runs["steps_captured"].clip(lower=1)) ** 0.5
     is_ahead = runs["forward_gpu_busy_ms"] - runs["forward_wall_ms"] > MIN_STANDARD_ERRORS * standard_error_ms
@@ -156,9 +158,11 @@ def tables(measured: Measured) -> list[Part]:
 
 def _forward_time_table(measured: Measured) -> MarkdownTable:
     device, rows = measured.words.device, measured.inference("forward_time")
-    rows = rows.assign(is_bound=_is_launch_bound(rows) & (not measured.machine.on_cpu))
     differing_runs = _runs_beyond_tolerance(rows.dropna(subset=["unprofiled_step_ms", "step_wall_ms"]))
-    rows = rows.assign(is_unclear=rows["run"].isin(differing_runs.loc[differing_runs["is_unclear"], "run"]))
+    rows = rows.assign(
+        is_bound=_is_launch_bound(rows) & (not measured.machine.on_cpu),
+        is_unclear=rows["run"].isin(differing_runs.loc[differing_runs["is_unclear"], "run"]),
+    )
     headings = (
         "Python, ms", "captured step, ms", "ratio", f"within {TOLERANCE_TEXT}", "NVTX `forward`, ms",
         f"{device} first to last, ms", f"{device} busy, ms", f"{device} idle in step",
@@ -179,14 +183,15 @@ def _forward_time_table(measured: Measured) -> MarkdownTable:
 
 
 def _unprofiled_step(row: dict) -> str:
+    """Python's timing of the step with its spread, or why there is none."""
     if not known(row["unprofiled_step_ms"]):
         return status_word(row["timing_status"])
     return with_spread(row["unprofiled_step_ms"], row["unprofiled_step_std_ms"])
 
 
 def _timing_pivots(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(title, table) for each combination of further dimensions that vary: Python's timing, models by contexts. Empty
-    if there is only one model or context."""
+    """Python's timing as (title, table): a line per model and a column per context, in a table for each combination of
+    the further dimensions that vary. Empty if there is only one model or context."""
     rows = measured.inference("forward_time")
     dimensions = (MODEL.key, CONTEXT_LENGTH.key)
     if any(rows[key].nunique() < 2 for key in dimensions):

@@ -16,7 +16,7 @@ from profile_grid.tables.gains import LEADING_KEYS, whole_steps
 from profile_grid.tables.measured import ON_CPU, ON_GPU
 
 DRAWN_PHASES = ("forward", "backward", "optimizer")
-PROFILED_SHIFT = 1.07  # factor by which profiled markers are moved right, so that they hide no other
+PROFILED_SHIFT = 1.07  # factor of x (logarithmic) for profiled markers, so that they hide none of the others
 PHASE_HEIGHT_PX = 200
 MEAN_AND_STD = ["mean_ms", "std_ms"]
 IDLE_NOTES = {
@@ -26,14 +26,14 @@ IDLE_NOTES = {
 MODE_FILLS = {"forward": GROUND, "forward_backward": PALE, "train_step": GREY}
 IDLE_WIDTH_PX, IDLE_HEIGHT_PX = WIDTH - AXIS_PX, 260
 LAUNCH_BOUND_PERCENT = 100 * LAUNCH_BOUND_SHARE
-MIN_DRAWN_PERCENT = 0.1  # of idle time, as the axis is logarithmic
+MIN_DRAWN_PERCENT = 0.1  # less idle time is drawn as this, since a logarithmic axis has no zero
 
 
 def phase_times(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
-    """One row per phase (of DRAWN_PHASES) of the fullest run of each configuration, by context: mean_ms, std_ms
-    (unprofiled), profiled_ms and profiled_std_ms.
+    """One row per phase (of DRAWN_PHASES) of the fullest run of each configuration, in the order of contexts: mean_ms
+    and std_ms without a profiler, profiled_ms and profiled_std_ms.
 
-    Profiled times are from the first kernel to the last, or the wall time of the range if it has no kernels.
+    A profiled time is that from the first kernel to the last, or the wall time of the range if it has no kernels.
     """
     run_names = run_selection.fullest_runs(runs)["run"]
     keys = ["run", "phase"]
@@ -49,6 +49,7 @@ def phase_times(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame)
 def draw_phase_times(tables: Tables) -> Drawing:
     """A panel per phase: ms against context length, a line per model without a profiler, hollow markers with it."""
     runs = tables["runs"]
+    # Each configuration has one mode here. Without the column, the page does not filter the figure by mode.
     times = phase_times(runs, tables["timings"], tables["phases"]).drop(columns="mode")
     times = times[times[["mean_ms", "profiled_ms"]].notna().any(axis=1)]
     fullest_runs = run_selection.fullest_runs(runs)
@@ -78,10 +79,11 @@ def draw_phase_times(tables: Tables) -> Drawing:
 def _phase_chart(
     times: pd.DataFrame, missing: pd.DataFrame, contexts: ContextAxis, series: Series, phase: str
 ) -> alt.LayerChart:
+    """The chart of one phase, from its rows of `phase_times`; only the first phase has a title of the y axis."""
     times = marks.with_ends(times, "profiled_ms", "profiled_std_ms", "profiled")
     times = times.assign(context_profiled=times["context_length"] * PROFILED_SHIFT)
     profiled_times = times[["profiled_ms", "profiled_std_ms"]].set_axis(MEAN_AND_STD, axis=1)
-    all_times = pd.concat([times[MEAN_AND_STD], profiled_times])
+    all_times = pd.concat([times[MEAN_AND_STD], profiled_times])  # for an axis that holds both
     y = marks.log_axis(all_times, *MEAN_AND_STD, PHASE_HEIGHT_PX).with_room(below_px=marks.missing_marks_px(missing))
     title = "time (ms)" if phase == DRAWN_PHASES[0] else None
     tooltip = marks.tooltip(
@@ -116,7 +118,8 @@ PHASE_TIMES = Figure(
 
 
 def mean_steps(runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
-    """One row per run with kernels: of a mean step wall_ms, busy_ms, busy_share, kernels, and the mean kernel_us."""
+    """One row per run with kernels: wall_ms, busy_ms, busy_share and the number of kernels of its mean step, and the
+    mean length of a kernel, kernel_us."""
     steps = whole_steps(phases[(phases["kernels"] > 0) & (phases["wall_ns"] > 0)])
     columns = ["wall_ns", "gpu_busy_ns", "kernel_ns", "kernels"]
     means = steps.groupby("run", sort=False, observed=True)[columns].mean().reset_index()
@@ -131,7 +134,7 @@ def mean_steps(runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
 
 def draw_launch_bound(tables: Tables) -> Drawing:
     """The idle share of a step against the mean length of a kernel, a marker per run: models by colour, modes by
-    fill. A logarithmic axis separates the runs that hardly wait."""
+    fill. Both axes are logarithmic, which separates runs that hardly wait."""
     runs, words = tables["runs"], run_selection.device_words(tables["runs"])
     steps = mean_steps(runs, tables["phases"])
     idle_percent = 100 * (1 - steps["busy_share"])
@@ -153,8 +156,9 @@ def draw_launch_bound(tables: Tables) -> Drawing:
             y=alt.Y("idle_percent:Q", scale=y.scale, axis=y.axis(f"{words.device} idle (% of wall time)")),
             color=series.color(), shape=series.shape(), fill=marks.fill_key("how", fills), tooltip=tooltip,
         )  # fmt: skip
-        limit = pd.DataFrame({"idle_percent": [LAUNCH_BOUND_PERCENT] if words.device == ON_GPU.device else []})
-        line = alt.Chart(limit).mark_rule(color=GREY).encode(y=alt.Y("idle_percent:Q", scale=y.scale))
+        limits = [LAUNCH_BOUND_PERCENT] if words.device == ON_GPU.device else []  # a CPU has no launches
+        line = alt.Chart(pd.DataFrame({"idle_percent": limits})).mark_rule(color=GREY)
+        line = line.encode(y=alt.Y("idle_percent:Q", scale=y.scale))
         return alt.layer(line, markers, width=IDLE_WIDTH_PX, height=IDLE_HEIGHT_PX)
 
     notes = ["One marker per run, means of the captured steps. " + IDLE_NOTES[words.device]]

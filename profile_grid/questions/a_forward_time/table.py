@@ -9,7 +9,7 @@ from profile_grid.tables.names import FORWARD, WHOLE_STEP
 from profile_grid.tables.per_pass import Merged, as_floats
 from profile_grid.tables.ratios import ratio_and_std
 
-MATCH_TOLERANCE = 0.05  # largest difference of overhead_ratio from one with which two times match
+MATCH_TOLERANCE = 0.05  # two times match if their ratio differs from one by at most this
 
 
 def forward_time(merged: Merged) -> pd.DataFrame:
@@ -19,8 +19,8 @@ def forward_time(merged: Merged) -> pd.DataFrame:
     unprofiled_step = timings[timings["phase"] == WHOLE_STEP].set_index("run")
     table = merged["runs"][[*LEADING, "timing_status", "capture_status", "backend"]].copy()
 
-    def of_runs(statistic: pd.Series) -> pd.Series:
-        return as_floats(table["run"].map(statistic))
+    def of_runs(statistic_by_run: pd.Series) -> pd.Series:
+        return as_floats(table["run"].map(statistic_by_run))
 
     for time in ("wall", "gpu_span", "gpu_busy"):
         table[f"forward_{time}_ms"] = of_runs(forward[f"{time}_ms"])
@@ -37,11 +37,11 @@ def forward_time(merged: Merged) -> pd.DataFrame:
 
 
 def _phase_statistics(phases: pd.DataFrame, phase: str) -> pd.DataFrame:
-    """By run: mean and standard deviation of each time of a phase in ms, mean `kernels`, number of `steps`. Times on
-    the GPU and `kernels` are NaN for a run without any kernel."""
+    """One row per run: mean and standard deviation of each time of a phase in ms, mean `kernels`, number of `steps`.
+    Times on the GPU and `kernels` are NaN for a run without any kernel."""
     rows_of_phase = phases[phases["phase"] == phase]
     runs = rows_of_phase["run"]
-    runs_with_kernels = phases.loc[phases["kernels"] > 0, "run"]
+    runs_with_kernels = phases.loc[phases["kernels"] > 0, "run"]  # in any phase: then zero kernels of this one are real
     times = ("gpu_span", "gpu_busy", "kernel", "wall")
     values = pd.DataFrame({f"{time}_ms": as_floats(rows_of_phase[f"{time}_ns"]) / 1e6 for time in times})
     values["kernels"] = as_floats(rows_of_phase["kernels"])
@@ -53,7 +53,8 @@ def _phase_statistics(phases: pd.DataFrame, phase: str) -> pd.DataFrame:
 
 
 def _with_overhead(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with the ratio of the profiled to the unprofiled step, its spread, and whether the two times match."""
+    """The table with the ratio of the profiled to the unprofiled step, the ratio's standard deviation, and whether the
+    two times match."""
     names = ("step_wall_ms", "step_wall_std_ms", "unprofiled_step_ms", "unprofiled_step_std_ms")
     ratio, std = ratio_and_std(*(table[name] for name in names))
     matches = ((ratio - 1).abs() <= MATCH_TOLERANCE).astype("boolean").mask(ratio.isna())

@@ -12,7 +12,7 @@ from tests.profile_grid.test_answers import line_of
 
 
 def test_forward_time_sets_nvtx_gpu_and_python_side_by_side():
-    kernels = (Kernel("forward", "", GEMM, "gemm", 100, 8000.0),)
+    kernels = (Kernel("forward", "", GEMM, "gemm", 100, 8000.0),)  # phase, range, name, class, launches, µs
     run = Made(kernels=kernels, step_wall_ms=10.0, unprofiled_ms=8.0, unprofiled_std_ms=0.4, steps=1)
     row = summaries(run)["forward_time"].iloc[0]
     assert row["step_wall_ms"] == 10.0

@@ -26,7 +26,7 @@ def _used_memory(cell: dict) -> str:
     return memory(size) if known(size) else ABSENT
 
 
-QUANTITIES = {  # by column: the title of its tables, and a function that makes the text of a cell from its row
+QUANTITIES = {  # by column: the title of its tables, and a function that makes a cell's text from the cell's row
     "bench_forward_ms": ("Forward pass, single calls, ms", _time_of("bench_forward")),
     "bench_backward_ms": ("Backward pass, single calls, ms", _time_of("bench_backward")),
     "bench_both_ms": ("Forward and backward pass, single calls, ms", _time_of("bench_both")),
@@ -38,10 +38,11 @@ QUANTITIES = {  # by column: the title of its tables, and a function that makes 
     "backward_ms": ("Backward pass with the wait for the device, ms", _time_of("backward")),
     "memory_before_backward_bytes": ("Memory in use before the backward pass", _used_memory),
 }
-ALWAYS_SHOWN = ("forward_ms", "backward_ms")  # even without values
+ALWAYS_SHOWN = ("forward_ms", "backward_ms")  # columns of QUANTITIES that have a table even without values
 MAX_VARIANTS = 3  # by precision, in the sentence on peaks
-WAITS_ARE_UNKNOWN = True  # for documents/templates/macros.md.j2: nothing tells where the GPU waits for the host
-ASSUMED_SPREAD = HOST_BOUND_SPREAD  # so the larger one
+# This stage has no captures, so whether the GPU waits for the host is not known; the larger spread is assumed.
+WAITS_ARE_UNKNOWN = True  # read by documents/templates/macros.md.j2
+ASSUMED_SPREAD = HOST_BOUND_SPREAD
 REASONS = (("Not supported here", (UNSUPPORTED,)), ("Wrong, or failed", (WRONG, FAILED)))
 
 
@@ -65,7 +66,8 @@ def _largest_speed_up(pairs: pd.DataFrame) -> Claim:
     """The largest speed-up over eager attention at the longest context, clear or not."""
     longest = pairs[pairs["context_length"] == pairs["context_length"].max()]
     index = longest["gain"].idxmax()
-    row, is_clear = longest.loc[index], _is_faster(pairs)[index]  # judged with all cells, as in the next sentence
+    row = longest.loc[index]
+    is_clear = _is_faster(pairs)[index]  # judged together with all cells, as in the sentence of _number_faster
     text = (
         "In {precision} at context {context}, head size {d}, {variant} is {gain} times as fast as eager attention"
         " ({ms} instead of {base} ms for both passes)"
@@ -106,7 +108,7 @@ def _shares_of_peak(complete: pd.DataFrame) -> Iterator[Claim]:
 
 
 def _fastest(timed: pd.DataFrame) -> list[Claim]:
-    """By precision the clearly fastest variants at the shortest and at the longest context, with their head sizes."""
+    """By precision, for the shortest and for the longest context: how often each variant is clearly the fastest."""
     compared = timed[timed.groupby(KEY_COLUMNS)["variant"].transform("nunique") > 1]
     texts = []
     for precision, cells in compared.groupby("precision", sort=False):
@@ -146,7 +148,7 @@ def _memory(table: pd.DataFrame) -> Iterator[Claim]:
 
 
 def _shortest_contexts(table: pd.DataFrame, status: str) -> list[str]:
-    """The shortest context with this status, of each variant and precision that has any, in words."""
+    """In words, for each variant and precision with cells of this status, the shortest context of such a cell."""
     cells = table[table["status"] == status]
     shortest = cells.groupby(["variant", "precision"], sort=False)["context_length"].min()
     return [
@@ -181,8 +183,8 @@ def _compiling(table: pd.DataFrame) -> Iterator[Claim]:
 
 
 def tables(measured: Measured) -> list[Part]:
-    """By precision and quantity: a line per head size and context length, a column per variant; then why cells have no
-    times, each reason once."""
+    """A table for each precision and quantity, with a line per head size and context length and a column per variant.
+    Below the tables, each reason once why cells have no times."""
     table = measured.tables["attention_sweep"]
     parts: list[Part] = [
         (f"{title}, in {precision}", _variants_table(cells, cell_text))
@@ -215,11 +217,12 @@ def methods(machines: Iterable[Measured]) -> list[str]:
 
 
 def _variants_table(cells: pd.DataFrame, cell_text: Callable[[dict], str]) -> MarkdownTable:
-    """One line per head size, context length and batch size, a column per variant with the text of its cell, or its
-    status."""
+    """One line per head size, context length and batch size, a column per variant: the text of a complete cell, else
+    its status."""
     wide = pivoted_texts(cells, KEY_COLUMNS, "variant", lambda row: text_or_status(cell_text(row), row["status"]))
     leading = {"head_dim": "head size", "context_length": "context"}
-    leading |= {"batch_size": "batch"} if cells["batch_size"].nunique() > 1 else {}
+    if cells["batch_size"].nunique() > 1:
+        leading["batch_size"] = "batch"
     lines = []
     for key_values in sorted(wide.index):
         values = dict(zip(KEY_COLUMNS, key_values, strict=True))

@@ -10,7 +10,7 @@ from profile_grid.results.results import COMPLETE
 from profile_grid.study.dimensions import ATTENTION, COMPILE, CONTEXT_LENGTH, HEAD_DIM
 from profile_grid.tables.wording import listed
 
-SHOWN_IN_PANEL = (CONTEXT_LENGTH.key, COMPILE.key, ATTENTION.key)
+SHOWN_IN_PANEL = (CONTEXT_LENGTH.key, COMPILE.key, ATTENTION.key)  # the x axis; the lines
 PANELS_PER_LINE = 2
 PANEL_PX = (theme.WIDTH // PANELS_PER_LINE - AXIS_PX, 230)  # width and height
 USUAL_HEAD_SIZE = 64
@@ -18,8 +18,8 @@ TIME, OF_PEAK = ("both_ms", "both_std_ms"), ("of_peak", "of_peak_std")  # column
 
 
 def cells_of_one_head_size(tables: Tables) -> pd.DataFrame:
-    """The cells of one head size (the usual one if it was measured, else the smallest), with the columns of TIME, both
-    passes together, and of OF_PEAK: of single calls if these were timed; otherwise the share is NaN."""
+    """The cells of one head size: the usual one if it was measured, else the smallest. The columns of TIME are for both
+    passes together. They and OF_PEAK are of single calls if these were timed; otherwise OF_PEAK is NaN."""
     cells = tables["attention_sweep"]
     sizes = sorted(set(cells[HEAD_DIM.key]))
     of_size = cells[cells[HEAD_DIM.key] == (USUAL_HEAD_SIZE if USUAL_HEAD_SIZE in sizes else sizes[0])]
@@ -51,7 +51,7 @@ def draw(tables: Tables) -> Drawing:
         if rows["of_peak"].isna().all():
             return times
         percents, title = rows.assign(**{name: 100 * rows[name] for name in OF_PEAK}), "share of the peak FLOP/s (%)"
-        no_crosses = crosses.iloc[:0]
+        no_crosses = crosses.iloc[:0]  # the chart above has them
         shares = marks.against_context(percents, no_crosses, contexts, title, series, OF_PEAK, tooltip, PANEL_PX)
         return column(times, shares, spacing=8)
 
@@ -63,13 +63,13 @@ def draw(tables: Tables) -> Drawing:
         " the standard deviation between passes. eager: separate operations; compiled: the same by torch.compile."
     )
     measured, missing = cells[cells["both_ms"].notna()], cells[cells["status"] != COMPLETE]
-    frame = Frame(SHOWN_IN_PANEL, "No cell was measured to its end.", PANELS_PER_LINE)
+    frame = Frame(SHOWN_IN_PANEL, "No cell was measured to its end.", columns=PANELS_PER_LINE)
     return frame.drawing(measured, tables["runs"], _with_names(missing, cells), panel, (note,))
 
 
 def _with_names(missing: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
-    """The cells without results, each with one `name` for all of its variant and precision: "flash in fp32", or "flash
-    in fp32 at 16384" if other cells have results."""
+    """The cells without results. Those of one variant and precision have the same `name`: "flash in fp32", or "flash in
+    fp32 at 16384" if other cells of this variant and precision have results."""
     keys = ["variant", "precision"]
     cell_counts = cells.groupby(keys).size()
     names = {}
@@ -81,8 +81,8 @@ def _with_names(missing: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def result(tables: Tables) -> str:
-    """By precision the variant that comes nearest to the peak; if no share of it is known, the largest speed-up over
-    eager attention at the longest context where both were timed."""
+    """By precision, the variant that comes nearest to the peak. If no share of the peak is known: the largest speed-up
+    over eager attention at the longest context where both were timed."""
     cells = cells_of_one_head_size(tables)
     if cells["of_peak"].notna().any():
         nearest = cells.loc[cells.groupby("precision", sort=False)["of_peak"].idxmax()]

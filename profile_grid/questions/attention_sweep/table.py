@@ -12,30 +12,30 @@ from profile_grid.tables.per_pass import Merged, as_floats
 from profile_grid.tables.ratios import with_speed_up
 
 PASSES = ("forward", "backward")
-KEY_COLUMNS = [key for key in KEYS if key not in ("compile", "attention")]  # all but what makes a variant
-COMPILED = "compiled"  # the variant that is eager's code, compiled; the others are named as attention is
+KEY_COLUMNS = [key for key in KEYS if key not in ("compile", "attention")]  # cells that agree here differ in variant
+COMPILED = "compiled"  # the variant that is eager attention, compiled; the others are kinds of attention, not compiled
 
 
 def attention_sweep(merged: Merged) -> pd.DataFrame:
-    """One row per cell, with speed-ups over eager attention and the ideal of the forward pass."""
+    """One row per cell, with speed-ups over eager attention and the least time of the forward pass."""
     cells = merged["operator_times"].copy()
     variant = cells["attention"].where(cells["compile"] == NOT_COMPILED, COMPILED)
-    cells.insert(len(LEADING_COLUMNS), "variant", variant)  # the first column that is not a key
+    cells.insert(len(LEADING_COLUMNS), "variant", variant)  # as the first column after the dimensions
     devices = merged["runs"].set_index("run")["device_name"]
     return _with_ideal(_with_speed_ups(cells), devices)
 
 
 def pairs_with_eager(cells: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The cells of other variants for which there is a cell of eager attention, with its value base_`column` and the
-    speed-up `gain`; NaN if either has no value."""
+    """The cells of other variants that have a counterpart with eager attention. base_`column` is the counterpart's
+    value, `gain` the speed-up over it; NaN if either has no value."""
     base = cells.loc[cells["variant"] == EAGER, [*KEY_COLUMNS, column]].rename(columns={column: f"base_{column}"})
     pairs = cells[cells["variant"] != EAGER].merge(base, on=KEY_COLUMNS)
     return pairs.assign(gain=pairs[f"base_{column}"] / pairs[column])
 
 
 def _with_speed_ups(table: pd.DataFrame) -> pd.DataFrame:
-    """The table with forward_speed_up, backward_speed_up and their spreads; NaN for eager attention, and if it or the
-    cell has no time."""
+    """The table with forward_speed_up, backward_speed_up and their standard deviations. They are NaN for eager
+    attention itself, and where the cell or its counterpart with eager attention has no time."""
     is_eager = table["variant"] == EAGER
     eager = table[is_eager & (table["status"] == COMPLETE)]
     for pass_name in PASSES:
@@ -50,11 +50,11 @@ def _with_speed_ups(table: pd.DataFrame) -> pd.DataFrame:
 def _with_ideal(table: pd.DataFrame, devices: pd.Series) -> pd.DataFrame:
     """The table with the least time of the forward pass by the data sheet, the FLOP/s that it reached, and the share of
     the peak that single calls reached."""
-    limits = []  # per row, FLOPs by pass, and what the data sheet allows; None if unknown
+    limits = []  # per row: FLOPs by pass; least_ms and flop_per_s by the data sheet, None if unknown
     for row in table.to_dict("records"):
-        shape = (row["batch_size"], row["context_length"], row["head_dim"])
+        shape = (row["batch_size"], row["context_length"], row["head_dim"])  # one head: as wide as all heads together
         peaks = peaks_of(devices[row["run"]])
-        bounds_ms = least_ms_of_attention(peaks, row["precision"], *shape)
+        bounds_ms = least_ms_of_attention(peaks, row["precision"], *shape)  # by FLOP/s, by bytes/s
         least_ms = max(bounds_ms) if None not in bounds_ms else None
         flop_per_s = peaks.flop_per_s(row["precision"]) if peaks else None
         limits.append(attention_flops(*shape) | {"least_ms": least_ms, "flop_per_s": flop_per_s})

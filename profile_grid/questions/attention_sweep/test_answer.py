@@ -18,7 +18,7 @@ from tests.profile_grid.made_up import merged as merged_of_models
 from tests.profile_grid.made_up_answers import told_of
 from tests.profile_grid.made_up_operator import MACHINE, cell, merged, run, single_calls, three
 
-NOWHERE = Path("no folder of runs")
+NOWHERE = Path("no folder of runs")  # need not exist: attention alone has no captures
 QUESTION = "attention_sweep"
 
 

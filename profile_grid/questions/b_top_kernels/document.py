@@ -29,18 +29,19 @@ def sentences(measured: Measured) -> list[Claim]:
         return [wording.NO_FORWARD_PASS]
     step_tops = {mode: wording.first_ranked(measured.mode("top_kernels", mode), ALL_PHASES) for mode in TRAINING}
     step_tops = {mode: tops.dropna(subset="same_as_forward") for mode, tops in step_tops.items()}
-    step_tops = {mode: tops for mode, tops in step_tops.items() if len(tops)}  # by mode, the fullest last
+    step_tops = {mode: tops for mode, tops in step_tops.items() if len(tops)}  # by training mode, the fullest last
     lead_mode = list(step_tops)[-1] if step_tops else None
     lead = _lead(forward_tops, lead_mode, step_tops.get(lead_mode), measured)
     claims = [lead, *wording.mode_note(measured), _invocations(forward_tops, measured)]
     for mode, tops in step_tops.items():
-        claims += (_training_after_lead if mode == lead_mode else _training)(mode, tops, measured)
+        training_claims = _training_after_lead if mode == lead_mode else _training
+        claims += training_claims(mode, tops, measured)
     return claims
 
 
 def _lead(forward_tops: pd.DataFrame, mode: str | None, step_tops: pd.DataFrame | None, measured: Measured) -> Claim:
-    """The top kernel of the forward pass, or its commonest class if runs differ, and its share; in how many runs of a
-    training mode the same kernel leads, or that another one leads in all. Without training, both are None."""
+    """The top kernel of the forward pass (if runs differ, its commonest class) and its share. Then, unless `mode` and
+    `step_tops` are None: in how many runs of a training mode the same kernel leads, or that another leads in all."""
     names = forward_tops["class"].map(family).map(escaped)
     if forward_tops["kernel"].nunique() == 1:
         names = forward_tops["kernel"].map(measured.label)
@@ -75,8 +76,8 @@ def _invocations(forward_tops: pd.DataFrame, measured: Measured) -> Claim:
 
 
 def _training(mode: str, tops: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """In how many runs of a training mode another kernel leads, and which, if it is the same in all of these; or that
-    none does."""
+    """In how many runs of a training mode another kernel leads than in the forward pass, and which, if it is always the
+    same; or that none does."""
     kernel, other_tops = measured.words.kernel, _other_tops(tops)
     if other_tops.empty:
         return [Claim("In {mode}, the same {kernel} leads.", mode=TRAINING[mode], kernel=kernel)]
@@ -86,7 +87,7 @@ def _training(mode: str, tops: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _training_after_lead(mode: str, tops: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """What the lead does not say of its training mode: which other kernel leads, if it is one kernel."""
+    """What the lead does not say about its training mode: which other kernel leads, if it is always the same."""
     other_tops = _other_tops(tops)
     if other_tops["kernel"].nunique() != 1:
         return []
@@ -97,6 +98,7 @@ def _training_after_lead(mode: str, tops: pd.DataFrame, measured: Measured) -> l
 
 
 def _other_tops(tops: pd.DataFrame) -> pd.DataFrame:
+    """The top kernels that are not the top kernel of the forward pass."""
     return tops[~tops["same_as_forward"].astype(bool)]
 
 
@@ -110,7 +112,8 @@ def tables(measured: Measured) -> list[Part]:
 def _top_kernel_table(measured: Measured) -> MarkdownTable:
     """A line per configuration, a column per mode: the top kernel, its time and invocations per pass, and its share."""
     modes = [mode for mode in MODES if mode in set(measured.runs["mode"])]
-    columns = {MODES[mode]: (mode, FORWARD if mode == FORWARD else ALL_PHASES) for mode in modes}  # by heading
+    # by heading: (mode, scope of top_kernels)
+    columns = {MODES[mode]: (mode, FORWARD if mode == FORWARD else ALL_PHASES) for mode in modes}
     if measured.inference_mode != FORWARD:  # its forward phase stands in for the forward pass
         columns = {f"{FORWARD} phase": (measured.inference_mode, FORWARD)} | columns
     top = measured.tables["top_kernels"]
@@ -132,7 +135,7 @@ def _top_kernel_table(measured: Measured) -> MarkdownTable:
 
 
 def _top_text(row, measured: Measured) -> str:
-    """The cell of a row of top_kernels, as from itertuples."""
+    """The text of a cell from a row of top_kernels, as itertuples gives it."""
     time = with_spread(row.gpu_time_ms, row.gpu_time_std_ms, "ms")
     times = count(row.invocations) + ("" if row.same_in_every_step else " (mean)")
     return f"{measured.label(row.kernel)}: {time}, {times} ×, {percent(row.share)}"

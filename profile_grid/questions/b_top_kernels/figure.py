@@ -18,16 +18,16 @@ from profile_grid.tables.names import ALL_PHASES, FORWARD
 COLUMNS = [*dimensions.LEADING, "scope", "rank", "kernel", "class", "family", "launches", "time_ms", "share"]
 MAX_KERNELS = 10  # per run and scope
 TEXT_PX = 130  # room for the text after the longest bar
-MIN_WIDTH_PX = 260  # of a panel: the longest bar with its text
-CHARACTER_PX = 5.7  # mean width of a character of a name
+MIN_WIDTH_PX = 260  # of a panel: its longest bar and TEXT_PX
+CHARACTER_PX = 5.7  # mean width of a character of a name, left of the bars
 
 
 def largest_runs(runs: pd.DataFrame) -> pd.DataFrame:
-    """The largest run with a complete capture for each combination of the dimensions that the figure does not show: of
-    the fullest mode, then the largest model, then the longest context. In the order of the table."""
+    """For each combination of the dimensions besides LEADING_KEYS, the largest run with a complete capture: that with
+    the fullest mode, of these that with the largest model, then that with the longest context."""
     complete = runs[runs[stages.CAPTURE.status_column] == COMPLETE]
     model_ranks = {model: rank for rank, model in enumerate(models_in_order(runs))}
-    mode_ranks = {mode: -rank for rank, mode in enumerate(dimensions.FULLEST_FIRST)}
+    mode_ranks = {mode: -rank for rank, mode in enumerate(dimensions.FULLEST_FIRST)}  # the fullest has the largest
     ranked = complete.assign(_mode=complete["mode"].map(mode_ranks), _model=complete["model"].map(model_ranks))
     ranked = ranked.sort_values(["_mode", "_model", "context_length"], ascending=False, kind="stable")
     largest = ranked.drop_duplicates(dimensions.keys_without(*LEADING_KEYS))
@@ -35,8 +35,9 @@ def largest_runs(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def drawn_kernels(runs: pd.DataFrame, kernels: pd.DataFrame) -> pd.DataFrame:
-    """COLUMNS of the kernels with the longest times in each of the largest runs, longest first, by `scope`: the forward
-    pass, and all phases if there are others. `time_ms` and `launches` are per step, `share` is of the scope."""
+    """The kernels with the longest times in each of the largest runs, longest first, with COLUMNS. There are rows for
+    two scopes: the forward pass, and all phases if the run has others. `time_ms` and `launches` are per step, `share`
+    is of the scope."""
     tables = []
     for run in largest_runs(runs)[dimensions.LEADING].to_dict("records"):
         all_phases = kernels[(kernels["run"] == run["run"]) & (kernels["step"] >= 0)]
@@ -69,15 +70,16 @@ def draw_top_kernels(tables: Tables) -> Drawing:
     drawn = drawn_kernels(runs, tables["kernels"])
     short = short_names(drawn["kernel"], names_of_summary_kernels(tables))
     drawn = drawn.assign(bar=drawn["kernel"].map(short), text=_texts(drawn), start=0.0, end=drawn["time_ms"])
-    # a part is visible by its share, since the longest bars of all panels are equally long
+    # The legend leaves out what is too short to be seen. Panels have different scales, so shares are compared.
     fills = marks.part_fills(drawn.assign(end=drawn["share"]), "family")
     width_px = max(theme.WIDTH - CHARACTER_PX * max(map(len, drawn["bar"]), default=0), MIN_WIDTH_PX)
 
     def panel(rows: pd.DataFrame, _: pd.DataFrame) -> Spec:
         titles = {FORWARD: "forward pass", ALL_PHASES: f"all of one {dimensions.MODES[rows['mode'].iloc[0]]}"}
-        axis_end_ms = max(rows["time_ms"].max(), 1e-9) * width_px / (width_px - TEXT_PX)
+        axis_end_ms = max(rows["time_ms"].max(), 1e-9) * width_px / (width_px - TEXT_PX)  # leaves room for the text
         axis = alt.Axis(title=f"{words.time} per step (ms)", tickCount=5, grid=False)
         x = alt.X("start:Q", scale=alt.Scale(domain=[0, axis_end_ms], nice=False), axis=axis)
+        # without columns of dimensions, the page does not filter the figure, which has few of the runs
         scopes = rows.drop(columns=list(dimensions.KEYS)).groupby("scope", sort=False)
         return column(*[
             _bars(scope_rows, x, fills, words).properties(
@@ -91,10 +93,12 @@ def draw_top_kernels(tables: Tables) -> Drawing:
     notes = [f"The largest that were captured: {'; '.join(run_labels)}."] if run_labels else []
     frame = panels.Frame(LEADING_KEYS, f"No capture holds {words.kernels}.")
     title = f"The {words.kernels} with the most time"
-    return frame.drawing(drawn, runs, runs_without_results(runs, stages.CAPTURE), panel, notes, legend, title)
+    missing = runs_without_results(runs, stages.CAPTURE)
+    return frame.drawing(drawn, runs, missing, panel, notes, legend=legend, title=title)
 
 
 def _texts(kernels: pd.DataFrame) -> list[str]:
+    """The text behind each bar."""
     rows = kernels.itertuples(index=False)
     return [f"{significant(row.time_ms)} ms, {percent(row.share)}, {count(row.launches)}×" for row in rows]
 

@@ -11,6 +11,7 @@ from tests.profile_grid.made_up_answers import Said, after_forward, forward, row
 
 
 def test_top_kernels_are_counted_per_single_pass():
+    # phase, range, name, class, launches, µs
     kernels = (Kernel("forward", "", GEMM, "gemm", 61, 3000.0), Kernel("forward", "", MUL, "elementwise", 24, 1000.0))
     table = summaries(Made(kernels=kernels, steps=15))["top_kernels"]
     forward = table[table["scope"] == "forward"]

@@ -6,20 +6,13 @@ from kernel_tables.markdown import MarkdownTable, code, escaped
 from profile_grid.quantities import interval, percent
 from profile_grid.study.dimensions import CONTEXT_LENGTH, LEADING, MODEL
 from profile_grid.tables import model_parts, names, pivoting, wording
-from profile_grid.tables.cells import (
-    Part,
-    families_by_share,
-    parts_table,
-    run_table,
-    small_families_merged,
-    titled,
-)
+from profile_grid.tables.cells import Part, families_by_share, parts_table, run_table, small_families_merged, titled
 from profile_grid.tables.classes import MATMUL, NON_TRIVIAL_SHARE, family, family_shares, heading
 from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.per_pass import largest_by_run
 
-MAX_NAMED = 3  # classes in a sentence; parts, and kernels, in a line of a table
+MAX_NAMED = 3  # classes in the sentence on them; parts, and also kernels, in a line of _others_table
 
 
 def sentences(measured: Measured) -> list[wording.Claim]:
@@ -56,16 +49,17 @@ def _lead(other_shares: pd.Series, longest_parts: pd.DataFrame, *, has_fused: bo
 
 def _is_part(parts: pd.Series) -> str:
     """A predicate with the commonest part: "is `computing softmax` in 14 of 20 runs"; "differs from run to run" if two
-    are as common."""
-    numbers = parts.value_counts()
-    if len(numbers) > 1 and numbers.iloc[0] == numbers.iloc[1]:
+    parts are equally common."""
+    run_counts = parts.value_counts()
+    if len(run_counts) > 1 and run_counts.iloc[0] == run_counts.iloc[1]:
         return "differs from run to run"
-    runs = f" in {wording.of_all(int(numbers.iloc[0]), len(parts), 'run')}" if len(parts) > 1 else ""
-    return f"is {code(numbers.index[0])}{runs}"
+    runs = f" in {wording.of_all(int(run_counts.iloc[0]), len(parts), 'run')}" if len(parts) > 1 else ""
+    return f"is {code(run_counts.index[0])}{runs}"
 
 
 def _families(families: pd.DataFrame) -> list[wording.Claim]:
-    """The largest other classes whose share is not trivial in some run, or that there is none; the table has all."""
+    """The shares of the largest of these families of classes, if they are not trivial in some run; or that there is
+    none. The table has all."""
     largest = families.groupby("family")["share"].max().sort_values(ascending=False)
     texts = [
         f"{escaped(name)} {interval(families.loc[families['family'] == name, 'share'], percent)}"
@@ -78,13 +72,13 @@ def _families(families: pd.DataFrame) -> list[wording.Claim]:
 
 
 def _longest_parts(measured: Measured) -> pd.DataFrame:
-    """By run the part of the model with the most time outside matrix multiplies, if the capture distinguishes parts."""
+    """By run, the part with the most time outside matrix multiplies, if the capture distinguishes parts."""
     parts = measured.inference("forward_parts")
     return largest_by_run(parts[(parts["part"] != names.NO_RANGE) & (parts["other_time_ms"] > 0)], "other_time_ms")
 
 
 def _longest_part(longest_parts: pd.DataFrame, measured: Measured) -> list[wording.Claim]:
-    """The share of the longest part in what is not matrix multiplies, or that parts are not known."""
+    """The share of the longest part in the time outside matrix multiplies, or that parts are not known."""
     if longest_parts.empty:
         return [
             wording.Claim(
@@ -95,8 +89,9 @@ def _longest_part(longest_parts: pd.DataFrame, measured: Measured) -> list[wordi
         ]  # fmt: skip
     names_differ = longest_parts["part"].nunique() > 1
     parts = f": {wording.leaders([code(part) for part in longest_parts['part']])}" if names_differ else ""
-    text, share = "The longest part takes {share} of the time besides matrix multiplies{parts}.", "share_of_others"
-    return [wording.Claim(text, "counted", parts=parts, share=interval(longest_parts[share], percent))]
+    text = "The longest part takes {share} of the time besides matrix multiplies{parts}."
+    share = interval(longest_parts["share_of_others"], percent)
+    return [wording.Claim(text, "counted", parts=parts, share=share)]
 
 
 def _top_kernel(measured: Measured) -> list[wording.Claim]:
@@ -123,7 +118,8 @@ def tables(measured: Measured) -> list[Part]:
 
 
 def _class_table(measured: Measured) -> MarkdownTable:
-    """(c) Shares of the forward pass's GPU time by class: matrix multiplies, then the longest; small ones together."""
+    """(c) Shares of the forward pass's GPU time by family of classes: matrix multiplies, then the largest others; small
+    families share a column."""
     shares = family_shares(measured.inference("forward_classes"))
     shares = small_families_merged(shares, ["share"], LEADING)
     families = families_by_share(shares)
@@ -150,8 +146,9 @@ def _others_table(measured: Measured) -> MarkdownTable:
 
 
 def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(c) (title, table) for each combination of further dimensions that vary: share of the forward pass by part, a
-    column per model, at the longest of the contexts that the most models have. Empty without ranges of parts."""
+    """(c) Shares of the forward pass by part, a column per model, at the context that was captured with the most models
+    (of several, the longest). One (title, table) for each combination of further dimensions that vary; no table without
+    ranges of parts."""
     parts = model_parts.rows_in_parts(measured.inference("forward_parts"))
     if parts.empty:
         return []

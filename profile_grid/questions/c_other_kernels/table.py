@@ -21,7 +21,7 @@ def forward_parts(merged: Merged) -> pd.DataFrame:
     table["other_time_ms"] = other_ns / as_floats(table["run"].map(steps)) / 1e6
     table["other_share"] = other_ns / as_floats(table["run"].map(total_by_run(forward)))
     table["share_of_others"] = other_ns / as_floats(table["run"].map(total_by_run(others)))
-    return in_run_order(table, kernels, []).drop(columns=["total_ns", "same_in_every_step"])
+    return in_run_order(table, kernels, by=[]).drop(columns=["total_ns", "same_in_every_step"])
 
 
 TABLES = (

@@ -26,8 +26,8 @@ NO_ANSWER = Claim(
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """Limits of data parallelism, communication as a share of computation, measured times, and errors of the model of
-    buckets."""
+    """Limits of data parallelism, communication as a share of computation, measured times, and the errors of predicted
+    costs of buckets."""
     layers, buckets = measured.tables["layer_limits"], measured.tables["bucket_costs"]
     data_parallel = _data_parallel(layers)
     claims = [_limits(data_parallel), _ratio(data_parallel)] if len(data_parallel) else []
@@ -52,7 +52,7 @@ def _limits(rows: pd.DataFrame) -> Claim:
 
 
 def _ratio(rows: pd.DataFrame) -> Claim:
-    """Communication as a share of computation, and on how many GPUs it takes no longer."""
+    """Communication as a share of computation, and up to how many GPUs it takes no longer than computation."""
     text = (
         "At the measured rates, reducing the gradients of a feed-forward layer would take {share} of the time of its"
         " backward pass{runs}. With the measured batches, it would take no longer than computation on up to {gpus}"
@@ -77,7 +77,8 @@ def _measured_times(data_parallel: pd.DataFrame) -> list[Claim]:
 
 
 def _buckets(table: pd.DataFrame) -> list[Claim]:
-    """The errors of predictions for sizes of buckets that the model has not seen, and those of guessing the mean."""
+    """The errors of the predicted costs, each for a size of buckets that was not fitted; how far the mean cost of the
+    other sizes is off; and the fitted slowdown."""
     rows = table.dropna(subset=["error_ms", "other_sizes_ms"])
     if rows.empty:
         return []
@@ -106,8 +107,8 @@ def rate_sources(machines: Iterable[Measured]) -> list[str]:
 
 
 def tables(measured: Measured) -> list[Part]:
-    """Per configuration, layout and pass: times by measured rates, and limits; data parallelism and buckets, as
-    predicted and as measured."""
+    """Times by measured rates, and limits, for each configuration, layout and pass. Data parallelism and the cost of
+    buckets, as predicted and as measured."""
     layers, buckets = measured.tables["layer_limits"], measured.tables["bucket_costs"]
     hidden = (PARALLEL.key,)  # if constant, since how a run reduced gradients does not affect the layouts
     return [
@@ -124,7 +125,7 @@ def _error_cell(row: dict) -> str:
     if not known(row["error_ms"]):
         return ABSENT
     text = f"{row['error_ms']:+.2f}".replace("-", "−")
-    return text if row["within_spread"] is not False else f"{text} !"
+    return f"{text} !" if row["within_spread"] is False else text  # None: the spread is not known
 
 
 LIMIT_COLUMNS = (

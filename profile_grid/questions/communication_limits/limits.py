@@ -27,21 +27,21 @@ from profile_grid.tables.ideal import shape_of_run
 from profile_grid.tables.model_parts import KEY_COLUMNS, ranges_with_parts
 from profile_grid.tables.per_pass import Merged, as_floats
 
-ROOF, LAYER = "roof", "layer"  # where the rate of computation is from: see the column rate_from
-ROOF_BY_PRECISION = {"bf16-weights": "bf16"}  # of a precision whose roof has another name
+ROOF, LAYER = "roof", "layer"  # sources of a rate of computation: see the column rate_from
+ROOF_BY_PRECISION = {"bf16-weights": "bf16"}  # the roofs whose names are not those of the precisions
 LAYER_KEYS = keys_without(PARALLEL.key, OPTIMIZER.key)  # runs that agree in these have the same layer
 
 
 class ComputationRate(NamedTuple):
-    """A measured rate of one GPU; the source is ROOF or LAYER."""
+    """A measured rate of one GPU."""
 
     flop_per_s: float
-    source: str
+    source: str  # ROOF or LAYER
 
 
 def layer_limits(merged: Merged) -> pd.DataFrame:
     """One row per configuration on several GPUs, layout and pass that communicates, for one feed-forward layer of this
-    project's model; none without a computation rate, or without all-reduce alone on as many GPUs."""
+    project's model. A configuration has no rows without a computation rate or all-reduce alone on as many GPUs."""
     links_by_gpus, compute_ms_by_pass = links_of_largest(merged), _layer_matmuls_ms(merged)
     rates = _computation_rates(merged, compute_ms_by_pass)
     transfer_ms_by_run = _layer_transfers_ms(merged)
@@ -55,7 +55,7 @@ def layer_limits(merged: Merged) -> pd.DataFrame:
         }  # fmt: skip
         for row in _predicted_rows(layer_of(shape, run), run[GPUS.key], Rates(rate.flop_per_s, links)):
             measured = {"measured_compute_ms": None, "measured_transfer_ms": None}
-            if row["layout"] == DATA:  # of which only the backward pass communicates
+            if row["layout"] == DATA:  # as the runs are measured; only the backward pass communicates
                 measured["measured_compute_ms"] = compute_ms_by_pass.get((run["run"], row["pass"]))
                 measured["measured_transfer_ms"] = transfer_ms_by_run.get(run["run"])
             rows.append(columns_of_run | row | measured)
@@ -67,7 +67,7 @@ def _predicted_rows(layer: Layer, devices: int, rates: Rates) -> Iterator[dict]:
     for layout in LAYOUTS:
         for pass_name in PASSES:
             communication_s = rates.communication_s(layer, layout, pass_name, devices)
-            if not communication_s:
+            if not communication_s:  # 0, or None if the layout needs another number of GPUs
                 continue
             compute_s = rates.compute_s(layer, pass_name, devices)
             fewest = fewest_tokens(layer, layout, pass_name, devices, rates)
@@ -82,14 +82,14 @@ def _predicted_rows(layer: Layer, devices: int, rates: Rates) -> Iterator[dict]:
 
 
 def layer_of(shape: ModelShape, run: Mapping) -> Layer:
-    """The feed-forward layer of a run, with the tokens of all GPUs; `shape` is that on one of them."""
+    """The feed-forward layer of a run, with the tokens of all GPUs; `shape` has those of one GPU."""
     weight_bytes, activation_bytes = NUMBER_BYTES[run["precision"]].number, ELEMENT_BYTES[run["precision"]]
     return Layer(shape.tokens * run[GPUS.key], shape.d_model, shape.d_ff, weight_bytes, activation_bytes)
 
 
 def _run_per_configuration(merged: Merged) -> list[dict]:
-    """One run of every configuration on several GPUs: if there is one, a run whose gradients are reduced one by one
-    after the backward pass, which disturbs neither its kernels nor its collectives."""
+    """One run of every configuration on several GPUs, preferably one that reduces gradients one by one after the
+    backward pass: there, kernels and collectives do not slow each other down."""
     runs = merged["runs"]
     runs = runs[as_floats(runs[GPUS.key]) > 1]
     # `naive`, which reduces one by one, is the first of PARALLEL.values on several GPUs
@@ -98,7 +98,7 @@ def _run_per_configuration(merged: Merged) -> list[dict]:
 
 
 def links_of_largest(merged: Merged) -> dict[int, Links]:
-    """Links with the bus bandwidth of the largest all-reduce alone, without latency, by number of GPUs."""
+    """By number of GPUs, links without latency that have the bus bandwidth of the largest all-reduce alone."""
     table = merged["all_reduce"]
     links = {}
     for count, rows in table.groupby(GPUS.key):
@@ -110,8 +110,8 @@ def links_of_largest(merged: Merged) -> dict[int, Links]:
 
 
 def _computation_rates(merged: Merged, layer_ms: dict[tuple[str, str], float]) -> dict[str, ComputationRate]:
-    """By run the rate of matrix multiplies: the highest roof of its precision that any run measured, else that of its
-    own feed-forward layers in the forward pass, from `layer_ms`; runs with neither are left out."""
+    """By run the rate of matrix multiplies: the highest roof that any run measured in this precision; without one, the
+    rate of the run's own feed-forward layers in the forward pass, from `layer_ms`. Other runs are left out."""
     roofs = merged["roofs"]
     roof_rates = as_floats(roofs["reached_per_s"]).groupby(roofs["roof"]).max().dropna().to_dict()
     rates = {}
@@ -142,9 +142,9 @@ def _layer_matmuls_ms(merged: Merged) -> dict[tuple[str, str], float]:
 
 
 def _layer_transfers_ms(merged: Merged) -> dict[str, float]:
-    """Mean time, in ms, of the transfers of the all-reduces of one layer, by run in which each matrix has its own."""
+    """By run, the mean ms of the transfers of one layer's all-reduces, if each matrix of the layer has its own."""
     runs, collectives = merged["runs"], merged["collectives"]
-    unbucketed = collectives[collectives["bucket"].isna()]
+    unbucketed = collectives[collectives["bucket"].isna()]  # those of a matrix are recognized by their bytes
     times_ms = {}
     for run in runs[as_floats(runs[GPUS.key]) > 1].to_dict("records"):
         shape = shape_of_run(run)

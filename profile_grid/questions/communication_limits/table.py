@@ -16,14 +16,15 @@ from profile_grid.tables import communication_cost, ideal
 from profile_grid.tables.names import WHOLE_STEP, WITHOUT_COMMUNICATION
 from profile_grid.tables.per_pass import Merged, as_floats
 
-SLOWDOWN_KEYS = keys_without(MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, PARALLEL.key)  # of runs with one slowdown
-WORK_KEYS = keys_without(PARALLEL.key)  # of runs that do the same work
-MAX_DEVIATIONS = 2  # of an expected error, in standard deviations between processes
+# runs that agree in the first share a fitted slowdown; runs that agree in the second do the same work
+SLOWDOWN_KEYS = keys_without(MODEL.key, CONTEXT_LENGTH.key, BATCH_SIZE.key, PARALLEL.key)
+WORK_KEYS = keys_without(PARALLEL.key)
+MAX_DEVIATIONS = 2  # standard deviations between processes: a larger error is unexpected
 
 
 def bucket_costs(merged: Merged) -> pd.DataFrame:
-    """One row per run with buckets: what communication costs its step by the model, and measured; no row without two
-    sizes of all-reduce alone on as many GPUs, or a time without communication."""
+    """One row per run with buckets: what communication costs its step, as predicted and as measured. A run has no row
+    without two sizes of all-reduce alone on as many GPUs, or without a time without communication."""
     runs = _runs_with_buckets(merged)
     predictions = [_prediction(run, runs) for _, run in runs.iterrows()]
     names = ["slowdown", "predicted_ms", "other_sizes_ms"]
@@ -35,7 +36,7 @@ def bucket_costs(merged: Merged) -> pd.DataFrame:
 
 
 def _runs_with_buckets(merged: Merged) -> pd.DataFrame:
-    """The rows of bucket_costs with LEADING and COLUMNS_OF_RUN, which no other run affects."""
+    """The rows of bucket_costs, with LEADING and COLUMNS_OF_RUN: the columns that need no fit to other runs."""
     times, links_by_gpus = communication_cost.communication_times(merged), fitted_links_by_gpus(merged)
     shapes = {run["run"]: ideal.shape_of_run(run) for run in merged["runs"].to_dict("records")}
     other_phases_ms, transfers_ms = _other_phases_ms(merged), _transfers_ms(merged)
@@ -43,7 +44,8 @@ def _runs_with_buckets(merged: Merged) -> pd.DataFrame:
     for row in times.to_dict("records"):
         links, shape = links_by_gpus.get(row[GPUS.key]), shapes[row["run"]]
         backward_ms = row["baseline_ms"] - other_phases_ms.get(row["run"], float("nan"))
-        if row[PARALLEL.key] not in BUCKET_MB or links is None or shape is None or not backward_ms > 0:
+        is_known = links is not None and shape is not None and backward_ms > 0  # not if it is NaN
+        if row[PARALLEL.key] not in BUCKET_MB or not is_known:
             continue
         megabytes = BUCKET_MB[row[PARALLEL.key]]
         buckets = buckets_of(shape, megabytes, NUMBER_BYTES[row["precision"]].number)
@@ -56,7 +58,7 @@ def _runs_with_buckets(merged: Merged) -> pd.DataFrame:
                 "bandwidth_gb_per_s": links.bytes_per_s / 1e9, "backward_ms": backward_ms,
                 "communication_ms": 1e3 * sum(seconds_by_bucket), "transfer_ms": transfers_ms.get(row["run"]),
                 "exposed_ms": exposed_ms, "measured_ms": row["cost_ms"],
-                # of the time of one process minus the mean of those without communication
+                # of a difference: the time of one process − the mean of the processes without communication
                 "spread_ms": row["baseline_ms"] * row["baseline_spread"] * (1 + 1 / row["baseline_processes"]) ** 0.5,
             }
         )  # fmt: skip
@@ -64,12 +66,12 @@ def _runs_with_buckets(merged: Merged) -> pd.DataFrame:
 
 
 def _prediction(run: pd.Series, runs: pd.DataFrame) -> dict[str, float]:
-    """The slowdown, the predicted cost, and the mean cost of the same work (NaN if no other run does it), from the runs
-    with other sizes of buckets; empty if those hide no communication."""
+    """From the runs with other sizes of buckets: the slowdown, the predicted cost, and the mean cost of the same work
+    (NaN if no other run does it). Empty if these runs hide no communication."""
     others = runs[(runs["bucket_mb"] != run["bucket_mb"]) & runs["measured_ms"].notna()]
     others = others[(others[SLOWDOWN_KEYS] == run[SLOWDOWN_KEYS]).all(axis=1)]
     hidden_ms = others["communication_ms"] - others["exposed_ms"]
-    factor = slowdown(zip(others["measured_ms"], others["exposed_ms"], hidden_ms, strict=True))
+    factor = slowdown(zip(others["measured_ms"], others["exposed_ms"], hidden_ms, strict=True))  # equal in ms and in s
     if factor is None:
         return {}
     same_work = others[(others[WORK_KEYS] == run[WORK_KEYS]).all(axis=1)]
@@ -78,7 +80,7 @@ def _prediction(run: pd.Series, runs: pd.DataFrame) -> dict[str, float]:
 
 
 def fitted_links_by_gpus(merged: Merged) -> dict[int, Links]:
-    """Latency and bandwidth of all-reduce alone, fitted to its sizes, by number of GPUs with two sizes or more."""
+    """By number of GPUs, latency and bandwidth of all-reduce alone, fitted to its sizes if there are two or more."""
     table = merged["all_reduce"]
     return {
         int(count): fitted_links(int(count), as_floats(rows["bytes"]), as_floats(rows["mean_ms"]) / 1e3)
@@ -88,7 +90,7 @@ def fitted_links_by_gpus(merged: Merged) -> dict[int, Links]:
 
 
 def _other_phases_ms(merged: Merged) -> dict[str, float]:
-    """The time, without a profiler, of all phases but the backward pass, mean over ranks, by run."""
+    """By run, the time without a profiler of all phases but the backward pass, mean over ranks."""
     times = merged["rank_times"]
     others = times[~times["phase"].isin((WHOLE_STEP, WITHOUT_COMMUNICATION, BACKWARD))]
     by_rank = as_floats(others["mean_ms"]).groupby([others["run"], others["rank"]]).sum()
@@ -96,7 +98,7 @@ def _other_phases_ms(merged: Merged) -> dict[str, float]:
 
 
 def _transfers_ms(merged: Merged) -> dict[str, float]:
-    """The transfers of all collectives of a captured step, mean over ranks and steps, by run."""
+    """By run, the time in which the collectives of a captured step transfer data, mean over ranks and steps."""
     steps = merged["rank_steps"]
     return (as_floats(steps["transfer_ns"]).groupby(steps["run"]).mean() / 1e6).to_dict()
 

@@ -28,7 +28,7 @@ KERNELS = (
 )
 NAIVE = Made(
     mode="train_step", batch_size=8, gpus=2, parallel="naive", unprofiled_ms=80.0, kernels=KERNELS,
-    others={"all_reduce_status": "complete", "forward_flops": None},
+    others={"all_reduce_status": "complete", "forward_flops": None},  # with_flops sets it
 )  # fmt: skip
 TOKENS, D_MODEL, D_FF = 8 * 512, 768, 4 * 768
 
@@ -37,7 +37,7 @@ def with_flops(tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """The tables with the FLOPs of this project's model, so that its shape is known."""
     from cs336_model.arithmetic.flops import ModelShape, forward_flops
 
-    shape = ModelShape(4, 512, 10000, D_MODEL, 12, 12, D_FF)
+    shape = ModelShape(4, 512, 10000, D_MODEL, 12, 12, D_FF)  # 4: the batch of 8 on two GPUs
     tables["runs"]["forward_flops"] = forward_flops(shape)["forward"]
     return tables
 
@@ -53,7 +53,7 @@ def single_reductions(run: Made, transfer_ms: float) -> pd.DataFrame:
     """Three all-reduces of a matrix of the layer, and one of another size, in one step of two ranks."""
     rows = []
     for rank in (0, 1):
-        for number, size in enumerate([4 * D_MODEL * D_FF] * 3 + [4 * D_MODEL * D_MODEL]):
+        for number, size in enumerate([4 * D_MODEL * D_FF] * 3 + [4 * D_MODEL * D_MODEL]):  # 4 bytes: fp32
             row = {"rank": rank, "device": rank, "step": 0, "number": number, "operation": "all-reduce", "bytes": size}
             row |= {"bucket": None, "transfer_ns": transfer_ms * MS if number < 3 else 99 * MS}
             rows.append(run.leading | row)
@@ -139,8 +139,8 @@ def test_no_prediction_has_seen_its_own_size_of_buckets(example):
     table = bucket_costs(example)
     assert len(table) == 32 and table["error_ms"].notna().all()
     times = example.tables["rank_times"].copy()
-    seen = times["run"].isin(table.loc[table["bucket_mb"] == 10, "run"]) & (times["phase"] == "step")
-    times.loc[seen, "mean_ms"] += 1000.0
+    slowed = times["run"].isin(table.loc[table["bucket_mb"] == 10, "run"]) & (times["phase"] == "step")
+    times.loc[slowed, "mean_ms"] += 1000.0
     changed = bucket_costs(Merged(example.tables | {"rank_times": times}))
     of_ten = table["bucket_mb"] == 10
     assert (changed.loc[of_ten, "predicted_ms"] == table.loc[of_ten, "predicted_ms"]).all()

@@ -14,8 +14,8 @@ from profile_grid.tables.per_pass import largest_by_run
 from profile_grid.tables.pivoting import pivoted, pivoted_texts
 from profile_grid.tables.wording import PASSES, TRAINING, Claim, leaders, listed, no_kernels_sentence, of_all
 
-MIN_CHANGE = 0.005  # of a share: with less, two shares are similar
-MAX_PARTS = 7  # with a column
+MIN_CHANGE = 0.005  # two shares that differ by less are similar
+MAX_PARTS = 7  # parts with a column
 MAX_PHASES = 3  # in the sentence on phases
 MIN_PHASE_SHARE = 0.0005  # of the step: a phase with less in every row has no column
 
@@ -75,8 +75,8 @@ def _unsigned_points(difference: float) -> str:
 
 
 def _other_classes(shares: pd.DataFrame) -> list[Claim]:
-    """The classes whose share is larger in training in every run, and those whose share is smaller; not if the median
-    change is below MIN_CHANGE."""
+    """The classes whose share is larger in training in every run, and those whose share is smaller in every run; not
+    those whose median change is below MIN_CHANGE."""
     raised, lowered = [], []
     for name, changes in shares.groupby("family", sort=False)["change"]:
         text = f"{escaped(name)} ({interval(changes, points)} points)"
@@ -121,8 +121,7 @@ def _longest_part(measured: Measured) -> list[Claim]:
 
 
 def tables(measured: Measured) -> list[Part]:
-    """(d) The share of every class in inference and in training; of each phase in training; times of the longest
-    parts."""
+    """(d) The share of every class in inference and training, of each phase in training; times of the longest parts."""
     words, change_table = measured.words, _change_table(measured)
     recomputes = (measured.tables["training_parts"]["pass"] == RECOMPUTATION).any()
     without = ", without recomputation" if recomputes else ""
@@ -142,7 +141,7 @@ def tables(measured: Measured) -> list[Part]:
 
 
 def _shown_change(measured: Measured) -> pd.DataFrame:
-    """The rows of `training_change` of the classes that have a column of their own, and of the small ones together."""
+    """The rows of `training_change`, with all small families of classes as one family."""
     return small_families_merged(training_change(measured), ["inference", "training", "change"], keys_without(MODE.key))
 
 
@@ -196,7 +195,7 @@ def _parts_table(measured: Measured) -> MarkdownTable | None:
 
 
 def _change_cell(row: dict) -> str:
-    """The shares in percent; of matrix multiplies also their change."""
+    """The shares of a family in inference and training in percent; for matrix multiplies, also the change."""
     inference, training = row["inference"], row["training"]
     change = f" ({points(training - inference)})" if row["family"] == MATMUL else ""
     return f"{100 * inference:.1f} → {100 * training:.1f}{change}"
@@ -220,7 +219,7 @@ def training_change(measured: Measured) -> pd.DataFrame:
 def phase_shares(measured: Measured) -> pd.DataFrame:
     """Per run of the training mode and phase: its share of the step (`of_step`), and the share of matrix multiplies in
     it (`matmul`)."""
-    rows = measured.mode("class_shares", measured.training_mode or "")
+    rows = measured.mode("class_shares", measured.training_mode or "")  # without training, no rows
     rows = rows[rows["phase"] != ALL_PHASES]
     rows = rows.assign(matmul=rows["share"].where(rows["class"].map(family) == MATMUL, 0.0))
     table = rows.groupby([*LEADING, "phase"], sort=False)[["share_of_step", "matmul"]].sum().reset_index()

@@ -1,4 +1,4 @@
-"""Figure of (d): the share of each family of kernels in a step, inference next to training."""
+"""Figure of (d): the share of each family of kernel classes in a step, inference next to training."""
 
 import altair as alt
 import pandas as pd
@@ -21,7 +21,8 @@ SHORTER = "†"  # marks training in a mode with fewer phases than the fullest o
 
 
 def sides_of(runs: pd.DataFrame) -> pd.DataFrame:
-    """The declared runs with their `side`: mode forward, and the fullest training mode of each configuration."""
+    """The runs of both sides, with or without results, and their `side`. Inference has the runs of mode forward;
+    training has the run of the fullest other mode of each configuration."""
     inference = runs["mode"] == FORWARD
     return pd.concat(
         [runs[inference].assign(side=INFERENCE), run_selection.fullest_runs(runs[~inference]).assign(side=TRAINING)]
@@ -29,8 +30,8 @@ def sides_of(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def drawn_shares(runs: pd.DataFrame, class_shares: pd.DataFrame) -> pd.DataFrame:
-    """One row per run of a side and family of classes: its `share` of the step's GPU time, and `start` and `end` of its
-    part of the bar, as shares."""
+    """One row per run of a side and family of kernel classes: the family's `share` of the step's GPU time, and `start`
+    and `end` of its part of the bar, as shares, too."""
     step_shares = class_shares[class_shares["phase"] == ALL_PHASES]
     step_shares = step_shares.assign(family=step_shares["class"].astype("str").map(family))
     sums = step_shares.groupby(["run", "family"], sort=False)["share"].sum().reset_index()
@@ -46,7 +47,9 @@ def draw_class_shares(tables: panels.Tables) -> panels.Drawing:
     missing = run_selection.runs_without_results(side_runs, stages.CAPTURE).merge(side_runs[["run", "side"]], on="run")
     axis = alt.Axis(title=f"share of the {words.time} of a step", format="%", values=[0, 0.2, 0.4, 0.6, 0.8, 1])
     x = alt.X("start:Q", scale=alt.Scale(domain=[0, 1]), axis=axis)
-    fullest_mode = next((mode for mode in dimensions.FULLEST_FIRST if mode in set(shares["mode"])), FORWARD)
+    # the fullest mode of training that was captured; if none was, the fullest of all runs
+    modes = set(shares.loc[shares["side"] == TRAINING, "mode"]) or set(side_runs["mode"])
+    fullest_mode = next((mode for mode in dimensions.FULLEST_FIRST if mode in modes), FORWARD)
     titles = {INFERENCE: dimensions.MODES[FORWARD], TRAINING: dimensions.MODES[fullest_mode]}
     is_shorter = (shares["side"] == TRAINING) & (shares["mode"] != fullest_mode)
     shares = shares.assign(bar=_bar_names(shares), text=is_shorter.map({True: SHORTER, False: ""}))
@@ -57,7 +60,8 @@ def draw_class_shares(tables: panels.Tables) -> panels.Drawing:
         charts = []
         for side in (side for side in SIDES if side in set(panel_runs["side"])):
             side_shares, side_missing = (rows[rows["side"] == side] for rows in (panel_shares, panel_missing))
-            channels = {"x": x, "y": marks.bar_axis(bars, labelled=not charts)}
+            is_leftmost = not charts
+            channels = {"x": x, "y": marks.bar_axis(bars, labelled=is_leftmost)}
             chart = _side(side_shares, side_missing, bars, channels, fills)
             charts.append(chart.properties(title=alt.TitleParams(f"{side} ({titles[side]})", frame="group")))
         return panels.row(*charts, spacing=panels.GAP_PX)
@@ -66,14 +70,16 @@ def draw_class_shares(tables: panels.Tables) -> panels.Drawing:
     if is_shorter.any():
         shorter_modes = dict.fromkeys(shares.loc[is_shorter, "mode"])
         notes.append(f"{SHORTER} {' or '.join(dimensions.MODES[mode] for mode in shorter_modes)}.")
+    # a note if there are more than MAX_BARS bars, with MAX_BARS for {most}
     notes += panels.notes_on_cut(shares["bar"].nunique(), MAX_BARS, "At most {most} models and contexts")
-    # one panel for each combination of the other dimensions
+    # one panel for each combination of the dimensions besides LEADING_KEYS: model, context and mode
     frame = panels.Frame(LEADING_KEYS, f"No capture holds {words.kernels}, so their classes have no shares.")
     title = f"{words.kernel.capitalize()} classes as shares of the time of all {words.kernels}"
     return frame.drawing(shares, side_runs, missing, panel, notes, title=title)
 
 
 def _bar_names(rows: pd.DataFrame) -> list[str]:
+    """The name of each row's bar: "small · 512"."""
     return [f"{model} · {context}" for model, context in zip(rows["model"], rows["context_length"], strict=True)]
 
 
@@ -81,10 +87,11 @@ def _side(
     shares: pd.DataFrame, missing: pd.DataFrame, bars: list[str], channels: dict, fills: alt.Fill
 ) -> alt.LayerChart:
     """One side of a panel: these bars, or why they are missing."""
-    shares = shares[shares["bar"].isin(bars)].drop(columns="mode")  # a side has one mode, named in its title
+    # Without the column `mode`, the page does not filter by mode, so both sides stay; the title names the mode.
+    shares = shares[shares["bar"].isin(bars)].drop(columns="mode")
     tooltip = marks.tooltip(shares, ("family", "family"), ("share", "share", marks.SHARE))
-    stacks, marks_of_missing = marks.bars(shares, channels, fills, tooltip), _crosses(shares, missing, bars, channels)
-    layers = [stacks, _percentages(shares, channels), *marks_of_missing]
+    stacks, crosses = marks.bars(shares, channels, fills, tooltip), _crosses(shares, missing, bars, channels)
+    layers = [stacks, _percentages(shares, channels), *crosses]
     return alt.layer(*layers, height=alt.Step(marks.BAR_PX), width=SIDE_WIDTH_PX)
 
 
@@ -92,7 +99,7 @@ def _percentages(shares: pd.DataFrame, channels: dict) -> alt.Chart:
     """The percentages in the bars that are wide enough for them."""
     wide = shares[shares["share"] >= MIN_LABELLED_SHARE]
     wide = wide.assign(
-        start=(wide["start"] + wide["end"]) / 2,  # the channels draw a text at `start`
+        start=(wide["start"] + wide["end"]) / 2,  # a text is drawn at `start` (x of the channels): here, the middle
         text=[f"{100 * share:.0f}" for share in wide["share"]],
         ink=["white" if part_style(name).color in DARK else "black" for name in wide["family"]],
     )
@@ -104,7 +111,7 @@ def _crosses(shares: pd.DataFrame, missing: pd.DataFrame, bars: list[str], chann
     """Marks for missing bars: a cross and the status, with the reason on hover; or that the grid has no such run."""
     texts = missing["status"].replace(run_selection.STATUS_WORDS)
     missing = missing.assign(bar=_bar_names(missing), text=texts, start=0.02)
-    missing = missing[missing["bar"].isin(bars)].drop(columns="mode")
+    missing = missing[missing["bar"].isin(bars)].drop(columns="mode")  # as in _side
     bars_in_grid = {*shares["bar"], *missing["bar"]}
     others = pd.DataFrame({"bar": [bar for bar in bars if bar not in bars_in_grid]})
     others = others.assign(text="not in the grid", start=0.02)
@@ -121,7 +128,7 @@ def _crosses(shares: pd.DataFrame, missing: pd.DataFrame, bars: list[str], chann
 
 
 def result_class_shares(tables: panels.Tables) -> str:
-    """The share of matrix multiplies in inference and in training."""
+    """The headline of the figure: the share of matrix multiplies in inference and in training."""
     shares = drawn_shares(tables["runs"], tables["class_shares"])
     matmuls = shares[shares["family"] == MATMUL]
     shares_by_side = {side: matmuls[matmuls["side"] == side]["share"] for side in SIDES}

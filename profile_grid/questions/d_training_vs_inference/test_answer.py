@@ -50,7 +50,7 @@ def test_parts_of_the_model_have_a_forward_and_a_backward_time_and_what_is_compu
     trained = Made(
         mode="train_step",
         kernels=(
-            Kernel("forward", "block > norm", NORM, "reduction", 4, 150.0),
+            Kernel("forward", "block > norm", NORM, "reduction", 4, 150.0),  # phase, range, name, class, launches, µs
             Kernel("forward", f"{SDPA} > final matmul", GEMM, "gemm", 4, 50.0),
             Kernel("loss", "", NORM, "reduction", 1, 50.0),
             Kernel("backward", "recomputation > block > norm", NORM, "reduction", 4, 100.0),

@@ -38,6 +38,16 @@ def test_a_side_shows_every_configuration_once_and_none_that_the_grid_does_not_h
     }
 
 
+def test_the_side_of_training_is_named_by_its_mode_even_if_no_training_was_captured():
+    tables = made_up_tables(models=("small",), contexts=(512,)).whole()
+    is_forward = tables["runs"]["mode"] == "forward"
+    status = tables["runs"]["capture_status"].where(is_forward, "out_of_memory")
+    forward = tables["class_shares"][tables["class_shares"]["run"].isin(tables["runs"].loc[is_forward, "run"])]
+    (figure,) = FIGURES
+    drawing = figure.draw(tables | {"runs": tables["runs"].assign(capture_status=status), "class_shares": forward})
+    assert "training (training step)" in str(drawing.chart) and "training (forward pass)" not in str(drawing.chart)
+
+
 def test_on_a_processor_the_figure_is_of_operators():
     tables = made_up_tables(models=("small",), contexts=(512,))
     (figure,) = FIGURES

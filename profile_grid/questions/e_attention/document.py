@@ -17,7 +17,7 @@ from profile_grid.tables.wording import Claim, configs_in_words, leaders, listed
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(e) Softmax compared with the matrix multiplies of attention; the longest part; the same in the backward pass."""
+    """(e) Softmax compared with the matrix multiplies of attention; the longest part; softmax in the backward pass."""
     if not measured.has_kernels:
         return [wording.no_kernels_sentence(measured)]
     rows, classes = measured.inference("attention"), measured.inference("forward_classes")
@@ -39,13 +39,13 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _ratio(softmax: pd.DataFrame, measured: Measured) -> Claim:
-    """Time and FLOPs of softmax ÷ those of both matrix multiplies, in the runs where each has kernels of its own."""
+    """Time and FLOPs of softmax ÷ those of both matrix multiplies, in the runs where each of them has a range."""
     run_count = measured.inference("forward_classes")["run"].nunique()
     times, flops = softmax["runtime_to_matmuls"], softmax["flops_to_matmuls"].dropna()
     subject, attribute, median = "Softmax", " of attention", median_note(times, significant)
     if len(softmax) < run_count:
         subject = f"With a range of its own ({of_all(len(softmax), run_count, 'run')}), softmax"
-        attribute = median = ""
+        attribute = median = ""  # for a lead that is not too long
     return Claim(
         "{where} takes {times} times as long as both matrix multiplies{of} together{median}{flops}.",
         where=subject, of=attribute, times=interval(times, significant), median=median,
@@ -68,7 +68,7 @@ def _backward(measured: Measured) -> list[Claim]:
 
 
 def _longest(rows: pd.DataFrame) -> Claim:
-    """The part with the most time in each run, of those with kernels of their own: some runs fuse several parts."""
+    """The part with the most time in each run. In runs that fuse several parts, only the others are compared."""
     parts = rows[rows["part"].isin(PARTS)]
     longest = leaders([code(part) for part in largest_by_run(parts, "gpu_time_ms")["part"]])
     some_are_fused = parts.groupby("run")["part"].nunique().min() < parts["part"].nunique()
@@ -79,6 +79,7 @@ def _longest(rows: pd.DataFrame) -> Claim:
 
 
 def _not_once_per_layer(rows: pd.DataFrame) -> list[Claim]:
+    """In which configurations the range of softmax is not opened once per layer."""
     layers = rows["layers"].astype("float64")
     differing = rows[(rows["part"] == SOFTMAX) & layers.notna() & (rows["instances_per_pass"] != layers)]
     text = "`{softmax}` does not run once per layer in {places}: there a layer is one instance of the range."
@@ -87,7 +88,7 @@ def _not_once_per_layer(rows: pd.DataFrame) -> list[Claim]:
 
 def tables(measured: Measured) -> list[Part]:
     """(e) GPU time of one layer's parts of attention, rates, and the two ratios of softmax to the matrix multiplies;
-    FLOPs; the same times in the backward pass of training, where captures distinguish its parts."""
+    FLOPs. Then times, rates and ratios of the backward pass of training, if captures distinguish its parts."""
     time, training = measured.words.time, measured.training_mode
     parts: list[Part] = []
     if not measured.inference("attention").empty:
@@ -117,7 +118,8 @@ def _times_table(measured: Measured, name: str, mode: str) -> MarkdownTable:
         times = by_part["gpu_time_per_layer_us"].reindex(parts)
         matmuls = by_part[by_part.index.isin(MATMULS)]
         matmul_seconds = matmuls["gpu_time_per_layer_us"].sum() * 1e-6
-        matmul_rate = matmuls["flops_per_layer"].sum() / matmul_seconds if matmul_seconds else None  # None if fused
+        # None if they are fused with other parts, and have no kernels of their own
+        matmul_rate = matmuls["flops_per_layer"].sum() / matmul_seconds if matmul_seconds else None
         softmax = by_part.reindex([SOFTMAX]).iloc[0]
         ratios = (softmax["runtime_to_matmuls"], softmax["flops_to_matmuls"])
         rates = (rate(matmul_rate), rate(softmax["flop_per_s"]))

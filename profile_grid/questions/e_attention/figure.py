@@ -20,8 +20,8 @@ MAX_PANELS_PER_LINE = 5
 
 def attention_parts(runs: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame:
     """One row per configuration and part of attention, in the order of contexts: time and FLOPs of a layer, and their
-    ratios to both matrix multiplies. Of the runs of a configuration that have any part, the one with the fewest phases
-    is taken."""
+    ratios to those of both matrix multiplies. They are from the run with the fewest phases, of the configuration's runs
+    that have any part."""
     inner = attention[attention["part"].isin(PARTS)]
     chosen = run_selection.leanest_runs(runs[runs["run"].isin(inner["run"])])
     rows = run_selection.with_dimensions(inner[inner["run"].isin(chosen["run"])], runs)
@@ -29,23 +29,23 @@ def attention_parts(runs: pd.DataFrame, attention: pd.DataFrame) -> pd.DataFrame
 
 
 def runs_without_rows(runs: pd.DataFrame, drawn: pd.DataFrame) -> pd.DataFrame:
-    """The runs whose capture has no results, with `status` and `reason`: of each configuration without a row in `drawn`
-    the one with the fewest phases."""
+    """Of each configuration without a row in `drawn`, the run without results of its capture, with `status` and
+    `reason`. Of several such runs, it is the one with the fewest phases."""
     keys = dimensions.keys_without(dimensions.MODE.key)
     missing = run_selection.leanest_runs(run_selection.runs_without_results(runs, stages.CAPTURE))
     return missing[~pd.MultiIndex.from_frame(missing[keys]).isin(pd.MultiIndex.from_frame(drawn[keys]))]
 
 
 def draw_attention(tables: Tables) -> Drawing:
-    """Time per layer, a line per part: a panel per model against context length; models with only one context share a
-    panel per context. Below, each part's shares of time and FLOPs, markers for each configuration."""
+    """Time per layer, with a line per part: a chart for each model against context length; models with only one context
+    share a chart for each context. Below, each part's shares of time and FLOPs, with markers for each configuration."""
     runs, words = tables["runs"], run_selection.device_words(tables["runs"])
     parts = attention_parts(runs, tables["attention"])
     series = Series("part", tuple(part for part in PARTS if part in set(parts["part"])))
     models = run_selection.models_in_order(runs)
 
     def panel(panel_parts: pd.DataFrame, _: pd.DataFrame) -> Spec:
-        panel_parts = panel_parts.drop(columns="mode")
+        panel_parts = panel_parts.drop(columns="mode")  # one mode per configuration: the page must not filter by it
         y = LogAxis.around(panel_parts["gpu_time_per_layer_us"], TIMES_HEIGHT_PX)
         length_counts = panel_parts.groupby("model")["context_length"].nunique()
         x_of_lengths = ContextAxis.of(panel_parts["context_length"]).x(title="context")
@@ -53,7 +53,8 @@ def draw_attention(tables: Tables) -> Drawing:
         charts = {}
 
         def add(name: str, rows: pd.DataFrame, x: alt.X, joined: bool) -> None:
-            title = None if len(charts) % MAX_PANELS_PER_LINE else f"{words.time} per layer (µs)"
+            is_first_of_line = len(charts) % MAX_PANELS_PER_LINE == 0
+            title = f"{words.time} per layer (µs)" if is_first_of_line else None
             charts[name] = _times(rows, x, y, series, title, joined=joined)
 
         for model in (model for model in models if length_counts.get(model, 0) > 1):

@@ -23,23 +23,23 @@ class Formula(NamedTuple):
     """FLOPs of one layer, which computes all B·H·S² scores: for each, `per_score_and_width` · d_head + `per_score`."""
 
     text: str
-    per_score_and_width: int
-    per_score: int
+    per_score_and_width: int = 0
+    per_score: int = 0
 
 
 FORMULAS = {
-    ranges.ATTENTION_SCORES: Formula("2·B·H·S²·d_head", 2, 0),
-    ranges.MASK_AND_SCALE: Formula("B·H·S² (the scale)", 0, 1),
-    SOFTMAX: Formula("5·B·H·S²", 0, 5),
-    ranges.FINAL_MATMUL: Formula("2·B·H·S²·d_head", 2, 0),
-    ranges.SCALED_DOT_PRODUCT_ATTENTION: Formula("4·B·H·S²·d_head + 6·B·H·S²", 4, 6),
+    ranges.ATTENTION_SCORES: Formula("2·B·H·S²·d_head", per_score_and_width=2),
+    ranges.MASK_AND_SCALE: Formula("B·H·S² (the scale)", per_score=1),
+    SOFTMAX: Formula("5·B·H·S²", per_score=5),
+    ranges.FINAL_MATMUL: Formula("2·B·H·S²·d_head", per_score_and_width=2),
+    ranges.SCALED_DOT_PRODUCT_ATTENTION: Formula("4·B·H·S²·d_head + 6·B·H·S²", per_score_and_width=4, per_score=6),
 }
 BACKWARD_FORMULAS = {  # a gradient for each operand of a product; of P = softmax(S): dS = P (dP - sum of P dP)
-    ranges.ATTENTION_SCORES: Formula("4·B·H·S²·d_head", 4, 0),
-    ranges.MASK_AND_SCALE: Formula("B·H·S² (the scale)", 0, 1),
-    SOFTMAX: Formula("4·B·H·S²", 0, 4),
-    ranges.FINAL_MATMUL: Formula("4·B·H·S²·d_head", 4, 0),
-    ranges.SCALED_DOT_PRODUCT_ATTENTION: Formula("8·B·H·S²·d_head + 5·B·H·S²", 8, 5),
+    ranges.ATTENTION_SCORES: Formula("4·B·H·S²·d_head", per_score_and_width=4),
+    ranges.MASK_AND_SCALE: Formula("B·H·S² (the scale)", per_score=1),
+    SOFTMAX: Formula("4·B·H·S²", per_score=4),
+    ranges.FINAL_MATMUL: Formula("4·B·H·S²·d_head", per_score_and_width=4),
+    ranges.SCALED_DOT_PRODUCT_ATTENTION: Formula("8·B·H·S²·d_head + 5·B·H·S²", per_score_and_width=8, per_score=5),
 }
 
 
@@ -53,13 +53,14 @@ def attention(merged: Merged) -> pd.DataFrame:
 
 
 def attention_backward(merged: Merged) -> pd.DataFrame:
-    """One row per run and part of attention with a range in the backward pass, recomputation left out; otherwise as
-    `attention`."""
+    """One row per run and part of attention with a range in the backward pass, with the columns of `attention`.
+    Recomputation is left out."""
     return _attention_in_phase(BACKWARD, BACKWARD_FORMULAS, merged)
 
 
 def _attention_in_phase(phase: str, formulas: dict[str, Formula], merged: Merged) -> pd.DataFrame:
-    """The parts of attention in a phase: times from the captures, FLOPs from the shapes, and the ratios of both."""
+    """The parts of attention in a phase: times from the captures, FLOPs from the shapes, and their ratios to those of
+    both matrix multiplies."""
     table = pd.concat([_part_times(part, phase, merged) for part in formulas], ignore_index=True)
     runs = merged["runs"]
     names = ("batch_size", "gpus", "num_heads", "d_model", "num_layers", "context_length")
@@ -83,7 +84,7 @@ def _part_times(part: str, phase: str, merged: Merged) -> pd.DataFrame:
     kernels, range_times, steps = merged.kernels, merged["ranges"], merged.captured_steps
     part_kernels = kernels[(kernels["phase"] == phase) & _contains(kernels["range"], part)]
     table = per_pass(part_kernels.assign(part=part), ["part"], steps).drop(columns="total_ns")
-    # A layer opens the range once in the forward pass; the backward pass of a compiled one may do so several times.
+    # Instances are those of the forward pass: in the backward pass, a compiled layer may open the range several times.
     part_ranges = range_times[(range_times["phase"] == FORWARD) & _contains(range_times["range"], part)]
     part_ranges = part_ranges[part_ranges["range"].map(innermost) == part]
     instances = part_ranges.groupby("run", observed=True)["instances"].sum() / steps
@@ -98,7 +99,7 @@ def _contains(paths: pd.Series, part: str) -> pd.Series:
 
 
 def _sum_of_matmuls(table: pd.DataFrame, column: str) -> pd.Series:
-    """Per row, the column summed over the matrix multiplies of its run; NaN if the run lacks the range of one."""
+    """Per row, the sum of the column over both matrix multiplies of its run; NaN if the run lacks the range of one."""
     matmuls = table[table["part"].isin(MATMULS)].groupby("run")[column]
     return as_floats(table["run"].map(matmuls.sum(min_count=len(MATMULS))))
 

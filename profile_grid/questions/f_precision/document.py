@@ -21,23 +21,23 @@ NO_ANSWER = Claim("Not answered: no two timed runs differ only in precision, one
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(f) The largest speed-up; then by precision, the errors, and by part."""
+    """(f) The largest speed-up; counts of faster runs by precision; errors; parts that gain most and least."""
     times, errors = measured.tables["precision_times"], _accuracy(measured.tables["precision_accuracy"])
     if times.empty:
         return [NO_ANSWER, *errors]
-    lead = largest_gain(times, PRECISION, PRECISION.words(PRECISION.default))
+    lead = largest_gain(times, PRECISION, base=PRECISION.words(PRECISION.default))
     return [lead, *counts_by_value(times, PRECISION), *errors, *_parts(measured, times)]
 
 
 def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
-    """The parts of the forward pass that gain most and least in the last of the precisions, in the median of inference
-    runs, or of all runs if these have no parts; without trivial parts."""
+    """The parts of the forward pass, without trivial ones, that gain most and least in the last (lowest) precision: in
+    the median of inference runs, or of all runs if inference has no rows."""
     last_precision = pivoting.sorted_values(times, PRECISION.key)[-1]
     inference_parts = measured.inference("precision_parts")
     parts = measured.tables["precision_parts"] if inference_parts.empty else inference_parts
     parts = parts[(parts["precision"] == last_precision) & (parts["phase"] == names.FORWARD)]
     parts = parts[(parts["part"] != names.NO_RANGE) & (parts["base_share"] >= classes.NON_TRIVIAL_SHARE)]
-    parts = parts.sort_values("base_share", ascending=False, kind="stable")  # of equal gains, the longest part
+    parts = parts.sort_values("base_share", ascending=False, kind="stable")  # the longest of equal gains is named
     gains = parts.groupby("part", sort=False)["speed_up"].median().round(3)
     if len(gains) < 2 or gains.max() == gains.min():
         return []
@@ -50,13 +50,14 @@ def _parts(measured: Measured, times: pd.DataFrame) -> list[Claim]:
             most=gains.idxmax(), least=gains.idxmin(), gain=ratio(gains.max()), loss=ratio(gains.min()),
             gains="slows most" if gains.min() < 1 else "least", time=measured.words.time,
             medians=" (medians of runs)" if parts["run"].nunique() > 1 else "",
-            table="; see the table `precision_parts`" if inference_parts.empty else "",  # the document has no parts
+            # the document itself has a table of inference only
+            table="; see the table `precision_parts`" if inference_parts.empty else "",
         )
     ]  # fmt: skip
 
 
 def _accuracy(errors: pd.DataFrame) -> list[Claim]:
-    """The largest error of the logits in each precision, and the runs whose error rounding does not explain."""
+    """The largest error of the logits in each precision, and the runs whose error is too large for rounding."""
     compared = errors[errors["logits_error"].notna()]
     if compared.empty:
         return [Claim("No run was compared with one in fp{bits}, so the accuracy is not known.", "missing", bits=64)]

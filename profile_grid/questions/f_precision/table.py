@@ -11,7 +11,7 @@ from profile_grid.tables import per_pass, ratios
 
 
 def precision_times(merged: per_pass.Merged) -> pd.DataFrame:
-    """(f) One row per run in a lower precision and phase: its time without a profiler, that in fp32, ideal ratios."""
+    """(f) One row per run in a lower precision and phase: times without a profiler in it and in fp32, ideal ratios."""
     table = ratios.times_with_base(merged, PRECISION)
     device = table["run"].map(merged["runs"].set_index("run")["device_name"])
     by_flops = [_peak_ratio(name, precision) for name, precision in zip(device, table["precision"], strict=True)]
@@ -21,7 +21,7 @@ def precision_times(merged: per_pass.Merged) -> pd.DataFrame:
 
 
 def precision_parts(merged: per_pass.Merged) -> pd.DataFrame:
-    """(f) One row per run in a lower precision, phase and part of the model: its GPU time, and that in fp32."""
+    """(f) One row per run in a lower precision, phase and part of the model: the part's GPU time, and that in fp32."""
     return ratios.parts_with_base(merged, PRECISION)
 
 

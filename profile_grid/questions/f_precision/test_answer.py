@@ -15,7 +15,7 @@ from tests.profile_grid.test_answers import line_of, rendered
 
 
 def faster(run: Made, times: float, precision: str = "bf16") -> Made:
-    """The same run in another precision: its step and every kernel so many times as fast, softmax as slow as before."""
+    """The same run in another precision: its step and all kernels but softmax are this many times as fast."""
     kernels = tuple(
         kernel if kernel.kernel_class == "softmax" else replace(kernel, time_us=kernel.time_us / times)
         for kernel in run.kernels

@@ -30,19 +30,19 @@ MAX_NAMED = 3  # sets of parts whose number of matrix multiplies differs
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(g) The largest speed-up; what compiling costs; then by what is compiled, kernels, and parts."""
+    """(g) The largest speed-up; the cost of compiling; counts of faster runs; matrix multiplies; kernels; parts."""
     times, cost = measured.tables["compile_times"], measured.tables["compile_cost"]
     if times.empty:
         return [NO_ANSWER]
     parts = measured.tables["compile_parts"]
-    claims = [largest_gain(times, COMPILE, BASE), *_cost(times, cost), *counts_by_value(times, COMPILE)]
-    compiled = pivoting.sorted_values(times, COMPILE.key)[0]  # the entire model, if any run compiles it
+    claims = [largest_gain(times, COMPILE, base=BASE), *_cost(times, cost), *counts_by_value(times, COMPILE)]
+    compiled = pivoting.sorted_values(times, COMPILE.key)[0]  # declared first: the entire model is compiled
     return [*claims, *_matmuls(parts), *_kernels(compiled, measured), *_fused(parts, measured)]
 
 
 def _kernels(compiled: str, measured: Measured) -> list[Claim]:
-    """By mode the launches and the GPU time of the compiled step, relative to those of the baseline, of the runs with
-    this value of COMPILE."""
+    """By mode, launches and GPU time of a step relative to those of the baseline, in the runs with this value of
+    COMPILE."""
     kernels, words = measured.tables["compile_kernels"], measured.words
     texts = []
     for mode, rows in kernels[kernels[COMPILE.key] == compiled].groupby("mode", sort=False):
@@ -54,12 +54,12 @@ def _kernels(compiled: str, measured: Measured) -> list[Claim]:
             f"{PASSES[mode]} launches {launches} as many {words.kernels} as not compiled and takes {time} as much"
             f" {words.time}{medians}."
         )
-    value, sentences = capital(COMPILE.words(compiled)), " ".join([*texts[:1], *map(capital, texts[1:])])
-    return [Claim("{value}, {sentences}", value=value, sentences=sentences)] if texts else []
+    value, joined = capital(COMPILE.words(compiled)), " ".join([*texts[:1], *map(capital, texts[1:])])
+    return [Claim("{value}, {sentences}", value=value, sentences=joined)] if texts else []
 
 
 def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:
-    """The seconds of compilation, and after how many steps they are repaid, if there is a gain."""
+    """The seconds of compilation, after how many steps clear gains repay them, and in which runs graphs are broken."""
     if cost["compile_s"].dropna().empty:
         return [Claim("The cost of compiling is not known.", "missing")]
     faster_steps = whole_steps(times[times["verdict"] == evidence.FASTER])
@@ -76,7 +76,7 @@ def _cost(times: pd.DataFrame, cost: pd.DataFrame) -> list[Claim]:
 
 
 def _fused(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """By phase the share of time in kernels that serve several parts."""
+    """By phase, the share of time in kernels that serve several parts."""
     compiled = rows[rows["gpu_time_ms"] > 0]
     if (compiled["parts"] == NO_RANGE).all():
         return []
@@ -129,17 +129,17 @@ COST_COLUMNS = (
 
 
 def _kernels_table(measured: Measured) -> MarkdownTable:
-    """(g) One line per compiled run: kernels of a step, and GPU time by family of classes, before and after."""
+    """(g) One line per compiled run: kernels of a step, and GPU time by family of classes, not compiled → compiled."""
     rows = measured.tables["compile_kernels"]
     times = ["base_gpu_time_ms", "gpu_time_ms"]
-    by_family = rows.groupby("class")[times].sum().sum(axis=1)  # the column class holds families of classes
+    by_family = rows.groupby("class")[times].sum().sum(axis=1)  # in this table, the column class holds families
     families = list(by_family.sort_values(ascending=False).index)
 
     def cells(run: dict) -> list[str]:
         run_kernels = rows[rows["run"] == run["run"]]
-        by_class, total = run_kernels.groupby("class")[times].sum(), run_kernels[times].sum()
+        run_families, total = run_kernels.groupby("class")[times].sum(), run_kernels[times].sum()
         launches = " → ".join(count(run_kernels[name].sum()) for name in ("base_invocations", "invocations"))
-        changes = [_change(by_class.loc[name]) if name in by_class.index else ABSENT for name in families]
+        changes = [_change(run_families.loc[name]) if name in run_families.index else ABSENT for name in families]
         return [launches, _change(total), *changes]
 
     headings = (measured.words.kernels, "all, ms", *(f"{escaped(name)}, ms" for name in families))
@@ -147,8 +147,8 @@ def _kernels_table(measured: Measured) -> MarkdownTable:
 
 
 def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
-    """(g) (title, table) for each pass and each combination of further dimensions that vary: GPU time by set of parts,
-    a column per model."""
+    """(g) GPU time by set of parts, a column per model: (title, table) for each pass and each combination of further
+    dimensions that vary."""
     return [
         (f"{phase}, {title}" if title else phase, _parts_table(table_rows))
         for phase, rows in _rows_by_phase(measured.tables["compile_parts"], measured).items()
@@ -157,8 +157,8 @@ def _parts_tables(measured: Measured) -> list[tuple[str, MarkdownTable]]:
 
 
 def _rows_by_phase(rows: pd.DataFrame, measured: Measured) -> dict[str, pd.DataFrame]:
-    """FORWARD: the rows of the forward pass of the inference mode; BACKWARD: those of the backward pass of the training
-    mode; each if there are any."""
+    """By FORWARD, the rows of the forward pass in the inference mode; by BACKWARD, those of the backward pass in the
+    training mode. A pass without rows is left out."""
     modes = {FORWARD: measured.inference_mode, BACKWARD: measured.training_mode}
     by_phase = {phase: rows[(rows["phase"] == phase) & (rows["mode"] == mode)] for phase, mode in modes.items()}
     return {phase: phase_rows for phase, phase_rows in by_phase.items() if len(phase_rows)}
@@ -168,19 +168,20 @@ def _parts_table(rows: pd.DataFrame) -> MarkdownTable:
     """One line per set of parts, the longest first, and one line for all trivial sets."""
     base_share = rows["base_gpu_time_ms"] / rows.groupby("run")["base_gpu_time_ms"].transform("sum")
     larger_share = pd.concat([rows["share"], base_share], axis=1).max(axis=1)
-    is_small = ~(larger_share >= classes.NON_TRIVIAL_SHARE).groupby(rows["parts"]).transform("any")
-    rows = rows.assign(parts=rows["parts"].mask(is_small, SMALLER))
+    is_large = (larger_share >= classes.NON_TRIVIAL_SHARE).groupby(rows["parts"]).transform("any")
+    rows = rows.assign(parts=rows["parts"].where(is_large, SMALLER))
     times = ["base_gpu_time_ms", "gpu_time_ms", "base_others_ms"]
     sums = rows.groupby(["parts", MODEL.key], sort=False)[times].sum()
     longest_first = sums.groupby("parts")["gpu_time_ms"].sum().sort_values(ascending=False, kind="stable").index
-    sets, models = sorted(longest_first, key=lambda parts: parts == SMALLER), list(dict.fromkeys(rows[MODEL.key]))
+    sets = sorted(longest_first, key=lambda parts: parts == SMALLER)  # which comes last
+    models = list(dict.fromkeys(rows[MODEL.key]))
     lines = tuple((escaped(parts), *(_before_and_after(parts, sums, model) for model in models)) for parts in sets)
     return MarkdownTable(("parts", *(f"{escaped(model)}, ms" for model in models)), lines, first_right=1)
 
 
 def _before_and_after(parts: str, sums: pd.DataFrame, model: str) -> str:
-    """GPU time not compiled and compiled. If a set of parts has no time of its own before, brackets show that of its
-    parts, without matrix multiplies."""
+    """GPU time not compiled → compiled. If no kernel serves this set of parts when not compiled, brackets show the time
+    that its parts take then, without matrix multiplies."""
     if (parts, model) not in sums.index:
         return ABSENT
     row = sums.loc[(parts, model)]

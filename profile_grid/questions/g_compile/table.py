@@ -1,5 +1,5 @@
-"""The tables of (g): times and kernels of compiled runs compared with those of their baselines, which are not compiled,
-and the cost of compilation.
+"""The tables of (g): times and kernels of compiled runs, compared with those of the same runs not compiled (the
+baselines), and the cost of compilation.
 
 The range of a compiled kernel names all parts that it serves: `norm + qkv projection`. A kernel of the baseline serves
 one part. So times add up to the step on both sides, and no kernel is divided.
@@ -14,13 +14,14 @@ from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables import classes, conservation, ideal, model_parts, names, ratios
 from profile_grid.tables.per_pass import Merged, as_floats, per_pass, total_by_run
 
-SET_KEYS = ["phase", "parts"]  # of a set of parts, in a run
-SECOND_PASS = re.compile(r"splitk_?reduce|reduce_1Block|epilogue::impl", re.IGNORECASE)  # of a matrix multiply
+SET_KEYS = ["phase", "parts"]  # identify a set of parts within a run
+# kernels that only complete a matrix multiply of another kernel, so that it is not counted twice
+SECOND_PASS = re.compile(r"splitk_?reduce|reduce_1Block|epilogue::impl", re.IGNORECASE)
 
 
 def compile_parts(merged: Merged) -> pd.DataFrame:
-    """(g) One row per compiled run, phase and set of parts that a kernel of this run or of its baseline serves: GPU
-    time, launches and matrix multiplies of both, 0 if one has none. Raises NotConserved if a kernel is lost."""
+    """(g) One row per compiled run, phase and set of parts that a kernel of this run or of its baseline serves. GPU
+    time, launches and matrix multiplies of both are 0 if there are none. Raises NotConserved if a kernel is lost."""
     kernels = _kernels_by_parts(merged)
     is_matmul = classes.is_matmul(kernels["class"]).astype("bool")
     is_second_pass = kernels["kernel"].map(lambda name: bool(SECOND_PASS.search(name))).astype("bool")
@@ -47,8 +48,8 @@ def _kernels_by_parts(merged: Merged) -> pd.DataFrame:
 
 
 def _sum_over_parts(table: pd.DataFrame, part_ms: dict[tuple, float]) -> pd.Series:
-    """Per row of the table, the time of all parts in its set in the baseline: the sum of their `part_ms`, by run, phase
-    and part."""
+    """Per row of the table, the time of all parts of its set in the baseline, added up. `part_ms` has the time of each
+    part by (run, phase, part)."""
     sums = [
         sum(part_ms.get((base_run, phase, part), 0.0) for part in model_parts.parts_in(parts))
         for base_run, phase, parts in table[["base_run", *SET_KEYS]].itertuples(index=False, name=None)
@@ -57,8 +58,8 @@ def _sum_over_parts(table: pd.DataFrame, part_ms: dict[tuple, float]) -> pd.Seri
 
 
 def _check_conserved(table: pd.DataFrame, kernels: pd.DataFrame) -> None:
-    """Raises NotConserved unless the times of the compiled runs add up to their kernels, and those of the baselines to
-    theirs, to the nanosecond."""
+    """Raises NotConserved unless, to the nanosecond, times add up to those of the kernels, of compiled runs and of
+    baselines."""
     ns_by_run, pairs = as_floats(total_by_run(kernels)), table.drop_duplicates("run")
     for run_column, ns_column in (("run", "total_ns"), ("base_run", "base_total_ns")):
         expected_ns = ns_by_run.reindex(pairs[run_column]).sum()
@@ -92,8 +93,8 @@ def compile_times(merged: Merged) -> pd.DataFrame:
 
 
 def compile_kernels(merged: Merged) -> pd.DataFrame:
-    """(g) One row per compiled run, phase and family of classes that this run or its baseline has: GPU time and
-    launches of both, 0 if one has none."""
+    """(g) One row per compiled run, phase and family of classes that this run or its baseline has. GPU time and
+    launches of both are 0 if there are none. The column `class` holds the family."""
     kernels = merged.kernels
     kernels = kernels.assign(**{"class": kernels["class"].astype("object").map(classes.family)})
     keys = ["phase", "class"]
@@ -103,7 +104,7 @@ def compile_kernels(merged: Merged) -> pd.DataFrame:
 
 def compile_cost(merged: Merged) -> pd.DataFrame:
     """(g) One row per compiled run with a baseline: seconds of the step that compiled, ms that each later step gains,
-    the number of steps that repay the cost (NaN without a gain), and graphs with their breaks."""
+    the number of steps that repay the cost (NaN without a gain), and the numbers of graphs and of graph breaks."""
     times = ratios.times_with_base(merged, dimensions.COMPILE)
     steps = times[times["phase"] == names.WHOLE_STEP]
     cost, runs = merged["cost"], merged["runs"].set_index("run")

@@ -15,12 +15,11 @@ from profile_grid.tables.wording import NO_WINNER, Claim, listed, runs_in_words,
 
 COUNTS_HEADING = "compared with eager attention"
 NO_ANSWER = Claim("Not answered: no timed run differs from another only in attention.", "missing")
-KEY_COLUMNS = keys_without(ATTENTION.key)  # of a line of the tables
+KEY_COLUMNS = keys_without(ATTENTION.key)  # identify a configuration, which is a line of the tables
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(h) The largest speed-up; the fastest attention by context length, where memory runs out, and the operator
-    alone."""
+    """(h) The largest speed-up; the fastest attention by context length; memory; counts of faster runs; operator."""
     rows = measured.tables["attention_times"]
     steps = gains.whole_steps(rows)
     if not (steps["status"] == COMPLETE).any():
@@ -28,7 +27,8 @@ def sentences(measured: Measured) -> list[Claim]:
     times = steps[steps["speed_up"].notna()]
     claims = [*_fastest(steps), *_memory(steps), *_refused(steps)]
     if len(times):
-        lead = gains.largest_gain(times, ATTENTION, ATTENTION.words(ATTENTION.default), ())
+        # modes=(): of the steps of all modes, not only of those of the fullest
+        lead = gains.largest_gain(times, ATTENTION, base=ATTENTION.words(ATTENTION.default), modes=())
         claims = [lead, *claims, gains.verdict_counts(times, COUNTS_HEADING)]
     return [*claims, *_operator(measured.tables["attention_operator"], measured)]
 
@@ -43,15 +43,15 @@ def _fastest(steps: pd.DataFrame) -> list[Claim]:
 
 
 def _fastest_of(rivals: pd.DataFrame) -> str:
-    """The attention of these rows, a line of the table, that is faster than every other one, beyond the spread between
-    processes, else NO_WINNER."""
+    """In the rows of one configuration, the attention that is faster than every other one, by more than the spread
+    between processes explains; else NO_WINNER."""
     spreads = rivals[["process_spread", "timed_processes"]].set_axis(["spread", "processes"], axis=1)
     best = evidence.fastest(rivals["mean_ms"], spreads.astype("float64"))
     return NO_WINNER if best is None else str(rivals.loc[best, ATTENTION.key])
 
 
 def _operator(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
-    """The median speed-up of the operator alone; the table has that of each run."""
+    """The median speed-up of the operator alone with each attention."""
     texts = [
         f"{ratio(rows.loc[rows[ATTENTION.key] == value, 'speed_up'].median())} with {value}"
         for value in pivoting.sorted_values(rows, ATTENTION.key)
@@ -61,8 +61,8 @@ def _operator(rows: pd.DataFrame, measured: Measured) -> list[Claim]:
 
 
 def _memory(steps: pd.DataFrame) -> list[Claim]:
-    """The attentions with which memory runs out and the configurations in which it does, together for those of the same
-    configurations; the attentions with which memory suffices in all of these, with its peak."""
+    """With which attentions memory runs out, and in which configurations; those of the same configurations share a
+    sentence. Then the attentions with which memory suffices in all configurations where others fail, and its peak."""
     failed, complete = (steps[steps["status"] == status] for status in (OUT_OF_MEMORY, COMPLETE))
     if failed.empty:
         return [Claim("No run exhausts the memory.", "counted")] if len(complete) == len(steps) else []
@@ -76,15 +76,15 @@ def _memory(steps: pd.DataFrame) -> list[Claim]:
         texts.append(f"With {listed(names)} attention, memory runs out in {runs}.")
     failing = failed[KEY_COLUMNS].drop_duplicates()
     fitting = complete.merge(failing, on=KEY_COLUMNS)
-    fitting = fitting[fitting.groupby(ATTENTION.key)["run"].transform("size") == len(failing)]  # in all that fail
-    names, sizes = pivoting.sorted_values(fitting, ATTENTION.key), fitting["peak_allocated_bytes"].dropna()
+    fitting = fitting[fitting.groupby(ATTENTION.key)["run"].transform("size") == len(failing)]  # that fit in all these
+    fitting_names, sizes = pivoting.sorted_values(fitting, ATTENTION.key), fitting["peak_allocated_bytes"].dropna()
     peaks = f" ({interval(sizes, memory)})" if len(sizes) else ""
-    texts += [f"With {listed(names)} attention, it suffices there{peaks}."] if names else []
+    texts += [f"With {listed(fitting_names)} attention, it suffices there{peaks}."] if fitting_names else []
     return [Claim("{texts}", "counted", texts=" ".join(texts))]
 
 
 def _refused(steps: pd.DataFrame) -> list[Claim]:
-    """The attention that PyTorch refuses, and in how many runs."""
+    """The attentions that PyTorch refuses, and in how many runs."""
     refused = steps[steps["status"] == UNSUPPORTED]
     texts = [
         f"{escaped(value)} in {counted(len(rows), 'run')}" for value, rows in refused.groupby(ATTENTION.key, sort=False)
@@ -93,9 +93,9 @@ def _refused(steps: pd.DataFrame) -> list[Claim]:
 
 
 def tables(measured: Measured) -> list[Part]:
-    """(h) Two tables with a column per attention: the step and its speed-up, or why there is none, and the peak memory
-    of tensors, which is not measured on a CPU. A table with a line per run: its operator and that of eager
-    attention."""
+    """(h) Two tables with a column per attention: the time of a step with its speed-up, or why there is none; and the
+    peak memory of tensors, which is not measured on a CPU. A third table, with a line per run, compares its operator
+    with that of eager attention."""
     known_peaks = measured.tables["attention_times"]["peak_allocated_bytes"].notna().any()
     operator, keys = measured.tables["attention_operator"], (*gains.LEADING_KEYS, ATTENTION.key)
     return [

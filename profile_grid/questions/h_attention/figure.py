@@ -9,7 +9,7 @@ from profile_grid.study.dimensions import ATTENTION, CONTEXT_LENGTH, MODE
 from profile_grid.study.stages import TIMING
 from profile_grid.tables import evidence, gains, pivoting, ratios
 
-SHOWN_IN_PANEL = (CONTEXT_LENGTH.key, ATTENTION.key)
+SHOWN_IN_PANEL = (CONTEXT_LENGTH.key, ATTENTION.key)  # the x axis; the lines
 PANELS_PER_LINE = 2
 PANEL_PX = (theme.WIDTH // PANELS_PER_LINE - panels.AXIS_PX, 210)  # width and height
 MEAN_AND_STD = ("mean_ms", "std_ms")
@@ -35,7 +35,7 @@ def draw_attention_times(tables: panels.Tables) -> panels.Drawing:
         )
 
     note = "Times without a profiler, ± the standard deviation between steps. eager: separate operations."
-    return panels.Frame(SHOWN_IN_PANEL, NO_TIMES, PANELS_PER_LINE).drawing(steps, runs, missing, panel, (note,))
+    return panels.Frame(SHOWN_IN_PANEL, NO_TIMES, columns=PANELS_PER_LINE).drawing(steps, runs, missing, panel, (note,))
 
 
 def result_attention_times(tables: panels.Tables) -> str:

@@ -13,8 +13,8 @@ COMPARISON_COLUMNS = [column.name for column in (*ratios.TIME_OF_BASE, *ratios.V
 
 
 def attention_times(merged: Merged) -> pd.DataFrame:
-    """(h) One row per phase of every run that has a counterpart with another attention: its time, the time with eager
-    attention, and the peak memory. A run without results has one row, of the step."""
+    """(h) One row per phase of every run that has a counterpart with another attention: the run's time, the time with
+    eager attention, and the peak memory. A run without results has one row, of the step."""
     times = ratios.with_counterparts(merged["timings"], ATTENTION)[[*LEADING, "phase", "mean_ms", "std_ms", "status"]]
     keys = ["run", "phase"]
     comparisons = ratios.times_with_base(merged, ATTENTION)[[*keys, *COMPARISON_COLUMNS]]
@@ -27,11 +27,11 @@ def attention_times(merged: Merged) -> pd.DataFrame:
 
 
 def attention_operator(merged: Merged) -> pd.DataFrame:
-    """(h) One row per run that has a counterpart with eager attention: GPU time of the operator in a forward pass, that
-    with eager attention, and the speed-ups at which the data sheet's FLOP/s and bytes/s would be reached."""
+    """(h) One row per run that has a counterpart with eager attention: GPU time of the operator in a forward pass of
+    both, and the speed-ups at which the data sheet's FLOP/s and bytes/s would be reached."""
     kernels = merged.kernels
     is_inside = model_parts.has_range(kernels["range"], SCALED_DOT_PRODUCT_ATTENTION)
-    times = per_pass(kernels[is_inside & (kernels["phase"] == names.FORWARD)], [], merged.captured_steps)
+    times = per_pass(kernels[is_inside & (kernels["phase"] == names.FORWARD)], by=[], step_counts=merged.captured_steps)
     times = times.drop(columns=["total_ns", "same_in_every_step"])
     table = ratios.with_base(times, ATTENTION, "gpu_time_ms", "gpu_time_std_ms")
     runs = merged["runs"].set_index("run")
@@ -42,7 +42,7 @@ def attention_operator(merged: Merged) -> pd.DataFrame:
 
 
 def _least_ms(run: pd.Series) -> tuple[float | None, float | None]:
-    """(by FLOP/s, by bytes/s): least time in ms of the operator of all layers; None without a known peak."""
+    """Least ms of the operator in all layers: (by FLOP/s, by bytes/s). None if sizes or peaks are unknown."""
     sizes = [run[name] for name in ("context_length", "d_model", "num_layers")]
     if any(map(pd.isna, sizes)):  # a custom model
         return None, None

@@ -1,4 +1,4 @@
-"""(h): the fastest attention at each length, its gain over the written-out one, and where memory ends."""
+"""(h): the fastest attention at each length, its gain over eager attention, and where memory ends."""
 
 from dataclasses import replace
 
@@ -13,9 +13,9 @@ FLASH = "pytorch_flash::flash_fwd_kernel<Traits<64, 128, 128>>(Params)"
 
 
 def fused(run: Made, attention: str, ms: float, operator_us: float = 200.0) -> Made:
-    """The run with a backend's attention: one kernel in the place of its parts."""
+    """The run with a backend's attention: one kernel in the place of its parts, and `ms` as its step time."""
     others = tuple(kernel for kernel in run.kernels if not kernel.range.startswith(SDPA))
-    kernel = Kernel("forward", SDPA, FLASH, "attention", 12, operator_us)
+    kernel = Kernel("forward", SDPA, FLASH, "attention", 12, operator_us)  # phase, range, name, class, launches, µs
     return replace(run, attention=attention, kernels=(*others, kernel), unprofiled_ms=ms)
 
 
@@ -48,7 +48,7 @@ def test_a_run_that_no_other_differs_from_in_attention_alone_is_not_in_the_table
 
 def test_the_operator_alone_stands_beside_its_parts_written_out():
     table = summaries_of("h_attention", *three())["attention_operator"].set_index("attention")
-    assert table.loc["flash", "base_gpu_time_ms"] == pytest.approx(0.8 + 0.8 + 0.6 + 0.9)
+    assert table.loc["flash", "base_gpu_time_ms"] == pytest.approx(0.8 + 0.8 + 0.6 + 0.9)  # of forward_kernels
     assert table.loc["flash", "speed_up"] == pytest.approx(3.1 / 0.2)
     flops, moved = 12 * 2 * 4 * 512 * 513 * 768, 12 * 4 * 4 * 512 * 768 * 4
     assert table.loc["flash", "ideal_by_flops"] == pytest.approx(3.1e-3 / (flops / 67e12))
@@ -94,7 +94,8 @@ def test_an_attention_runs_out_of_memory_only_where_it_did():
 
 def test_attentions_that_fail_in_different_runs_are_not_said_to_fail_together():
     lengths = (1024, 2048, 4096, 8192)
-    failing = {1024: (0, 1), 2048: (0, 1), 4096: (0,), 8192: (1,)}  # eager, flash: the first two and another one each
+    # positions in three() of what fails: eager (0) and flash (1) both fail twice, and then once more each
+    failing = {1024: (0, 1), 2048: (0, 1), 4096: (0,), 8192: (1,)}
     runs = [*three()]
     for length in lengths:
         runs += [

@@ -1,1 +1,1 @@
-"""What every run needs by the shapes, by component, and whether it fitted."""
+"""The memory that every run needs by the shapes, by component, and whether the run fitted."""

@@ -47,7 +47,7 @@ def _verb(run_count: int) -> str:
 
 
 def _agreement(runs: pd.DataFrame) -> list[Claim]:
-    """In how many of the measured runs the prediction is right, and which are the others."""
+    """In how many of the measured runs the prediction is right, and in which it is wrong."""
     measured = runs[runs["fits"].notna() & runs["fitted"].notna()]
     wrong_runs = measured[measured["fits"].astype(bool) != measured["fitted"].astype(bool)]
     if measured.empty or (len(measured) == 1 and wrong_runs.empty):
@@ -101,6 +101,6 @@ def tables(measured: Measured) -> list[Part]:
 
 
 def _gib(size: float) -> str:
-    """A size in GiB: three digits, and never less than one decimal, as in the sentences."""
+    """A size in GiB with three digits, and with one decimal from 100 on, as in the sentences."""
     gib = size / GIBIBYTE if known(size) else None
     return f"{gib:.1f}" if known(gib) and gib >= 100 else significant(gib)

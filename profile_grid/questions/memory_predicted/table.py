@@ -14,22 +14,22 @@ from profile_grid.tables.per_pass import Merged
 
 
 def memory_predicted(merged: Merged) -> pd.DataFrame:
-    """One row per component of each run whose sizes give a shape, the largest component of a run first."""
+    """One row per component of each run whose sizes are known, the largest component of a run first."""
     rows = []
     for run in merged["runs"].to_dict("records"):
         shape = declared_shape(run)
         if shape is None:
             continue
-        values = {key: run[key] for key in KEYS}
+        settings = {key: run[key] for key in KEYS}
         gpu_bytes = run["device_total_bytes"] if known(run["device_total_bytes"]) else None
-        peak_bytes, status = predicted_peak_bytes(shape, values), run[TIMING.status_column]
+        peak_bytes, status = predicted_peak_bytes(shape, settings), run[TIMING.status_column]
         columns_of_run = {name: run[name] for name in LEADING} | {
             "peak_bytes": peak_bytes, "device_total_bytes": gpu_bytes,
             "fits": bool(peak_bytes + NON_TENSOR_BYTES <= gpu_bytes) if gpu_bytes else None,
-            "status": status, "fitted": {COMPLETE: True, OUT_OF_MEMORY: False}.get(status),
+            "status": status, "fitted": {COMPLETE: True, OUT_OF_MEMORY: False}.get(status),  # None: not known
             "measured_peak_bytes": run["peak_allocated_bytes"] if status == COMPLETE else None,
         }  # fmt: skip
-        bytes_by_component = predicted_parts(shape, values)
+        bytes_by_component = predicted_parts(shape, settings)
         for component in sorted(bytes_by_component, key=bytes_by_component.get, reverse=True):
             rows.append(columns_of_run | {"component": component, "bytes": bytes_by_component[component]})
     return MEMORY_PREDICTED.table(rows)

@@ -1,4 +1,4 @@
-"""The table of all-reduce alone: the time of one by run and size, always of the slowest rank."""
+"""The table of all-reduce alone, by run and size: the time of an all-reduce is that of its slowest rank."""
 
 from dataclasses import dataclass
 
@@ -34,9 +34,9 @@ def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
     for run in runs:
         if run.is_complete(ALL_REDUCE.name):
             facts = parse_as(AllReduceFacts, run.results[ALL_REDUCE.name].facts, "facts")
-            for size_by_rank in zip(*facts.ranks, strict=True):
-                seconds = slowest_times([times.seconds for times in size_by_rank])
-                rows.append(run.leading | {"bytes": size_by_rank[0].bytes, **statistics(seconds)})
+            for times_by_rank in zip(*facts.ranks, strict=True):  # of one size
+                seconds = slowest_times([times.seconds for times in times_by_rank])
+                rows.append(run.leading | {"bytes": times_by_rank[0].bytes, **statistics(seconds)})
     return {"all_reduce": ALL_REDUCE_TABLE.table(rows)}
 
 

@@ -1,4 +1,4 @@
-"""All-reduce alone: what two processes measure of it, and the table of that."""
+"""All-reduce alone: what two processes measure, and its table."""
 
 from types import SimpleNamespace
 

@@ -12,9 +12,6 @@ COLD_START = Stage(
     disk_bytes=CAPTURE.disk_bytes,
     disk_bytes_per_layer_and_step=CAPTURE.disk_bytes_per_layer_and_step,
     settings=CAPTURE.settings | {"warmup_steps": Setting({"enum": [0]}, default=0, of_program=True)},
-    tables_of_a_run=TablesOfARun(
-        names=("first_step",),
-        status_file="cold_start_status.json",
-    ),
+    tables_of_a_run=TablesOfARun(names=("first_step",), status_file="cold_start_status.json"),
     of_every_run=False,
 )

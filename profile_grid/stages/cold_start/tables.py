@@ -1,6 +1,6 @@
 """Where the time of a process's first step goes, compared with later steps: module loading, memory, first launches.
 
-Every nanosecond of a step has one cause: the first in the table that any thread is in. So they add up to the step.
+Each nanosecond of a step has one cause: the first of the table that has a call of any thread at that time.
 """
 
 import re
@@ -22,7 +22,7 @@ from profile_grid.study import stages, table_spec
 from profile_grid.tables.conservation import require_same
 
 (SQLITE,) = stages.COLD_START.files
-MODULE_CALL = re.compile(r"cu(da)?(Module|Library|Link|Kernel(?!\w*Launch))")
+MODULE_CALL = re.compile(r"cu(da)?(Module|Library|Link|Kernel(?!\w*Launch))")  # cuKernelGetFunction, not a launch
 HOST_MEMORY_CALL = re.compile(
     r"cuda(HostAlloc|MallocHost|FreeHost|HostRegister)|cuMem(HostAlloc|AllocHost|HostRegister)"
 )
@@ -30,7 +30,7 @@ NO_CALL, NO_OPERATOR = "time between calls (Python, dispatcher, libraries that c
 
 
 class CauseTimes(NamedTuple):
-    """The calls of one cause, on a CPU the operators: when each starts and ends."""
+    """When each call of one cause starts and ends; without a GPU, each operator."""
 
     cause: str
     start_ns: np.ndarray
@@ -38,7 +38,7 @@ class CauseTimes(NamedTuple):
 
 
 class CauseTotal(NamedTuple):
-    """The time of a cause in a step, and its calls."""
+    """The time of a cause in a step, and the number of its calls."""
 
     time_ns: int
     calls: int
@@ -73,14 +73,16 @@ def first_step_table(scope: Scope) -> pd.DataFrame:
     rows = []
     for cause, (first_ns, first_calls) in totals_of_steps[0].items():
         later_ns, later_calls = np.mean([totals[cause] for totals in totals_of_steps[1:]], axis=0)
-        rows.append((cause, first_ns / 1e6, later_ns / 1e6, (first_ns - later_ns) / 1e6, first_calls, later_calls))
+        extra_ns = first_ns - later_ns
+        rows.append((cause, first_ns / 1e6, later_ns / 1e6, extra_ns / 1e6, first_calls, later_calls))  # of FIRST_STEP
     return FIRST_STEP.table(rows, of_a_run=True)
 
 
 def _totals_by_cause(causes: list[CauseTimes], remainder: str, start_ns: int, end_ns: int) -> dict[str, CauseTotal]:
-    """The totals of a step by cause, each nanosecond for the first cause that covers it. Only calls that begin in the
-    step count; `remainder` is the name of the rest."""
-    uncovered, totals = intervals.Intervals(np.array([start_ns]), np.array([end_ns])), {}
+    """The totals by cause of the step from `start_ns` to `end_ns`. Each nanosecond counts for the first cause with a
+    call, begun in the step, that covers it; if there is none, for the cause `remainder`."""
+    uncovered = intervals.Intervals(np.array([start_ns]), np.array([end_ns]))
+    totals = {}
     for cause, starts_ns, ends_ns in causes:
         is_inside = (starts_ns >= start_ns) & (starts_ns < end_ns)
         covered = intervals.union(starts_ns[is_inside], np.minimum(ends_ns[is_inside], end_ns))
@@ -90,7 +92,8 @@ def _totals_by_cause(causes: list[CauseTimes], remainder: str, start_ns: int, en
 
 
 def _calls_by_cause(scope: Scope) -> Iterator[CauseTimes]:
-    """The CUDA API calls, each under its first cause; causes whose calls happen inside other calls come first."""
+    """The CUDA API calls, each under the first cause that fits. Causes whose calls happen inside other calls come
+    first, so that an inner call keeps its time."""
     calls = scope.calls
     masks = {
         "loading of modules": _name_matches(calls, MODULE_CALL),
@@ -108,7 +111,7 @@ def _calls_by_cause(scope: Scope) -> Iterator[CauseTimes]:
 
 
 def _operators_by_cause(scope: Scope) -> Iterator[CauseTimes]:
-    """On a CPU: operators that run for the first time, and all others."""
+    """The operators, without a GPU: those that run for the first time, and all others."""
     activities = scope.activities
     is_first = np.zeros(len(activities), bool)
     is_first[_first_by_name(activities.name, np.argsort(activities.start_ns, kind="stable"))] = True
@@ -120,13 +123,13 @@ def _is_first_launch(scope: Scope, call_count: int) -> np.ndarray:
     """Mask of the API calls that are the first to launch a kernel of some name."""
     activities, is_first = scope.activities, np.zeros(call_count, bool)
     launched = np.flatnonzero(activities.has_launch)
-    by_launch = launched[np.argsort(activities.launch_ns_of(launched), kind="stable")]
-    is_first[activities.launch_row[_first_by_name(activities.name, by_launch)]] = True
+    in_launch_order = launched[np.argsort(activities.launch_ns_of(launched), kind="stable")]
+    is_first[activities.launch_row[_first_by_name(activities.name, in_launch_order)]] = True
     return is_first
 
 
 def _first_by_name(names: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Of the indices `order`, the first for each name."""
+    """For each name, the first of its indices in `order`, which holds indices of `names`."""
     _, first_positions = np.unique(names[order], return_index=True)
     return order[first_positions]
 

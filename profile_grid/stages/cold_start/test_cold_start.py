@@ -1,4 +1,4 @@
-"""Why a first step is slow: every nanosecond of it has one cause, beside the steps behind it."""
+"""Why a first step is slow: every nanosecond of it has one cause, compared with later steps."""
 
 from types import SimpleNamespace
 
@@ -17,11 +17,11 @@ MS = 10**6
 
 
 def write_capture(path, device: int = 0):
-    """Two steps. In the first a launch takes 30 ms, 20 of which load its module, and memory is allocated for 5; in both
-    a second kernel is launched, from another thread."""
+    """Two steps, with launches of 2 ms that alternate between two threads. The very first takes 30 ms, 20 of which load
+    its module. In the first step, memory of the GPU is allocated for 5 ms, and memory of the host for 1 ms."""
     capture = Synthetic().range("measure", 0, 200 * MS).range("step", 0, 100 * MS).range("step", 100 * MS, 150 * MS)
-    for number, (at, name) in enumerate([(10, "gemm"), (50, "gemm"), (60, "add"), (110, "gemm"), (120, "add")]):
-        capture.kernel(name, at * MS, start=(at + 1) * MS, duration=MS, device=device, thread=1 + number % 2)
+    for number, (at_ms, name) in enumerate([(10, "gemm"), (50, "gemm"), (60, "add"), (110, "gemm"), (120, "add")]):
+        capture.kernel(name, at_ms * MS, start=(at_ms + 1) * MS, duration=MS, device=device, thread=1 + number % 2)
     for row in capture.rows["CUPTI_ACTIVITY_KIND_RUNTIME"]:
         row["end"] = row["start"] + (30 if row["start"] == 10 * MS else 2) * MS
     capture.call(12 * MS, 901, api="cuLibraryLoadData", duration=20 * MS)

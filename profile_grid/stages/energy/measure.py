@@ -9,9 +9,10 @@ from profile_grid.study.stages import ENERGY
 
 
 def measure(job: Job) -> dict:
-    """The content of energy.json; its facts are the counter, its tick and every window, if complete. Raises
-    ProgramFailed if the process fails."""
+    """The content of energy.json. If the result is complete, its facts are the counter, the counter's tick and every
+    window. Raises ProgramFailed if the process fails."""
     result_path, windows = job.scratch / "result.json", job.scratch / "windows.json"
+    # the settings of the program are passed with its specification, these as options
     settings = {name: job.specification[name] for name, setting in ENERGY.settings.items() if not setting.of_program}
     command = program_command(job, result_path, profiler=ENERGY.name, capture=windows, **settings)
     program, outcome = run_to_result(job, f"energy of {job.program['run']}", result_path, command)

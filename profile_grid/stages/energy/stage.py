@@ -7,8 +7,7 @@ ENERGY = Stage(
     meaning="the process whose energy is counted",
     table_names=("energy", "energy_windows"),
     sources=PROCESS_SOURCES,
-    # one idle window before and after them
-    extra_seconds=lambda settings: (settings["windows"] + 2) * settings["window_s"],
+    extra_seconds=lambda settings: (settings["windows"] + 2) * settings["window_s"],  # 2: idle, before and after
     settings={
         **step_settings(warmup=5, measured=3),
         "windows": Setting(

@@ -33,10 +33,10 @@ class DeviceState:
 class EnergyWindow:
     """One window between two readings of the counter."""
 
-    kind: str  # STEPS, or idle
+    kind: str  # STEPS, or "idle"
     seconds: float
     microjoules: int
-    steps: int
+    steps: int  # 0 in an idle window
     begin: DeviceState
     end: DeviceState
 
@@ -71,7 +71,7 @@ def study_tables(runs: list[load_runs.MeasuredRun]) -> dict[str, pd.DataFrame]:
 
 
 def energy_of_run(program: results.ProgramResult, facts: EnergyFacts) -> dict:
-    """The row of a run: means over its windows with their standard deviations (n - 1)."""
+    """The row of a run: means over its windows, and standard deviations (n - 1) between these."""
     step_windows = [window for window in facts.windows if window.kind == STEPS]
     idle_windows = [window for window in facts.windows if window.kind != STEPS]
     dimensions = program.spec["dimensions"]
@@ -103,10 +103,10 @@ def energy_of_run(program: results.ProgramResult, facts: EnergyFacts) -> dict:
 
 
 def model_flops(flops: Mapping[str, int | None] | None, mode: str) -> int | None:
-    """FLOPs of the matrix products of a step, without recomputation; None if unknown."""
+    """FLOPs of the matrix products of a step, without recomputation; None if those of its forward pass are unknown."""
     forward = (flops or {}).get("forward")
-    forwards = 1 + BACKWARD_IN_FORWARDS if BACKWARD in PHASES_OF_MODE[mode] else 1
-    return None if forward is None else forwards * forward
+    step_in_forwards = 1 + BACKWARD_IN_FORWARDS if BACKWARD in PHASES_OF_MODE[mode] else 1
+    return None if forward is None else step_in_forwards * forward
 
 
 def _window_rows(facts: EnergyFacts) -> list[dict]:

@@ -1,4 +1,4 @@
-"""Traces the host of a run, in a separate capture, since that slows the program down."""
+"""Traces the host of a run, in a separate capture, since tracing slows the program down."""
 
 from kernel_recorder.nsys_profile import gpu_is_visible
 from kernel_tables.reading import nsys

@@ -27,10 +27,7 @@ HOST_TRACE = Stage(
             default=("osrt", "python"),
         ),
     },
-    tables_of_a_run=TablesOfARun(
-        names=("host_time",),
-        status_file="host_trace_status.json",
-    ),
+    tables_of_a_run=TablesOfARun(names=("host_time",), status_file="host_trace_status.json"),
     of_every_run=False,
     only_with_gpu=True,
 )

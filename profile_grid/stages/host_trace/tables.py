@@ -1,6 +1,6 @@
 """What the host does in each phase of a step, by thread: launching, waiting, calls of the OS, and no call.
 
-On every thread that makes calls in a phase, their exclusive times and the time in no call add up to it exactly.
+On every thread with calls in a phase, their exclusive times and the time in no call add up to the phase exactly.
 """
 
 from collections.abc import Sequence
@@ -41,12 +41,12 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
 
 def host_time(trace: Trace) -> pd.DataFrame:
     """One row per phase, thread, kind of call (`doing`) and function: means over the steps, but sums of samples."""
-    wall_ns, steps = _wall_ns_by_phase(trace)
+    wall_ns_by_phase, steps = _wall_ns_by_phase(trace)
     rows = host_table(trace, step_name=names.STEP).rename(columns={"where": "phase"})
-    rows = rows[rows["phase"].isin(wall_ns)]  # without those outside of the phases
+    rows = rows[rows["phase"].isin(wall_ns_by_phase)]  # without those outside of the phases
     for (_, _, phase), own_ns in rows.groupby(["process", "thread", "phase"])["own_ns"].sum().items():
-        if own_ns:
-            conservation.require_same(f"time of a thread in {phase}", own_ns, wall_ns[phase])
+        if own_ns:  # a thread with samples, but without calls in this phase, has no times
+            conservation.require_same(f"time of a thread in {phase}", own_ns, wall_ns_by_phase[phase])
     table = rows.assign(
         thread=rows.groupby(["process", "thread"]).ngroup(),
         doing=[_doing(source, function) for source, function in zip(rows["source"], rows["function"], strict=True)],
@@ -61,7 +61,7 @@ def host_time(trace: Trace) -> pd.DataFrame:
 
 
 def _wall_ns_by_phase(trace: Trace) -> tuple[dict[str, int], int]:
-    """(nanoseconds by phase, in all measured steps together; number of these steps)."""
+    """(nanoseconds of each phase in all measured steps together, number of these steps)."""
     ranges = measured_ranges(trace)
     phases = phase_instances(ranges)
     wall_ns = (phases["end_ns"] - phases["start_ns"]).groupby(phases["phase"], sort=False).sum()
@@ -69,25 +69,25 @@ def _wall_ns_by_phase(trace: Trace) -> tuple[dict[str, int], int]:
 
 
 def _doing(source: str, function: str) -> str:
-    """What a thread is doing in a function of this source of events (kernel_tables.host)."""
+    """What a thread is doing in a function of this source of events; sources are named in kernel_tables.host."""
     if source == CUDA:
         return CUDA_CALLS.get(kind_of(function), OTHER_CUDA_CALLS)
     return {OS_RUNTIME: OS_CALLS, PYTHON: STACK}.get(source, NO_CALL)
 
 
 def _launching_threads(table: pd.DataFrame) -> dict[str, int]:
-    """The thread with most of the launching calls, by phase; a phase without such calls is left out."""
+    """By phase, the thread that makes most of the launching calls; a phase without such calls is left out."""
     launching = table[table["doing"] == LAUNCHING]
     calls = launching.pivot_table(index="thread", columns="phase", values="calls", aggfunc="sum")
     return calls.idxmax().to_dict()
 
 
 def _absent_sources(table: pd.DataFrame, sources: Sequence[str]) -> list[str]:
-    """A warning for each requested source without rows in the trace."""
-    events = {OS_CALLS: "calls of the OS runtime", STACK: "Python stacks"}
-    requested = {doing: events[doing] for doing in (_doing(source, "") for source in sources)}
+    """A warning for each requested source without rows in the table."""
+    event_names = {OS_CALLS: "calls of the OS runtime", STACK: "Python stacks"}
+    requested = [_doing(source, function="") for source in sources]  # the same for all functions of these sources
     present = set(table["doing"])
-    return [f"the trace of the host has no {name}" for doing, name in requested.items() if doing not in present]
+    return [f"the trace of the host has no {event_names[doing]}" for doing in requested if doing not in present]
 
 
 HOST_TIME = table_spec.TableSpec(
