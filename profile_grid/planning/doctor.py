@@ -19,7 +19,7 @@ from profile_grid.study.stages import CAPTURE
 MAX_COMPONENTS = 3  # of the memory of a run, in a line
 MAX_RUNS = 3  # named in a line
 INSTALL_OLD_NVTX = "pip install 'nvtx<0.2.12'"
-NO_RANGES = "no_ranges"  # the code of the finding
+NO_RANGES = "no_ranges"  # the code of the problem of a capture without ranges
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Host:
     """The machine, as far as it is known without PyTorch; None for what is missing."""
 
     gpu: Gpu | None
-    nsys: str | None  # its version, or that it is unknown or does not run
+    nsys: str | None  # its version, or in place of that "of unknown version" or "that does not run"
     nvtx: str | None  # the version of the package
     perf_event_paranoid: int | None
     free_disk_bytes: int
@@ -56,7 +56,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Trial:
-    """The result of a small part of the workload."""
+    """The result of measuring a small part of the workload; of models, this is the smoke capture."""
 
     machine: dict | None  # None if the program did not run
     seconds: float
@@ -87,7 +87,7 @@ def try_capture(
 
 
 def capture_lines(host: Host, smoke: SmokeCapture, backend: str, measurements: list[Measurement]) -> list[DoctorLine]:
-    """The lines about a smoke capture. `backend`: capture.backend of the configuration."""
+    """The lines about a smoke capture. `backend` is that of the configuration: nsys, torch or auto."""
     return [
         _nsys_line(host, smoke),
         _backend_line(host, smoke, backend),
@@ -192,8 +192,8 @@ def _disk_line(host: Host, measurements: list[Measurement]) -> DoctorLine:
 
 
 def _memory_line(host: Host, device: str, entries: Mapping[str, dict]) -> DoctorLine:
-    """Free memory, compared with what the runs need (`entries`: their part of the plan, by name); of the run with the
-    largest need, the components, too."""
+    """Free memory, compared with what the run with the largest need takes, and how many runs need more than that.
+    `entries` has the part of the plan of each run by its name."""
     needed_bytes = {name: estimates.needed_bytes_of_run(entry) or 0 for name, entry in entries.items()}
     is_known, free_bytes = any(needed_bytes.values()), _free_bytes(host, device)
     if not is_known or free_bytes is None:
