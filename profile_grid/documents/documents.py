@@ -166,7 +166,6 @@ def template_environment() -> jinja2.Environment:
 
 
 def _document_module(question: str) -> ModuleType:
-    """The module `document` of a question."""
     return import_module(f"profile_grid.questions.{question}.document")
 
 

@@ -84,7 +84,7 @@ def _reason(run: MeasuredRun, oom: OutOfMemory | None) -> str | None:
     if len(stages_by_reason) < 2:
         return next(iter(stages_by_reason), None)
     prefixes = {reason: f"{' and '.join(names)}: " for reason, names in stages_by_reason.items()}
-    # the difference of two machines is a reason that begins with the name of a stage already
+    # a reason may begin with the name of its stage already: "energy: no counter"
     return "; ".join(reason if reason.startswith(prefix) else prefix + reason for reason, prefix in prefixes.items())
 
 

@@ -104,7 +104,6 @@ def first_failure(lines: list[DoctorLine]) -> DoctorLine | None:
 
 
 def _gpu_line(host: Host, device: str) -> DoctorLine:
-    """The GPU, its memory and driver."""
     if host.gpu is None and device == "cuda":
         text = "none, and device is cuda: check the driver (nvidia-smi), or set device to cpu in config.yaml"
         return DoctorLine("GPU", text, is_failure=True)
@@ -122,7 +121,6 @@ def _gpu_line(host: Host, device: str) -> DoctorLine:
 
 
 def _torch_line(machine: dict | None) -> DoctorLine:
-    """PyTorch, from the trial."""
     if machine is None:
         return DoctorLine("torch", "did not run: see the line smoke")
     cuda = f"with CUDA {machine['cuda']}" if machine["cuda"] else f"on {machine['device_name']}"

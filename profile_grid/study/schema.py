@@ -164,7 +164,6 @@ def _lists_schema(workload: Workload, other_keys: dict) -> dict:
 
 
 def _stage_schema(stage: Stage) -> dict:
-    """The schema of a stage's section."""
     settings = {name: dict(setting.schema) for name, setting in stage.settings.items()}
     return {
         "description": f"{stage.meaning[0].upper()}{stage.meaning[1:]}.",
