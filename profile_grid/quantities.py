@@ -111,6 +111,5 @@ def interval(values: Iterable, as_text: Callable[[float], str]) -> str:
 
 
 def _decimals_of(std: float) -> int:
-    """The decimals that `with_spread` shows, at most six."""
     leading, exponent = f"{std:.0e}".split("e")
     return min(6, max(0, -int(exponent) + (leading == "1")))

@@ -98,8 +98,7 @@ def _container_check(expected: type, check_element: Check) -> Check:
 
 
 def _has_type(expected: type, value: object) -> bool:
-    """Whether a value has a type, in JSON's sense: a whole number is a number, too; true and false are not, although
-    Python's bool is an int."""
+    """Whether a value has a type: a whole number is a number, too; true and false are not, although bool is an int."""
     if isinstance(value, bool):
         return expected is bool
     return isinstance(value, (int, float) if expected is float else expected)

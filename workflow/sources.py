@@ -76,6 +76,7 @@ def stale_result_reason(
         origin = read_origin(result_path)
     except BadResult as error:
         return f"a result cannot be used: {error.problem}"
+    # the files that the stage declares, then others that the result lists
     for name in dict.fromkeys([*(path.name for path in other_paths), *origin.files]):
         digest = digest_of(str(result_path.parent / name))
         if digest is None:

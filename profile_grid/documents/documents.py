@@ -61,8 +61,7 @@ class Section:
         return run_remarks.run_notes(self._runs_of(question))
 
     def first_verdict(self, questions: Iterable[Question]) -> str | None:
-        """The name of the first question with a sentence that rests on differences between processes; None without
-        one."""
+        """The name of the first question with a sentence that rests on differences between processes, or None."""
         answers = ((question.name, self.sentences[question.name]) for question in questions)
         return next((name for name, claims in answers if any(claim.rule in VERDICTS for claim in claims)), None)
 

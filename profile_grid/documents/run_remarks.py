@@ -20,7 +20,8 @@ STAGES_PREFIX = rf"(?:{STAGE_NAMES})(?: and (?:{STAGE_NAMES}))*: "  # of a part 
 def not_measured(runs: pd.DataFrame, stages: Sequence[Stage] = STAGES) -> list[str]:
     """Why runs have no results of these stages: each reason once with its runs. If there are at most MAX_WITH_BYTES
     such runs, reasons of memory that ran out include the requested and the free bytes."""
-    failed = [(row, statuses) for row in runs.to_dict("records") if (statuses := _failed_stages(row, stages))]
+    rows_and_statuses = [(row, _failed_stages(row, stages)) for row in runs.to_dict("records")]
+    failed = [(row, statuses) for row, statuses in rows_and_statuses if statuses]
     with_bytes = len(failed) <= MAX_WITH_BYTES
     return _with_runs([(row, [_reason(row, statuses, with_bytes=with_bytes)]) for row, statuses in failed], runs)
 

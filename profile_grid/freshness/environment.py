@@ -24,7 +24,7 @@ RELEVANT_NAMES = ("CUDA_LAUNCH_BLOCKING",)
 RELEVANT_PREFIXES = (
     "OMP_", "MKL_", "KMP_", "NCCL_", "CUBLAS_", "CUDNN_", "TORCH_", "PYTORCH_", "TORCHINDUCTOR_",
 )  # fmt: skip
-# Variables with these ends of names do not count as relevant: they locate files or devices, or may hold private values.
+# A name that ends like this is not relevant: its variable locates files or devices, or may hold a private value.
 PRIVATE_SUFFIXES = (
     "DIR", "PATH", "HOME", "FILE", "_ID", "HOSTID", "_IFNAME", "_HCA", "_ADDR", "_URL", "_TOKEN", "_KEY",
 )  # fmt: skip

@@ -52,8 +52,7 @@ class NoSuchSource(ValueError):
 
 @dataclass(frozen=True)
 class AnalysisJob:
-    """A job of the analysis. Its programs and patterns are relative to the project's folder, other paths to the working
-    folder."""
+    """One job. Its programs and patterns are relative to the project's folder, other paths to the working folder."""
 
     name: str
     programs: tuple[str, ...]  # files; they and all that they import count as its code

@@ -79,8 +79,7 @@ def _changes(code: LoadedCode, is_same_machine: bool) -> Iterator[str]:
 
 
 def _module_change(name: str, file: LoadedFile, is_same_machine: bool) -> str | None:
-    """What has changed about a module that was found by its name; None also if this is another machine, on which the
-    module may be absent or different without a change."""
+    """What has changed about a module that was found by its name; None also if another machine cannot tell."""
     if not is_same_machine and not file.path.endswith(".py"):
         return None
     location = current_search().find(name)

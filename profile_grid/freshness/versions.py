@@ -84,13 +84,8 @@ def changed_version(
     for name, recorded, current in versions:  # None: unknown, or not used by this measurement
         if recorded is not None and current is not None and recorded != current:
             return f"{VERSION_CHANGED}: {name} was {recorded} and is {current}"
-    may_choose_nsys = specification.get("backend") == "auto" and specification["program"].get("device") != "cpu"
-    if (
-        may_choose_nsys
-        and facts.get("backend") == TORCH
-        and machine.device == "cuda"
-        and profiler_of_this_machine() == NSYS
-    ):
+    is_choice = specification.get("backend") == "auto" and specification["program"].get("device") != "cpu"
+    if is_choice and facts.get("backend") == TORCH and machine.device == "cuda" and profiler_of_this_machine() == NSYS:
         return "the profiler has changed: it was PyTorch's and is nsys"
     return None
 

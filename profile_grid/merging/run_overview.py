@@ -96,8 +96,7 @@ def _sizes(spec: dict) -> dict[str, int | None]:
 
 
 def out_of_memory_in_words(oom: OutOfMemory) -> str:
-    """What was running when memory ran out, with the requested and the free bytes. The program's own message is left
-    out, since it may be any text."""
+    """What was running when memory ran out, and the bytes; without the program's message, which may be any text."""
     request = "" if oom.requested_bytes is None else f": {memory(oom.requested_bytes)} were requested"
     free = "" if oom.total_bytes is None else f", {memory(oom.free_bytes)} of {memory(oom.total_bytes)} were free"
     return f"memory ran out during {oom.during}{request}{free}"

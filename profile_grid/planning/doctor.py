@@ -67,7 +67,7 @@ def report(
     host: Host, trial: Trial, plan: dict, measurements: list[Measurement], pace: estimates.Pace
 ) -> list[DoctorLine]:
     """The lines, in order; `measurements` are those that are still missing."""
-    device = estimates.first_program(plan["runs"][0])["device"]
+    device = estimates.first_program(plan["runs"][0])["device"]  # that of all runs
     return [
         _gpu_line(host, device),
         _torch_line(trial.machine),

@@ -154,8 +154,7 @@ def needed_bytes_of_run(entry: dict) -> int | None:
 
 
 def bytes_on_disk(measurements: list[Measurement]) -> int:
-    """Bytes of the files of these measurements. For a model whose number of layers is unknown, the part that grows with
-    layers is left out."""
+    """Bytes of the files of these measurements, without the part that grows with layers if their number is unknown."""
     total = 0
     for stage, specification in measurements:
         program = specification["program"]
@@ -199,7 +198,6 @@ def _finished_measurements(runs: Path, stage: Stage, device_name: str | None) ->
 
 
 def _usable_result(path: Path) -> StageResult | None:
-    """An earlier result; None if it cannot be used."""
     try:
         return read_result(path)
     except BadResult:

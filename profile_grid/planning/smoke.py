@@ -84,8 +84,7 @@ def _with_content(sqlite: Path, smoke: SmokeCapture) -> SmokeCapture:
 
 
 def last_line(error: programs.ProgramFailed) -> str:
-    """The last line that a program printed before it crashed, which the error's message quotes below its first line. If
-    the program printed nothing, that first line."""
+    """The last line that a program printed, which the error quotes below its own first line; else that first line."""
     printed = [line.removeprefix("  | ") for line in str(error).splitlines() if line.startswith("  | ")]
     return printed[-1] if printed else str(error).partition("\n")[0]
 

@@ -37,9 +37,7 @@ class Run:
         stage for stage in STAGES if stage.of_every_run and stage.workload is workloads.MODEL_STEPS
     )
     workload: workloads.Workload = workloads.MODEL_STEPS
-    process_values: Mapping[str, tuple[Value, ...]] = field(
-        default_factory=dict
-    )  # that one process measures, by list_key
+    process_values: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)  # within a process, by list_key
 
     def __getitem__(self, dimension: str) -> Value:
         return self.values[dimension]
@@ -208,7 +206,6 @@ def default_value(config: dict, dimension: Dimension) -> Value | None:
 
 
 def _values_of(config: dict, product: Mapping, dimension: Dimension, workload: workloads.Workload) -> list[Value]:
-    """The values of a dimension in one product of a grid."""
     if dimension.list_key in product:
         return [dimension.value_of(value) for value in product[dimension.list_key]]
     return [workload.defaults.get(dimension.key, default_value(config, dimension))]

@@ -89,8 +89,7 @@ class TableSpec:
         return self.table(of_a_run=True)
 
     def typed(self, table: pd.DataFrame, nullable: bool = True) -> pd.DataFrame:
-        """The table with its columns after the leading ones in their declared dtypes. With `nullable`, integers and
-        booleans may be missing."""
+        """The table with the declared dtypes after the leading columns. With `nullable`, any value may be missing."""
         dtypes = NULLABLE_DTYPES if nullable else PANDAS_DTYPES
         return table.astype({column.name: dtypes[column.dtype] for column in self.columns})
 

@@ -78,8 +78,7 @@ def model_specification(config: Mapping, model: str) -> dict[str, Any]:
 
 
 def program_errors(config: Mapping) -> Iterator[str]:
-    """A message for each argument that is no value of its run, and for each size of a model that has the name of a
-    dimension; only of the models of the chosen grid."""
+    """A message for each argument without a value, and each size named like a dimension, in the models of the grid."""
     listed = [model for product in config["grids"][config["grid"]] for model in product.get("models", [])]
     for model in dict.fromkeys(model for model in listed if model in config["models"]):
         sizes = config["models"][model]

@@ -42,7 +42,7 @@ def main(*, config: dict, runs: Path, output: Path | None = None, time_limit_s: 
 def examine(plan: dict, workload: Workload, runs: Path, time_limit_s: float) -> list[DoctorLine]:
     """Tries a small program of the grid's workload here, and returns the doctor's lines."""
     module, _, function = workload.trial_function.partition(":")
-    device = estimates.first_program(plan["runs"][0])["device"]
+    device = estimates.first_program(plan["runs"][0])["device"]  # that of all runs
     measurements = estimates.remaining_measurements(plan["runs"], runs)
     with leases_for(device, "the doctor's smoke", say=progress.say) as leases, tempfile.TemporaryDirectory() as scratch:
         host = this_host(runs)

@@ -66,10 +66,9 @@ def entry_of(plan_path: Path, run: str) -> dict:
 
 
 def bisect_largest(entry: dict, arguments: argparse.Namespace) -> dict:
-    """Searches the largest value that fits. Returns the content of the result's file: this value, the one that the
-    shapes predict, and all tries."""
+    """The content of the result's file: the largest value that fits, the one that the shapes predict, all tries."""
     dimension, multiple = arguments.dimension, arguments.multiple_of or MULTIPLES[arguments.dimension]
-    limit_bytes = arguments.memory_gib and int(arguments.memory_gib * GIBIBYTE)
+    limit_bytes = None if arguments.memory_gib is None else int(arguments.memory_gib * GIBIBYTE)
     specification, attempts = entry["specifications"][TIMING.name], {}
 
     def fits(factor: int) -> bool:

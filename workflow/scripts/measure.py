@@ -96,8 +96,7 @@ def run_stage(stage: Stage, job: Job) -> dict:
 
 
 def without_own_neighbours(result: dict, leases: Leases) -> dict:
-    """The result. If an ending measurement of this project may be one of the other processes on the GPU, their number
-    is removed."""
+    """The result, without the number of other processes on the GPU if one of them may be an ending measurement."""
     if result["program"] and result["program"]["machine"] and not leases.were_alone():
         result["program"]["machine"]["other_processes"] = None
     return result

@@ -90,8 +90,7 @@ def files_of_run(entry: dict) -> list[str]:
 
 
 def link_results(entries: list[dict], results: Path, scratch: Path) -> None:
-    """Creates links to the results of these runs, and of searches for the largest sizes, in the same places below
-    `scratch`."""
+    """Creates links to the results of these runs, and of searches for the largest sizes, likewise below `scratch`."""
     for entry in entries:
         folder = scratch / "runs" / entry["run"]
         folder.mkdir(parents=True)
