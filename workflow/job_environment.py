@@ -28,9 +28,7 @@ def prepare_job_environment(root: Path) -> None:
     environment.record_users_values(os.environ)
     versions.set_planners_prefix()
     os.environ[WORKFLOW_VARIABLE] = str(os.getpid())
-    if (
-        PLANNED_VARIABLE not in os.environ
-    ):  # else another Snakemake started this one, and progress counts from its start
+    if PLANNED_VARIABLE not in os.environ:  # else another Snakemake started this one: progress counts from its start
         os.environ[STARTED_VARIABLE] = str(time.time())
 
 

@@ -84,7 +84,7 @@ def provenance(runs: pd.DataFrame, plan: dict, checkouts: list[dict]) -> dict:
     return {
         "runs": len(runs),
         "stages": " / ".join(stage.name for stage in stages),
-        "statuses": {statuses: int(count) for statuses, count in counts.items()},  # runs by "complete / complete"
+        "statuses": {statuses: int(count) for statuses, count in counts.items()},  # "complete / failed": 2
         # the device's name says what the device is
         **{key: _common_value(runs[key]) for key in dimensions.MACHINE_KEYS if key != "device"},
         "snakemake": metadata.version("snakemake"),

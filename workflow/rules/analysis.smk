@@ -2,7 +2,7 @@
 
 analysis       all that is made from the results of measurements
 complete       fails, with the reasons, while a run of the grid is incomplete; every document is made before it
-contents       -> results/contents.txt: every file but those of runs; removes other files, which earlier grids left
+contents       -> results/contents.txt: every file but those of runs; removes files that earlier grids left
 process_steps  the timings of all rounds (processes.smk) but the first -> results/processes/steps.csv, .parquet
 """
 

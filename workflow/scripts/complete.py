@@ -30,7 +30,7 @@ def main(*, runs: Path, output: Path) -> None:
 
 
 def last_status(row: dict) -> str:
-    """The status of a run: that of its last stage, among those that every run has."""
+    """The status of the last requested stage of a run, among the stages that every run has."""
     statuses = [row[stage.status_column] for stage in STAGES if stage.of_every_run]
     return [status for status in statuses if status != NOT_ASKED][-1]
 

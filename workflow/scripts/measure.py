@@ -51,7 +51,7 @@ def main(
 
 def run_stage(stage: Stage, job: Job) -> dict:
     """The stage's result, without its files and origin. The job gets its leases here: of GPUs, or of the host if the
-    stage needs no GPU. If memory ran out while another measurement was ending on the same GPU, the stage is measured
+    device is a CPU. If memory ran out while another measurement was ending on the same GPU, the stage is measured
     once more, alone. Raises ProgramFailed on a crash."""
     measure, program = stage.load("measure").measure, job.program
     progress_line = ProgressLine(stage.name, program["run"], job.folder / stage.result_file)
