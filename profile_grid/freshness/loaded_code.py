@@ -163,6 +163,7 @@ def _search(folders: tuple[str, ...]) -> ModuleSearch:
 
 @cache
 def _names_that_hide(folders: tuple[str, ...]) -> frozenset[str]:
+    """The top-level names that can be imported from the user's own folders among these, which are searched first."""
     users_folders = [folder for folder in folders if not is_installed(folder) and not is_stdlib(folder)]
     return frozenset().union(*map(importable_names, users_folders))
 

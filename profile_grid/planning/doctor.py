@@ -181,8 +181,8 @@ def _perf_line(host: Host) -> DoctorLine:
 
 def _disk_line(host: Host, measurements: list[Measurement]) -> DoctorLine:
     needed_bytes = estimates.bytes_on_disk(measurements)
-    is_known = all(estimates.layer_count(specification["program"]) for _, specification in measurements)
-    needed = f"{'about' if is_known else 'at least'} {needed_bytes / GIBIBYTE:.2f} GiB"
+    layers_are_known = all(estimates.layer_count(specification["program"]) for _, specification in measurements)
+    needed = f"{'about' if layers_are_known else 'at least'} {needed_bytes / GIBIBYTE:.2f} GiB"
     text = f"{host.free_disk_bytes / GIBIBYTE:.1f} GiB free; the captures need {needed}"
     if needed_bytes <= host.free_disk_bytes:
         return DoctorLine("disk", text)
@@ -193,10 +193,10 @@ def _memory_line(host: Host, device: str, entries: Mapping[str, dict]) -> Doctor
     """Free memory, compared with what the run with the largest need takes, and how many runs need more than that.
     `entries` has the part of the plan of each run by its name."""
     needed_bytes = {name: estimates.needed_bytes_of_run(entry) or 0 for name, entry in entries.items()}
-    is_known, free_bytes = any(needed_bytes.values()), _free_bytes(host, device)
-    if not is_known or free_bytes is None:
+    are_known, free_bytes = any(needed_bytes.values()), _free_bytes(host, device)
+    if not are_known or free_bytes is None:
         free = "unknown" if free_bytes is None else f"{free_bytes / GIBIBYTE:.1f} GiB free"
-        return DoctorLine("memory", free if is_known else f"{free}; the needs of the runs are unknown")
+        return DoctorLine("memory", free if are_known else f"{free}; the needs of the runs are unknown")
     largest = max(needed_bytes, key=needed_bytes.__getitem__)
     needed = f"{largest} needs about {needed_bytes[largest] / GIBIBYTE:.1f} GiB{_components(entries[largest])}"
     is_on_gpu = _is_on_gpu(host, device)
