@@ -1,4 +1,4 @@
-"""Where the time of a Transformer goes on a GPU: from the grid in config.yaml to the documents that answer it.
+"""Where the time of a Transformer goes on a GPU: from the grid in config.yaml to the documents that answer this.
 
 config.yaml -> timing, capture (each alone on its GPU) -> tables per run -> merged tables -> answers, figures, page
 """
@@ -16,7 +16,7 @@ include: "workflow/rules/common.smk"
 include: "workflow/rules/commands.smk"
 
 
-if PACKED:  # somebody else has measured
+if PACKED:  # somebody else has measured, and their results are read from an archive
 
     include: "workflow/rules/packed.smk"
 

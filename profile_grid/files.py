@@ -27,8 +27,9 @@ def remove_earlier_outputs(*paths: Path, scratch_prefix: str | None = None) -> N
     for path in paths:
         for leftover in (path, *path.parent.glob(f".{path.name}.*.partial")):
             leftover.unlink(missing_ok=True)
-        for folder in path.parent.glob(f"{scratch_prefix}*") if scratch_prefix else ():
-            shutil.rmtree(folder)
+        if scratch_prefix:
+            for folder in path.parent.glob(f"{scratch_prefix}*"):
+                shutil.rmtree(folder)
 
 
 def write_text(path: Path, text: str) -> None:

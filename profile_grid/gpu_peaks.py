@@ -44,7 +44,7 @@ def _peaks(
     return Peaks(*(tera and tera * 1e12 for tera in teras), memory_bytes_per_s=memory_gb_per_s * 1e9, source=source)
 
 
-PEAKS = {  # by the name that the driver reports: TFLOP/s in fp32, tf32 and bf16, GB/s of the memory, source
+PEAKS = {  # by the name that the driver reports: TFLOP/s in fp32, tf32 and bf16; GB/s of the memory; the source
     "NVIDIA B200": _peaks(80, 1100, 2250, 8000, B200),
     "NVIDIA H200": _peaks(67, 494.7, 989.4, 4800, H200),
     "NVIDIA H200 NVL": _peaks(60, 417.5, 835.5, 4800, H200),

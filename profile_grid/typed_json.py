@@ -27,8 +27,8 @@ def parse_as(kind: type[Parsed], values: object, path: str = "") -> Parsed:
     """An object of the dataclass `kind` from what json.loads returned; keys that it does not declare are left out.
 
     Types of fields: str, int, float, bool, list[...], dict[str, ...], another dataclass, Any, or a union of these and
-    None, whose first type that fits counts. `path` is the place of the values in the JSON, for messages. Raises
-    Mismatch.
+    None; of a union, the first type that fits counts. `path` is the place of the values in the JSON, for messages.
+    Raises Mismatch.
     """
     if not isinstance(values, Mapping):
         raise Mismatch(f"{path or 'it'} is {_shortened(values)}, not an object")
@@ -98,7 +98,7 @@ def _container_check(expected: type, check_element: Check) -> Check:
 
 
 def _has_type(expected: type, value: object) -> bool:
-    """A whole number is a number too; true and false are not, although Python's bool is an int."""
+    """Whether a value has a type: a whole number is a number, too; true and false are not, although bool is an int."""
     if isinstance(value, bool):
         return expected is bool
     return isinstance(value, (int, float) if expected is float else expected)

@@ -1,5 +1,5 @@
-"""Runs a function as a command, whose options are its parameters, and which ends with success or with one line on what
-is wrong. No temporary files are left."""
+"""Runs a function as a command. The options of the command are the function's parameters. It ends with success, or with
+one line on what is wrong, and leaves no temporary files."""
 
 import argparse
 import atexit
@@ -23,14 +23,15 @@ NEXT_STEP = {errno.ENOSPC: "free some space", errno.EDQUOT: "free some of your q
 
 
 def run_command(main: Callable[..., None]) -> None:
-    """Runs `main` with the options of the command line; without parameters, it reads them itself. An error outside the
-    project ends the process with status 1 and one line on standard error; a defect of the project shows its traceback.
-    A signal to terminate lets every with block clean up first."""
+    """Runs `main` with the options of the command line; a `main` without parameters reads them itself. An error outside
+    the project ends the process with status 1 and one line on standard error; a defect of the project shows its
+    traceback. On a signal to terminate, every with block cleans up before the process ends."""
     atexit.register(gc.freeze)  # else Python looks at every object once more at its end: a tenth of a second
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _exit_on_signal)
     try:
-        main(**(options_of(main) if inspect.signature(main).parameters else {}))
+        options = options_of(main) if inspect.signature(main).parameters else {}
+        main(**options)
     except (OutsideError, TraceError) as error:
         sys.exit(str(error))
     except OSError as error:
@@ -42,9 +43,9 @@ def run_command(main: Callable[..., None]) -> None:
 
 
 def options_of(function: Callable, arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """The values of the parameters of `function`, from the command line by default. Keyword-only parameters are
-    options, others arguments. A parameter of type list[...] takes several values; one of type list or dict takes JSON.
-    The help is the docstring of its module."""
+    """The values of the parameters of `function`, read from `arguments`, by default those of the command line.
+    Keyword-only parameters are options, others are positional. A parameter of type list[...] takes several values; one
+    of type list or dict takes JSON. The help is the docstring of the function's module."""
     parser = argparse.ArgumentParser(
         description=inspect.getmodule(function).__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -56,7 +57,7 @@ def options_of(function: Callable, arguments: Sequence[str] | None = None) -> di
 def _add_argument(parser: argparse.ArgumentParser, name: str, parameter: inspect.Parameter) -> None:
     kind = parameter.annotation
     if get_origin(kind) in (Union, UnionType):
-        kind = get_args(kind)[0]  # of X | None, X
+        kind = get_args(kind)[0]  # X of X | None
     is_optional = parameter.default is not parameter.empty
     settings: dict = {"default": parameter.default} if is_optional else {}
     if parameter.default not in (parameter.empty, None, ""):

@@ -20,15 +20,15 @@ MEASUREMENTS_FILE = Path(".snakemake", "measurements.json")
 
 
 def prepare_job_environment(root: Path) -> None:
-    """Sets environment variables of the jobs: this project's packages, this interpreter, and the Snakemake that started
-    them, with its time. If this Snakemake runs on a node for another one, progress counts the other's measurements."""
+    """Sets environment variables for the jobs: where this project and this interpreter are, what the user had set, and
+    which Snakemake started the jobs, and when."""
     _put_first("PATH", os.path.dirname(sys.executable))
     _put_first("PYTHONPATH", str(root))
     os.environ["PYTHONSAFEPATH"] = "1"  # who uses this project as a module may also have a folder named workflow
     environment.record_users_values(os.environ)
     versions.set_planners_prefix()
     os.environ[WORKFLOW_VARIABLE] = str(os.getpid())
-    if PLANNED_VARIABLE not in os.environ:
+    if PLANNED_VARIABLE not in os.environ:  # else another Snakemake started this one: progress counts from its start
         os.environ[STARTED_VARIABLE] = str(time.time())
 
 
@@ -41,8 +41,8 @@ def prioritize_longest(workflow) -> dict[str, float]:
     """Lets the longest measurements begin first, so that GPUs do not wait for a long one at the end: the priority of a
     measurement is its estimated time in seconds. Returns the times by result file.
 
-    Snakemake 9.0 accepts no function as a priority, so this uses undocumented attributes. If they are missing,
-    Snakemake's order applies, and the progress lines have no total.
+    Snakemake 9.0 accepts no function as a priority, so this uses undocumented attributes. If they are missing, the
+    order is Snakemake's, and the progress lines have no total.
     """
     try:
         dag = workflow.persistence.dag
@@ -50,6 +50,7 @@ def prioritize_longest(workflow) -> dict[str, float]:
         stages = {job: STAGE_BY_NAME[job.params.stage] for job in jobs}
         specifications = {job: json.loads(job.params.specification) for job in jobs}
         seconds = {job: usual_seconds(Measurement(stages[job], specifications[job])) for job in jobs}
+        # a priority that the user gave stays
         dag._priority |= {job: job_s for job, job_s in seconds.items() if not dag.priority(job)}
         return {job.output[0]: job_s for job, job_s in seconds.items()}
     except AttributeError:
@@ -57,8 +58,8 @@ def prioritize_longest(workflow) -> dict[str, float]:
 
 
 def hand_over_measurements(seconds: Mapping[str, float]) -> None:
-    """Writes the times of the planned measurements for the jobs, which count them: to a file, since an environment
-    variable cannot hold a large grid."""
+    """Tells the jobs the estimated times of the planned measurements, by result file, so that they can print progress.
+    The times are in a file, since an environment variable cannot hold those of a large grid."""
     if not seconds:
         return
     write_json(MEASUREMENTS_FILE, dict(seconds))

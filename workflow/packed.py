@@ -7,11 +7,12 @@ from snakemake.exceptions import WorkflowError
 
 from profile_grid.sharing.archive import BadArchive, Manifest, read_manifest
 
-MARKER = "packed.json"  # in results/: from which archive they came
+MARKER = "packed.json"  # in results/, if they come from an archive
 
 
 def packed_manifest(archive: str) -> Manifest:
-    """The manifest of an archive. Raises WorkflowError, also if the working folder has its own results."""
+    """The manifest of an archive. Raises WorkflowError if it cannot be read, or if the working folder has results that
+    come from no archive."""
     if Path("results/grid.json").exists() and not Path("results", MARKER).exists():
         raise WorkflowError(
             f"results/ holds other results; to read {archive}, choose another working folder: --directory FOLDER"

@@ -18,7 +18,7 @@ def run_files(runs: Mapping, name_of: Callable[[Stage], str | None]) -> list[str
 
 
 def timings_of_round(number: int, runs: Iterable[str]) -> list[str]:
-    """The timings of these runs in a round of processes; the first round is that of the grid itself."""
+    """The timings of these runs in a round of processes; those of the first round are with the other results."""
     folder = "results/runs" if number == 1 else f"results/processes/{number}"
     return [f"{folder}/{run}/{TIMING.result_file}" for run in runs]
 

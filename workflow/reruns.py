@@ -26,10 +26,11 @@ class Reruns:
     def __init__(self, workflow, root: Path):
         require_writable_metadata()
         self._workflow = workflow
-        self._rule_name = workflow.modifier.modify_rulename  # the name of a rule for who uses this as a module
-        self._logged_kinds: set[str] = set()
+        self._rule_name = workflow.modifier.modify_rulename  # who uses this as a module may rename its rules
+        self._logged_kinds: set[str] = set()  # of reasons
         self.analysis_jobs: dict[str, AnalysisJob] = {}  # by name
         self._has_replaced_checks = False
+        # an entry of FileDigests has five values
         self.digest_of = digests.FileDigests(digests.read_cache(CACHE_FILE, lambda entry: len(entry) == 5))
         self.record_of = records.Records()
         self.plan = JobPlan(self._is_forced)
@@ -38,8 +39,8 @@ class Reruns:
         atexit.register(self._remember_digests)
 
     def add_measurement(self, name: str, outputs: list[str], reason: Callable[[], str | None]) -> None:
-        """Adds a job that measures: `reason` returns why its results are stale."""
-        self.plan.add(PlannedJob(name, (), outputs, reason))
+        """Adds a job that measures. `reason` returns why its results are stale, or None. It reads no file of a job."""
+        self.plan.add(PlannedJob(name, inputs=(), outputs=outputs, reason=reason))
 
     def add_marker(self, name: str, inputs: list[str], output: str) -> None:
         """Adds a job whose output only says that its inputs are there."""
@@ -72,11 +73,11 @@ class Reruns:
         return sorted(path for path in paths if not path.startswith(except_below))
 
     def inputs(self, output: str, after: Callable[..., list[str]] = lambda wildcards: []) -> Callable:
-        """An input function: the files that the job of an output reads. It forces the job if it is stale.
+        """An input function: the files that the job of an output reads. It forces the job if the job has to run.
 
         Times of files do not count, so files are marked ancient. But Snakemake runs nothing after a job whose outputs
-        are all ancient, so an output of a job that is going to run is not. `after` returns files that the job does not
-        read and has to wait for: they are ancient unless the job runs."""
+        are all ancient, so files that another job is going to write are not marked. `after` returns further files, for
+        which the job waits without reading them: they are marked unless the job runs."""
 
         def inputs_of_job(wildcards):
             self._replace_checks()
@@ -93,19 +94,17 @@ class Reruns:
         return lambda wildcards: self.analysis_jobs[self.plan.job_of(output.format(**wildcards)).name].to_json()
 
     def _remember_digests(self) -> None:
-        """Keeps the digests for the next Snakemake."""
         if self.digest_of.has_new_entries:
             digests.write_cache(CACHE_FILE, self.digest_of.known)
 
     def _replace_checks(self) -> None:
-        """Keeps Snakemake from checking planned jobs itself. They may read files that seem newer than their outputs,
-        for example after a clock was set back. And the record of a file says whether a killed job left it; Snakemake
-        would run a job again that it has not marked as complete, but nothing after it, since its outputs are ancient.
-        """
+        """Keeps Snakemake from two checks of planned jobs. One is of times: a job may read files that seem newer than
+        its outputs, for example after a clock was set back. The other looks for files that a killed job left. Our
+        records find these, too. Snakemake would run the killed job, but nothing after it: its outputs are ancient."""
         if self._has_replaced_checks:
             return
         self._has_replaced_checks, dag = True, self._workflow.dag
-        check, incomplete = getattr(dag, "check_output_mtime", None), getattr(dag, "incomplete_files", None)
+        check, incomplete = getattr(dag, "check_output_mtime", None), getattr(dag, "incomplete_files", None)  # methods
 
         async def check_others(job, outputs) -> None:
             if not any(map(self.plan.makes, job.output)):
@@ -130,11 +129,12 @@ class Reruns:
 
     def _is_forced(self, job: PlannedJob) -> bool:
         """Whether --forcerun or --forceall names a job, its rule, or one of its files."""
-        name = self._rule_name(job.name.partition(" ")[0])
+        name = self._rule_name(job.name.partition(" ")[0])  # a job's name is that of its rule, then wildcards
         forced_names = {rule.name for rule in self._dag_set("forcerules")}
         return name in forced_names or not self._dag_set("forcefiles").isdisjoint(job.outputs)
 
     def _dag_set(self, name: str) -> set:
+        """Snakemake's set of this name. Raises WorkflowError if it has none."""
         forced = getattr(self._workflow.dag, name, None)
         if not isinstance(forced, set):
             raise WorkflowError(

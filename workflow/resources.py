@@ -10,7 +10,7 @@ from profile_grid.study.stage import Stage
 
 CORES = 4  # of each process: Python, the backward pass's thread, the profiler's threads
 PROCESS_MB = 6000  # PyTorch with CUDA's libraries, a profiler's buffers, the export: an upper estimate
-START_S = 60  # Snakemake, the interpreter and imports, before the time limit counts
+START_S = 60  # Snakemake, the interpreter and imports, before the time limit begins to count
 
 
 def host_megabytes(program: dict) -> int:
@@ -27,8 +27,8 @@ def max_minutes(stage: Stage, time_limit_s: float) -> int:
 
 @dataclass(frozen=True)
 class JobResources:
-    """The resources of all runs; `specifications` are by stage and run, as JSON. In an allocation by a scheduler, jobs
-    request no GPUs and no cores."""
+    """The resources of the jobs of all runs. `specifications` has the JSON of each job by its stage and run. Jobs that
+    run inside an allocation of a scheduler request no GPUs and no cores."""
 
     runs: Mapping[str, Mapping]
     specifications: Mapping[str, Mapping[str, str]]
@@ -49,7 +49,7 @@ class JobResources:
         return lambda wildcards: host_megabytes(json.loads(self.specifications[stage.name][wildcards.run])["program"])
 
     def group(self, wildcards) -> str:
-        """The group of a run's jobs: one name for all runs with the same number of GPUs. Snakemake makes one job of
-        connected jobs, so one per run, or with `--group-components gpus_1=8` one per eight runs; it never joins groups
-        of different names."""
+        """The name of the group of a run's jobs, the same for all runs with as many GPUs. Snakemake submits connected
+        jobs of a group as one job, so one per run, or with `--group-components gpus_1=8` one per eight runs. It never
+        joins groups of different names."""
         return f"gpus_{self.runs[wildcards.run]['gpus']}"

@@ -21,14 +21,15 @@ MEASURE_SCRIPT = "workflow/scripts/measure.py"
 
 
 def question_files(root: Path, module: str, question: str = "*") -> list[str]:
-    """The files MODULE.py of all questions or of one, which profile_grid/study/catalogue.py imports by name, so that no
-    scan of imports finds them."""
+    """The files MODULE.py of all questions, or of one. They are imported by the names of questions, so that no scan of
+    imports finds them."""
     paths = sorted(root.glob(f"profile_grid/questions/{question}/{module}.py"))
     return [os.path.relpath(path, root) for path in paths if not path.name.startswith("test_")]
 
 
 def measurement_digests(root: Path, config: Mapping) -> dict[str, str]:
-    """By stage, a digest of the code whose change makes its results stale. Raises WorkflowError."""
+    """By stage, a digest of the code whose change makes its results stale: that of the measured program, that of the
+    stage, and the user's files. Raises WorkflowError."""
     program = program_of(config)
     users_digest = _digest_of_users_files(program["sources"])
     program_digests, stage_digests = {}, {}
@@ -55,7 +56,7 @@ def _program_files(root: Path, program: Mapping) -> list[str]:
 
 
 def _digest_of_users_files(paths: Sequence[str]) -> str:
-    """A digest of the files of the working folder that config.yaml lists as `sources`; empty without any."""
+    """A digest of the files of the working folder that config.yaml lists as `sources`; empty if it lists none."""
     for message in source_errors(Path.cwd(), paths):
         raise WorkflowError(f"config.yaml: {message}")
     return digest_of_code(Path.cwd(), paths) if paths else ""
@@ -68,19 +69,21 @@ def stale_result_reason(
     digest_of: FileDigests,
     time_limit_s: float = 0.0,
 ) -> str | None:
-    """Why a measurement's outputs are stale, given this specification as JSON, digest of sources and time limit; None
-    if they are not. The first output is the result, the others are files next to it."""
+    """Why a measurement's outputs are stale, given the present specification (as JSON), digest of sources and time
+    limit; None if they are not. The first output is the result, the others are files next to it."""
     result_path, *other_paths = map(Path, outputs)
     try:
         origin = read_origin(result_path)
     except BadResult as error:
         return f"a result cannot be used: {error.problem}"
+    # the files that the stage declares, then others that the result lists
     for name in dict.fromkeys([*(path.name for path in other_paths), *origin.files]):
         digest = digest_of(str(result_path.parent / name))
         if digest is None:
             return f"a file was deleted: {name}"
         if name not in origin.files or digest != origin.files[name].sha256:
             return f"a file is not the one that was measured: {name}"
-    if (stopped_at_s := origin.facts.get(STOPPED_AT_S, time_limit_s)) < time_limit_s:
+    stopped_at_s = origin.facts.get(STOPPED_AT_S, time_limit_s)  # most results were not stopped
+    if stopped_at_s < time_limit_s:
         return f"it was stopped at {stopped_at_s:g} s, and time_limit_s is {time_limit_s:g}"
     return stale_reason(origin, json.loads(specification_text), sources_digest)

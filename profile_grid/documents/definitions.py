@@ -1,4 +1,4 @@
-"""The definitions that a document needs, which are below its tables."""
+"""The definitions below the tables of a document: only those that it needs."""
 
 import re
 

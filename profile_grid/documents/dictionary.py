@@ -27,4 +27,5 @@ def data_package() -> dict:
 
 def _column_table(columns: tuple[Column, ...]) -> str:
     rows = tuple((code(column.name, in_table=True), column.unit, escaped(column.meaning)) for column in columns)
-    return pipe_table(MarkdownTable(("column", "unit", "meaning"), rows, first_right=3))
+    headings = ("column", "unit", "meaning")
+    return pipe_table(MarkdownTable(headings, rows, first_right=len(headings)))  # none is right-aligned

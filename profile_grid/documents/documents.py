@@ -42,7 +42,7 @@ class Section:
 
     machine: Machine
     measured: Measured
-    sentences: dict[str, list[Claim]]  # by question: the answer, then the bullets
+    sentences: dict[str, list[Claim]]  # by name of the question: the answer, then the bullets
     command_to_measure_again: str
 
     @property
@@ -53,15 +53,15 @@ class Section:
         return "; ".join(f"{model} ({words})" for model, words in sizes.items() if words)
 
     def not_measured(self, question: Question | None = None) -> list[str]:
-        """Why runs have no results: those that the question's document shows, or all."""
+        """Why runs have no results: all runs and stages, or only those that the question's document shows."""
         return run_remarks.not_measured(self._runs_of(question), STAGES if question is None else question.stages)
 
     def notes(self, question: Question | None = None) -> list[str]:
-        """The notes on the runs that the question's document shows, or on all."""
+        """The notes on all runs, or only on those that the question's document shows."""
         return run_remarks.run_notes(self._runs_of(question))
 
     def first_verdict(self, questions: Iterable[Question]) -> str | None:
-        """The first of the questions with a sentence that rests on the differences between processes."""
+        """The name of the first question with a sentence that rests on differences between processes, or None."""
         answers = ((question.name, self.sentences[question.name]) for question in questions)
         return next((name for name, claims in answers if any(claim.rule in VERDICTS for claim in claims)), None)
 
@@ -79,7 +79,7 @@ class Section:
     def legend(self, markdown: str) -> list[tuple[str, str]]:
         """(label, full name) of every kernel that this Markdown mentions by a short name, the longest time first."""
         labels = [(self.measured.label(name), name) for name in self.measured.short_names]
-        return [(label, name) for label, name in labels if label in markdown and label.startswith("**")]
+        return [(label, name) for label, name in labels if label in markdown and label.startswith("**")]  # short: bold
 
 
 def _sizes_in_words(row: dict) -> str:
@@ -99,25 +99,25 @@ def documents(
     names: Iterable[str] | None = None,
     links: Mapping[str, Claim] = MappingProxyType({}),
 ) -> dict[str, str]:
-    """The documents with these names (without suffix): one per question, and ALL_ANSWERS; by default those that the
-    runs can answer. `links`: by question, a sentence with a link to other results, which replaces a missing
-    answer."""
+    """The documents with these names (without suffix), by default one per question that the runs can answer, and
+    ALL_ANSWERS. `links` has, by question, a sentence with a link to other results; it replaces a missing answer."""
     answerable = document_names(runs)
     names = [*answerable, ALL_ANSWERS] if names is None else list(names)
-    names_by_document = {name: answerable if name == ALL_ANSWERS else [name] for name in names}  # of questions
-    every_name = list(dict.fromkeys(chain.from_iterable(names_by_document.values())))
+    questions_of = {name: answerable if name == ALL_ANSWERS else [name] for name in names}  # by document, their names
+    every_question = list(dict.fromkeys(chain.from_iterable(questions_of.values())))
     context = {
         "sections": [
-            section(machine, run_names, runs, summaries, every_name, links) for machine, run_names in by_machine(runs)
+            section(machine, run_names, runs, summaries, every_question, links)
+            for machine, run_names in by_machine(runs)
         ],
         "provenance": provenance,
         "links": links,
-        "modules": {name: _document_module(name) for name in every_name},
+        "modules": {name: _document_module(name) for name in every_question},
     }
     template = template_environment().get_template("document.md.j2")
     question_by_name = {question.name: question for question in catalogue.QUESTIONS}
     rendered = {}
-    for name, question_names in names_by_document.items():
+    for name, question_names in questions_of.items():
         questions = [question_by_name[question_name] for question_name in question_names]
         text = template.render(**context, title=TITLE if name == ALL_ANSWERS else "", questions=questions)
         rendered[name] = re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
@@ -137,7 +137,7 @@ def section(
     question_names: Iterable[str] | None = None,
     links: Mapping[str, Claim] = MappingProxyType({}),
 ) -> Section:
-    """The section of one machine in the documents of these questions, by default of all that the runs can answer. A
+    """What one machine contributes to the documents of these questions, by default of all that the runs can answer. A
     missing answer is replaced by the link of its question, if `links` has one."""
     names = document_names(runs) if question_names is None else question_names
     measured = measured_on(machine, run_names, runs, summaries)
@@ -165,7 +165,6 @@ def template_environment() -> jinja2.Environment:
 
 
 def _document_module(question: str) -> ModuleType:
-    """The module `document` of a question."""
     return import_module(f"profile_grid.questions.{question}.document")
 
 
@@ -185,14 +184,15 @@ def in_markdown(parts: Iterable[cells.Part]) -> str:
 
 def outcomes(counts: dict[str, int] | None, stages: str) -> str:
     """How the stages of the runs ended, in words: "timing and capture: 60 complete, 1 out of memory; memory: ...".
-    `stages` are their names, and each key of `counts` their statuses, joined by " / "."""
+    `stages` are the names of the stages, joined by " / ". `counts` are numbers of runs by the statuses of these stages,
+    joined likewise."""
     if counts is None:
         return "how their stages ended was not recorded"
     names_by_outcome: dict[str, list[str]] = {}
     for index, stage in enumerate(stages.split(" / ")):
         totals: Counter[str] = Counter()
         for statuses, number in counts.items():
-            status = dict(enumerate(statuses.split(" / "))).get(index, "unknown")  # an archive may hold anything
+            status = dict(enumerate(statuses.split(" / "))).get(index, "unknown")  # an archive may list too few
             totals["not requested" if status == NOT_ASKED else status.replace("_", " ")] += number
         outcome = ", ".join(f"{number} {escaped(words)}" for words, number in totals.items())
         names_by_outcome.setdefault(outcome, []).append(escaped(stage.replace("_", " ")))

@@ -20,7 +20,7 @@ def document_in(file_format: str, markdown: str) -> str:
 
 
 def fragment_in(file_format: str, markdown: str) -> str:
-    """The document without preamble, to be included in another text. FormatError without pandoc."""
+    """The document in this format without preamble, to be included in another text; FormatError without pandoc."""
     return _converted(file_format, markdown)
 
 

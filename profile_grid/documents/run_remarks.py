@@ -12,15 +12,16 @@ from profile_grid.study.stage import Stage
 from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.tables.wording import named_keys, of_all, pytorch_reason, run_in_words
 
-MAX_WITH_BYTES = 3  # runs without results; of more, the requested and the free bytes are not listed
+MAX_WITH_BYTES = 3  # if more runs have no results, the requested and the free bytes are left out
 STAGE_NAMES = "|".join(stage.name for stage in STAGES)
 STAGES_PREFIX = rf"(?:{STAGE_NAMES})(?: and (?:{STAGE_NAMES}))*: "  # of a part of a reason: "timing and capture: "
 
 
 def not_measured(runs: pd.DataFrame, stages: Sequence[Stage] = STAGES) -> list[str]:
-    """Why runs have no results of these stages: each reason once with its runs. Of at most MAX_WITH_BYTES such
-    runs, those out of memory have the requested and the free bytes."""
-    failed = [(row, statuses) for row in runs.to_dict("records") if (statuses := _failed_stages(row, stages))]
+    """Why runs have no results of these stages: each reason once with its runs. If there are at most MAX_WITH_BYTES
+    such runs, reasons of memory that ran out include the requested and the free bytes."""
+    rows_and_statuses = [(row, _failed_stages(row, stages)) for row in runs.to_dict("records")]
+    failed = [(row, statuses) for row, statuses in rows_and_statuses if statuses]
     with_bytes = len(failed) <= MAX_WITH_BYTES
     return _with_runs([(row, [_reason(row, statuses, with_bytes=with_bytes)]) for row, statuses in failed], runs)
 
@@ -37,7 +38,7 @@ def run_notes(runs: pd.DataFrame) -> list[str]:
 def _with_runs(
     rows_and_texts: Iterable[tuple[dict, Iterable[str]]], runs: pd.DataFrame, noun: str = "run"
 ) -> list[str]:
-    """Each text once, after its run, or the number of its runs among all `runs`."""
+    """Each text once, after the name of its run or, if several runs have it, their number among all `runs`."""
     named = named_keys(runs)
     names_by_text: dict[str, list[str]] = {}
     for row, texts in rows_and_texts:
@@ -50,7 +51,7 @@ def _with_runs(
 
 
 def _failed_stages(row: dict, stages: Sequence[Stage]) -> dict[str, str]:
-    """The status of each stage that gave the run no result, by its name."""
+    """The status, by name, of each stage that gave the run no result."""
     statuses = {stage.name: row[stage.status_column] for stage in stages}
     return {stage: status for stage, status in statuses.items() if status not in (COMPLETE, NOT_ASKED)}
 
@@ -86,7 +87,7 @@ def _out_of_memory(row: dict, *, with_bytes: bool) -> str:
     if not with_bytes:
         return f"out of memory{during}"
     requested, free = memory(row.get("oom_requested_bytes")), memory(row.get("oom_free_bytes"))
-    if requested == free and known(row.get("oom_free_bytes")):
+    if requested == free and known(row.get("oom_free_bytes")):  # rounded: show more digits
         requested, free = (f"{row[key] / MEBIBYTE:,.1f} MiB" for key in ("oom_requested_bytes", "oom_free_bytes"))
     total = memory(row.get("oom_total_bytes"))
     return f"out of memory{during}: {requested} requested, {free} free of {total}"

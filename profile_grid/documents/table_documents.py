@@ -22,8 +22,8 @@ def table_documents(name: str, table: pd.DataFrame) -> Iterator[tuple[str, str]]
 
 
 def table_document(name: str, table: pd.DataFrame) -> str:
-    """One table in Markdown: what a row is, then the rows, texts before numbers; integers in full, other numbers with
-    four digits."""
+    """One table in Markdown: what a row is, then the rows. Columns of texts come before those of numbers. Integers are
+    written in full, other numbers with four significant digits."""
     declared = declared_tables()[name]
     units = {column.name: column.unit for column in declared.all_columns}
     texts = [column for column in table.columns if not pd.api.types.is_numeric_dtype(table[column])]

@@ -1,7 +1,8 @@
 """Digests of what results are made from: of code without comments, of other files by their content.
 
-The time of a file never counts. It only saves reading the file again: a digest is remembered with the inode, the size
-and both times of the file. The time at which the inode changed cannot be set, so `cp -p` and `touch -d` hide nothing.
+The time of a file never counts. It only saves reading the file again: a digest is remembered with the inode, the size,
+and the times at which content (mtime) and inode (ctime) changed. Nobody can set ctime, so `cp -p` and `touch -d` hide
+nothing.
 """
 
 import hashlib
@@ -19,7 +20,7 @@ from cs336_model.program.code_digest import bytes_digest, code_digest
 from profile_grid.files import write_text
 
 CACHE_FORMAT = 1  # of a cache file
-SETTLED_NS = 2 * 10**9  # within this time, a file may change again and keep its times
+SETTLED_NS = 2 * 10**9  # a file that changed less than this ago may change again without another time
 JINJA_COMMENT = re.compile(rb"\{#([-+]?).*?([-+]?)#\}", re.DOTALL)  # the signs control white space around it
 
 
@@ -68,8 +69,8 @@ def write_cache(path: Path, entries: Mapping[str, Any]) -> None:
 
 
 class FileDigests:
-    """Digests of files by their content. A file is read again only if it has changed, or had just changed when it was
-    read (SETTLED_NS).
+    """Digests of files by their content. A file is read again only if it has changed since it was read, or had changed
+    less than SETTLED_NS before that.
 
     `cached` is the `known` of an earlier process: {path: [inode, size, mtime in ns, ctime in ns, digest]}.
     """
@@ -85,7 +86,7 @@ class FileDigests:
         except (FileNotFoundError, NotADirectoryError):
             return None
         identity = [state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
-        *known_identity, digest = self.known.get(path, [None])
+        *known_identity, digest = self.known.get(path, [None])  # of an unknown file, no identity and no digest
         if known_identity != identity:
             digest = sha256_of_file(path)
             if time.time_ns() - state.st_ctime_ns > SETTLED_NS:

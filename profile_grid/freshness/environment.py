@@ -12,8 +12,8 @@ import secrets
 from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 
-# What a CUDA program needs to start, and no result records. Besides these, only relevant variables and those that the
-# configuration names are passed on, because nsys copies the whole environment of the profiled process into its report.
+# What a CUDA program needs to start; no result records these. A measured program is given them, the relevant variables
+# and those that the configuration names. It gets no others, because nsys copies its whole environment into the report.
 LOCATION_VARIABLES = (
     "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "TMPDIR", "LANG", "LC_ALL",
     "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
@@ -24,12 +24,12 @@ RELEVANT_NAMES = ("CUDA_LAUNCH_BLOCKING",)
 RELEVANT_PREFIXES = (
     "OMP_", "MKL_", "KMP_", "NCCL_", "CUBLAS_", "CUDNN_", "TORCH_", "PYTORCH_", "TORCHINDUCTOR_",
 )  # fmt: skip
-# the ends of names that locate files or devices, or may hold private values
+# A name that ends like this is not relevant: its variable locates files or devices, or may hold a private value.
 PRIVATE_SUFFIXES = (
     "DIR", "PATH", "HOME", "FILE", "_ID", "HOSTID", "_IFNAME", "_HCA", "_ADDR", "_URL", "_TOKEN", "_KEY",
 )  # fmt: skip
 SET_BY_SNAKEMAKE = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # for every job, to the threads of its rule
-USERS_VARIABLE = "PROFILE_GRID_USERS_THREADS"  # holds their values as the user set them, as JSON
+USERS_VARIABLE = "PROFILE_GRID_USERS_THREADS"  # the values of SET_BY_SNAKEMAKE that the user set, as JSON
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class RecordedEnvironment:
     values: dict[str, str]  # in clear
     salt: str | None  # of the digests
     digests: dict[str, str | None]  # of the variables that the configuration names; None if unset
-    planners_python: bool  # whether a plan could see the packages of the program
-    gpus: list[str]  # names of those that could be used
+    planners_python: bool  # whether the program ran in Snakemake's Python, whose packages a plan can see
+    gpus: list[str]  # names of the GPUs that the program could use
 
 
 def record_users_values(environment: MutableMapping[str, str]) -> None:
@@ -50,7 +50,7 @@ def record_users_values(environment: MutableMapping[str, str]) -> None:
 
 
 def relevant_variables(environment: Mapping[str, str], custom_names: Iterable[str] = ()) -> dict[str, str]:
-    """The variables set by the user whose values may change a measurement, without the custom ones."""
+    """The variables set by the user whose values may change a measurement, without those in `custom_names`."""
     users = _users_variables(environment)
     excluded = {*LOCATION_VARIABLES, *custom_names}
     return {name: users[name] for name in sorted(users) if name not in excluded and _is_relevant(name, users[name])}
@@ -59,7 +59,7 @@ def relevant_variables(environment: Mapping[str, str], custom_names: Iterable[st
 def allowed_variables(environment: Mapping[str, str], custom_names: Iterable[str] = ()) -> dict[str, str]:
     """The variables that a measured program is given; `custom_names` are those in the configuration."""
     custom_names = list(custom_names)
-    names = (*LOCATION_VARIABLES, *SET_BY_SNAKEMAKE, *custom_names)
+    names = (*LOCATION_VARIABLES, *SET_BY_SNAKEMAKE, *custom_names)  # the user's values, if any, replace Snakemake's
     variables = {name: environment[name] for name in names if name in environment}
     users = _users_variables(environment)
     return variables | relevant_variables(environment) | {name: users[name] for name in custom_names if name in users}
@@ -110,7 +110,7 @@ def _users_variables(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 def _is_relevant(name: str, value: str) -> bool:
     has_prefix = name.startswith(RELEVANT_PREFIXES) and not name.endswith(PRIVATE_SUFFIXES)
-    return (name in RELEVANT_NAMES or has_prefix) and os.sep not in value
+    return (name in RELEVANT_NAMES or has_prefix) and os.sep not in value  # a value with a slash locates a file
 
 
 def _digest(salt: str, value: str) -> str:

@@ -16,11 +16,11 @@ from typing import NamedTuple
 from cs336_model.program.code_digest import code_digest
 from profile_grid.freshness.digests import digest_of_source, digest_of_text, read_cache, write_cache
 
-SUFFIXES = (".py", *EXTENSION_SUFFIXES)
+SUFFIXES = (".py", *EXTENSION_SUFFIXES)  # of the files of modules
 CACHE_FILE = Path(".snakemake/sources.json")
 MAX_REMEMBERED = 2000  # files; beyond that, most are old versions
 
-_used_facts: dict[str, dict] = {}  # {"imports": ..., "digest": ...} of a source, by the SHA-256 of its content
+_used_facts: dict[str, dict] = {}  # the `_facts` that this process has used, by the SHA-256 of the source's content
 
 
 class Import(NamedTuple):
@@ -71,7 +71,7 @@ def _digest_of_file(root: Path, path: str) -> str:
 
 
 def digest_of_loaded(content: bytes) -> str:
-    """`code_digest` of a file that a measured program has loaded: it is not parsed if it is remembered."""
+    """`code_digest` of a file that a measured program has loaded. It is parsed only if its facts are not remembered."""
     key = hashlib.sha256(content).hexdigest()
     facts = _used_facts.get(key) or _remembered_facts().get(key)
     return facts["digest"] if facts else code_digest(content)
@@ -107,8 +107,9 @@ def _packages_named_in(root: Path, path: str) -> frozenset[str]:
 
 
 def _modules(content: bytes, package: list[str]) -> Iterator[str]:
-    """The modules that the import statements may load; a name imported from a package may be a module of it. `package`
-    has the names of the folders around the file: one dot of a relative import means all of them."""
+    """The modules that the import statements of a file may load; a name imported from a package may be a module in it.
+    `package` lists the folders around the file, outermost first: a relative import with one dot starts below the last
+    of them, with two dots below the one before."""
     for statement in import_statements(content):
         enclosing = package[: len(package) + 1 - statement.level] if statement.level else []
         for name in ("", *statement.names):
@@ -132,14 +133,14 @@ def remember_sources() -> None:
 
 
 def forget_imports() -> None:
-    """Clears what this process remembers, so that changed files are read again."""
+    """Clears what this process remembers by path, so that changed files are read again."""
     files_of_module.cache_clear()
     _imported_by.cache_clear()
     _packages_named_in.cache_clear()
 
 
 def _facts(content: bytes) -> dict:
-    """The imports of a Python source, each [level, module, names], and the digest of its code, by these words."""
+    """{"imports": [[level, module, names], ...], "digest": of the code} of a Python source."""
     key = hashlib.sha256(content).hexdigest()
     if key not in _used_facts:
         _used_facts[key] = _remembered_facts().get(key) or _parse_facts(content)

@@ -52,16 +52,16 @@ class NoSuchSource(ValueError):
 
 @dataclass(frozen=True)
 class AnalysisJob:
-    """One job. Paths of programs and patterns are relative to the project's folder, others to the working folder."""
+    """One job. Its programs and patterns are relative to the project's folder, other paths to the working folder."""
 
     name: str
-    programs: tuple[str, ...]  # they and all that they import count as its code
+    programs: tuple[str, ...]  # files; they and all that they import count as its code
     outputs: tuple[str, ...]
     inputs: tuple[str, ...] = ()
     command: tuple[str, ...] = ()  # the module that runs, and its arguments, which count as settings
     patterns: tuple[str, ...] = ()  # of further files that count as its code
-    folders: tuple[str, ...] = ()  # of which every file is an output
-    runs_plan: str | None = None  # whose runs' files are inputs, too: there may be too many for a command line
+    folders: tuple[str, ...] = ()  # every file in them is an output
+    runs_plan: str | None = None  # a plan: the files of its runs are inputs, too. A command line may not hold them all
 
     @classmethod
     def from_json(cls, text: str) -> "AnalysisJob":
@@ -76,13 +76,13 @@ class AnalysisJob:
     def recipe(
         self, code_digest: str, packages_digest: str, digest_of: FileDigests, entries: list[dict] | None = None
     ) -> Recipe:
-        """What makes the outputs now. The digests are by `digest_of_programs` and `digest_of_packages`, and `entries`
-        are the runs of the plan, if known."""
+        """What makes the outputs now. `code_digest` is from `digest_of_programs`, `packages_digest` from
+        `digest_of_packages`. `entries` are the runs of the plan; None reads them from its file."""
         inputs_digest = digest_of.of_all(self.all_inputs(entries))
         return Recipe(code_digest, digest_of_settings(self.command), packages_digest, inputs_digest)
 
     def all_inputs(self, entries: list[dict] | None = None) -> tuple[str, ...]:
-        """The files that the job reads, those of runs included."""
+        """The files that the job reads, including those of the runs of `runs_plan`; `entries` as for `recipe`."""
         if self.runs_plan is None:
             return self.inputs
         if entries is None:
@@ -124,7 +124,7 @@ class PlannedJob:
     name: str
     inputs: Sequence[str]
     outputs: Sequence[str]  # all files that it writes; the job is found by any of them
-    reason: Callable[[], str | None]  # why its outputs are stale, None if they are not; called at most once
+    reason: Callable[[], str | None]  # returns why its outputs are stale, None if they are not; called at most once
 
 
 class JobPlan:
@@ -165,7 +165,7 @@ class JobPlan:
             return "it was asked for by --force or --forcerun"
         for path in job.inputs:
             if self.is_remade(path):
-                return f"{self._job_by_output[path].name} runs"
+                return f"{self._job_by_output[path].name} runs"  # so this input will change
         try:
             return job.reason()
         except PermissionError as error:  # Snakemake will not overwrite the files of another user, and names them

@@ -32,10 +32,10 @@ DAMAGED = "the result does not say what the measured program loaded"
 
 @dataclass(frozen=True)
 class LoadedFile:
-    """A file that was loaded. The path of a module found by its name begins at the folder from which it is imported."""
+    """A file that was loaded."""
 
-    root: str  # what the path is relative to
-    path: str
+    root: str  # PROJECT (this checkout), WORKING (the working folder), or ELSEWHERE
+    path: str  # of a module found by its name, below the folder from which it is imported; of others, below the root
     digest: str
 
 
@@ -47,7 +47,7 @@ class LoadedCode:
     namespaces: list[str]  # packages without a file
     by_path: list[LoadedFile]  # not found by a name
     not_found: list[str]  # modules that it looked for in vain
-    others: list[str]  # top-level names of all other modules, which a new file may hide
+    others: list[str]  # top-level names of all other modules, which a new file of the same name may hide
 
 
 _change_by_record: dict[tuple, str | None] = {}
@@ -79,11 +79,12 @@ def _changes(code: LoadedCode, is_same_machine: bool) -> Iterator[str]:
 
 
 def _module_change(name: str, file: LoadedFile, is_same_machine: bool) -> str | None:
-    """What has changed about a module that was found by its name; None also if another machine cannot know."""
+    """What has changed about a module that was found by its name; None also if another machine cannot tell."""
     if not is_same_machine and not file.path.endswith(".py"):
         return None
     location = current_search().find(name)
     if location is None or location.first_path is None:
+        # a package that is not installed here at all does not count as changed
         is_gone = file.root != ELSEWHERE or (is_same_machine and _package_is_here(name))
         return f"{GONE}: {file.path}" if is_gone else None
     if not is_same_machine and file.root == ELSEWHERE and is_installed(location.first_path):
@@ -121,7 +122,7 @@ def _path_change(file: LoadedFile) -> str | None:
 
 
 def _is_found(name: str, is_same_machine: bool) -> bool:
-    """Whether a module is here now; on another machine, those installed or part of Python do not count."""
+    """Whether a module is here now. On another machine, an installed module or one of Python itself does not count."""
     location = current_search().find(name)
     if location is None:
         return False
@@ -145,7 +146,7 @@ def _code_digest(path: str) -> str:
 
 
 def search_folders() -> tuple[str, ...]:
-    """The user's folders in which a measured program that is started here searches first."""
+    """The folders that a measured program that is started here searches first: the working folder and PYTHONPATH."""
     python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return (os.getcwd(), *(os.path.abspath(folder) for folder in python_path if folder))
 
@@ -162,6 +163,7 @@ def _search(folders: tuple[str, ...]) -> ModuleSearch:
 
 @cache
 def _names_that_hide(folders: tuple[str, ...]) -> frozenset[str]:
+    """The top-level names that can be imported from the user's own folders among these, which are searched first."""
     users_folders = [folder for folder in folders if not is_installed(folder) and not is_stdlib(folder)]
     return frozenset().union(*map(importable_names, users_folders))
 

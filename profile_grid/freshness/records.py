@@ -43,8 +43,8 @@ CHANGES = {  # by field of a recipe
 def stale_reason(records: Mapping[str, dict | None], recipe: Recipe, digest_of: DigestOf) -> str | None:
     """Why one of these files is not what the recipe makes now; None if all are.
 
-    `records` are those of the files by their path, None for a file without a record; `digest_of` gives the digest
-    of a file's content, None if it is missing.
+    `records` has the record of each file by its path, None for a file without a record; `digest_of` returns the digest
+    of a file's content, None if the file is missing.
     """
     for path, record in records.items():
         if (digest := digest_of(path)) is None:
@@ -53,7 +53,8 @@ def stale_reason(records: Mapping[str, dict | None], recipe: Recipe, digest_of: 
             return f"nothing says what made it: {path}"
         for field, change in CHANGES.items():
             recorded, current = record[field], getattr(recipe, field)
-            if recorded != current and not (field == "packages" and UNKNOWN in (recorded, current)):
+            is_comparable = field != "packages" or UNKNOWN not in (recorded, current)
+            if recorded != current and is_comparable:
                 return change
         if record["sha256"] != digest:
             return f"a file is not the one that was made: {path}"
@@ -85,15 +86,15 @@ class Records:
 
 
 def write_records(outputs: Mapping[str, str], recipe: Recipe) -> None:
-    """Records that the recipe made these files, given by path with the digest of the content."""
+    """Records that the recipe made these files. `outputs` has the digest of each file's content by its path."""
     for folder, path_by_name in _by_folder(outputs):
         with _changed_records(folder) as records:
             records.update({name: asdict(recipe) | {"sha256": outputs[path]} for name, path in path_by_name.items()})
 
 
 def write_folder_records(folder: str, outputs: Mapping[str, str], recipe: Recipe) -> None:
-    """The same for all files in and below a folder that one job fills: in one `made.json`, so that a deleted subfolder
-    is noticed. Replaces all records of the folder."""
+    """Records that the recipe made all files in and below a folder, which one job fills. All are in one `made.json`, so
+    that a deleted subfolder is noticed; it replaces all records of the folder. `outputs` as for `write_records`."""
     with _changed_records(folder) as records:
         records.clear()
         for path, digest in outputs.items():
@@ -115,7 +116,7 @@ def remove_folder_records(folder: str, names: Iterable[str]) -> None:
 
 
 def _by_folder(paths: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """Each folder with the paths in it, by the name of the file."""
+    """(folder, {name of a file: its path}) for every folder of these paths."""
     folders: dict[str, dict[str, str]] = {}
     for path in paths:
         folder, name = os.path.split(path)
@@ -125,7 +126,7 @@ def _by_folder(paths: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:
 
 @contextmanager
 def _changed_records(folder: str) -> Iterator[dict[str, dict]]:
-    """The records of a folder, which the block changes; written at its end. Other jobs wait."""
+    """The records of a folder, for a with block to change; they are written at its end. Meanwhile, other jobs wait."""
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, LOCK_FILE), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

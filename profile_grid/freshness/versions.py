@@ -25,7 +25,7 @@ VERSION_CHANGED = "a version has changed"
 
 @dataclass(frozen=True)
 class MachineVersions:
-    """The kind of device of the machine that ran a program, and its versions."""
+    """The kind of device of the machine that ran a program, and the versions of its driver and Python."""
 
     device: str
     device_name: str
@@ -57,15 +57,16 @@ def is_kind_of_device(machine: MachineVersions) -> bool:
 
 
 def is_same_machine(machine: MachineVersions, environment: RecordedEnvironment) -> bool:
-    """Whether versions in a result can be compared with those of this host: it has the same kind of device, and the
-    Python of the plan measured then and would measure now."""
+    """Whether the versions in a result can be compared with those of this host: this host has the same kind of device,
+    and in both cases it is the Python of the plan that measures."""
     return environment.planners_python and is_planners_python() and is_kind_of_device(machine)
 
 
 def changed_device(
     program: Mapping[str, Any], machine: MachineVersions, environment: RecordedEnvironment
 ) -> str | None:
-    """Why this host would choose another device: a GPU is visible, and none was then. None if it would not."""
+    """Why a program with the device `auto` would choose another one here: no GPU was visible when it ran, and one is
+    now. None if it would not."""
     if program.get("device") == "auto" and machine.device == "cpu" and not environment.gpus and gpu_names():
         return f"the device has changed: it was the processor and is {gpu_names()[0]}"
     return None
@@ -80,11 +81,11 @@ def changed_version(
     versions += [("the driver", machine.driver, driver_version() if machine.device == "cuda" else None)]
     versions += [("nsys", facts.get("nsys"), nsys_version() if facts.get("nsys") else None)]
     versions += [("ncu", facts.get("ncu"), ncu_version() if facts.get("ncu") else None)]
-    for name, recorded, current in versions:
+    for name, recorded, current in versions:  # None: unknown, or not used by this measurement
         if recorded is not None and current is not None and recorded != current:
             return f"{VERSION_CHANGED}: {name} was {recorded} and is {current}"
-    is_auto = specification.get("backend") == "auto" and specification["program"].get("device") != "cpu"
-    if is_auto and facts.get("backend") == TORCH and machine.device == "cuda" and profiler_of_this_machine() == NSYS:
+    is_choice = specification.get("backend") == "auto" and specification["program"].get("device") != "cpu"
+    if is_choice and facts.get("backend") == TORCH and machine.device == "cuda" and profiler_of_this_machine() == NSYS:
         return "the profiler has changed: it was PyTorch's and is nsys"
     return None
 
@@ -95,7 +96,7 @@ present_cpu_name = cache(cpu_name)
 
 @cache
 def gpu_names() -> tuple[str, ...]:
-    """The names of the GPUs that a program started here can use, in its order."""
+    """The names of the GPUs that a program started here can use, in the program's order."""
     return tuple(gpu["name"] for gpu in _gpus())
 
 
@@ -107,7 +108,7 @@ def driver_version() -> str | None:
 
 @cache
 def _gpus() -> list[dict[str, str]]:
-    """The uuid, name and driver_version of the GPUs that a program started here can use, in its order."""
+    """{"uuid", "name", "driver_version"} of each GPU that a program started here can use, in the program's order."""
     visible = os.environ.get(GPUS_VARIABLE)
     if visible == "" or not gpu_is_visible():
         return []
@@ -158,7 +159,7 @@ def ncu_version() -> str | None:
 
 @cache
 def _nsys_version(path: Path, mtime_ns: int, size: int) -> str | None:
-    """The version of the nsys on PATH; the parameters are only the key of the cache."""
+    """The version of the nsys on PATH; the parameters are only the key of the cache, so that a new nsys is asked."""
     try:
         return nsys.version()
     except TraceError:

@@ -10,6 +10,7 @@ from profile_grid.study.table_spec import TableSpec, columns
 
 def adapter_checks_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     """One row per run, stage and check."""
+    # the run's own precision, in `leading`, replaces that of the check under the same key
     rows = [
         {"stage": name, "check_precision": check.precision, **asdict(check), **run.leading}
         for run in runs

@@ -10,7 +10,7 @@ from profile_grid.study.dimensions import GPUS
 from profile_grid.study.stages import STAGES
 from profile_grid.study.table_spec import TableSpec, columns
 
-PARTS = tuple(name for name in PARTS_OF_PROCESS if name != "wait")
+PARTS = tuple(name for name in PARTS_OF_PROCESS if name != "wait")  # waiting for a lease is the column waited_s
 
 
 def cost_table(runs: list[MeasuredRun]) -> pd.DataFrame:
@@ -20,8 +20,8 @@ def cost_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 
 
 def cost_in_words(cost: pd.DataFrame, gpus: int = 1) -> str:
-    """One line: the time of all measurements, how much of it was overhead, and which seconds `--cores all`
-    spends in parallel with this number of visible GPUs."""
+    """One line: how long all measurements took, how much of that was overhead, and what `--cores all` would run in
+    parallel on a host with this number of visible GPUs."""
     total_s, overhead_s = cost["total_s"].sum(), cost["overhead_s"].sum()
     mean_s = cost.groupby("stage")["overhead_s"].mean()
     per_stage = ", ".join(f"{mean_s[stage.name]:.1f} s per {stage.name}" for stage in STAGES if stage.name in mean_s)
@@ -40,7 +40,8 @@ def cost_in_words(cost: pd.DataFrame, gpus: int = 1) -> str:
 
 def _row(run: MeasuredRun, stage_name: str) -> dict:
     result = run.results[stage_name]
-    seconds, seconds_by_part = result.seconds, result.program.cost_seconds if result.program else {}
+    seconds = result.seconds
+    seconds_by_part = result.program.cost_seconds if result.program else {}
     parts = {f"{name}_s": seconds_by_part.get(name, np.nan) for name in PARTS}
     export_s = seconds.get("export", 0.0)
     return run.leading | {

@@ -22,28 +22,9 @@ from profile_grid.tables import on_disk, texts
 LARGEST = "largest"  # the name of the table, and of the folder next to that of the runs
 
 
-def joined_tables(runs: list[MeasuredRun], folder: Path, stage: str, name: str) -> pd.DataFrame:
-    """The tables `name` of all runs whose `stage` has tables as one: each row begins with the dimensions of its run,
-    and texts are categories."""
-    tables = [(run, _read_table(folder / run.name / f"{name}.parquet")) for run in runs if run.may_have_rows(stage)]
-    with_rows = [(run, table) for run, table in tables if table.num_rows]
-    if not with_rows:
-        with_rows = [(runs[0], _read_table(folder / runs[0].name / f"{name}.parquet").slice(0, 0))]
-    joined = texts.with_categories(pa.concat_tables([table for _, table in with_rows], promote_options="default"))
-    row_counts = np.array([table.num_rows for _, table in with_rows])
-    for position, key in enumerate(dimensions.LEADING):
-        joined.insert(position, key, texts.repeated_column((run.leading[key] for run, _ in with_rows), row_counts))
-    return joined
-
-
-def _read_table(path: Path) -> pa.Table:
-    with pq.ParquetFile(path) as file:
-        return texts.dictionary_encoded(file.read(use_threads=False))
-
-
 def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFrame]:
     """Every merged table by name. `folder` has the tables of each run; the folder `largest` next to it has the results
-    of searches. Raises WrongTable if a table differs from its declaration."""
+    of searches for the largest sizes. Raises WrongTable if a table differs from its declaration."""
     tables = {"runs": run_overview.runs_table(runs)}
     workloads = catalogue.workloads_of(tables["runs"].to_dict("records"))
     stages = [stage for stage in STAGES if stage.workload in workloads]
@@ -67,7 +48,27 @@ def _joined_by_name(stage: Stage, runs: list[MeasuredRun], folder: Path) -> dict
     if requested_runs := [run for run in runs if stage.name in run.statuses]:
         return {name: joined_tables(requested_runs, folder, stage.name, name) for name in names}
     no_rows = pd.DataFrame([run.leading for run in runs]).iloc[:0]
+    # the stage was requested for no run, so there is no file that has the columns
     return {name: pd.concat([no_rows, on_disk.declared_tables()[name].empty()], axis=1) for name in names}
+
+
+def joined_tables(runs: list[MeasuredRun], folder: Path, stage: str, name: str) -> pd.DataFrame:
+    """One table from the tables `name` of all runs whose `stage` has tables. Each row begins with the dimensions of its
+    run; columns of texts are categorical."""
+    tables = [(run, _read_table(folder / run.name / f"{name}.parquet")) for run in runs if run.may_have_rows(stage)]
+    with_rows = [(run, table) for run, table in tables if table.num_rows]
+    if not with_rows:  # any table has the columns
+        with_rows = [(runs[0], _read_table(folder / runs[0].name / f"{name}.parquet").slice(0, 0))]
+    joined = texts.with_categories(pa.concat_tables([table for _, table in with_rows], promote_options="default"))
+    row_counts = np.array([table.num_rows for _, table in with_rows])
+    for position, key in enumerate(dimensions.LEADING):
+        joined.insert(position, key, texts.repeated_column((run.leading[key] for run, _ in with_rows), row_counts))
+    return joined
+
+
+def _read_table(path: Path) -> pa.Table:
+    with pq.ParquetFile(path) as file:
+        return texts.dictionary_encoded(file.read(use_threads=False))
 
 
 def checkouts(runs: list[MeasuredRun]) -> list[dict]:
@@ -83,7 +84,7 @@ def provenance(runs: pd.DataFrame, plan: dict, checkouts: list[dict]) -> dict:
     return {
         "runs": len(runs),
         "stages": " / ".join(stage.name for stage in stages),
-        "statuses": {statuses: int(count) for statuses, count in counts.items()},
+        "statuses": {statuses: int(count) for statuses, count in counts.items()},  # "complete / failed": 2
         # the device's name says what the device is
         **{key: _common_value(runs[key]) for key in dimensions.MACHINE_KEYS if key != "device"},
         "snakemake": metadata.version("snakemake"),

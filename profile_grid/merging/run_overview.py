@@ -20,6 +20,7 @@ STATUS_MEANINGS = (
     "complete, out_of_memory, unsupported (this machine cannot), wrong or failed (a student's code), stopped (at the"
     " time limit), incomplete (to be measured again), missing (no result), or not_asked (stage not requested)"
 )
+# of every program; backend and nsys are facts of a capture only
 MACHINE_FACTS = tuple(dimension for dimension in MACHINE_DIMENSIONS if dimension.key not in ("backend", "nsys"))
 SIZES = ("d_model", "d_ff", "num_layers", "num_heads")
 
@@ -61,7 +62,7 @@ def _row(run: MeasuredRun) -> dict:
         "graphs": compilation and compilation.graphs,
         "graph_breaks": compilation and compilation.graph_breaks,
         "note": "; ".join(_notes(run)) or None,
-        **dict.fromkeys(f"{stage.name}_started_utc" for stage in STAGES),
+        **dict.fromkeys(f"{stage.name}_started_utc" for stage in STAGES),  # None if the stage was not requested
         **{f"{stage}_started_utc": result.started_utc for stage, result in run.results.items()},
     }
 
@@ -72,7 +73,7 @@ def _first_program(run: MeasuredRun) -> ProgramResult:
 
 
 def _reason(run: MeasuredRun, oom: OutOfMemory | None) -> str | None:
-    """Why stages have no results, each reason once; several reasons start with the names of their stages."""
+    """Why stages have no results, each reason once. If there are several, each begins with the names of its stages."""
     stages_by_reason: dict[str, list[str]] = {}
     for name, status in run.statuses.items():
         reason = status.reason
@@ -83,6 +84,7 @@ def _reason(run: MeasuredRun, oom: OutOfMemory | None) -> str | None:
     if len(stages_by_reason) < 2:
         return next(iter(stages_by_reason), None)
     prefixes = {reason: f"{' and '.join(names)}: " for reason, names in stages_by_reason.items()}
+    # a reason may begin with the name of its stage already: "energy: no counter"
     return "; ".join(reason if reason.startswith(prefix) else prefix + reason for reason, prefix in prefixes.items())
 
 
@@ -94,7 +96,7 @@ def _sizes(spec: dict) -> dict[str, int | None]:
 
 
 def out_of_memory_in_words(oom: OutOfMemory) -> str:
-    """When memory ran out, the requested and the free bytes; without the program's message, which may be any text."""
+    """What was running when memory ran out, and the bytes; without the program's message, which may be any text."""
     request = "" if oom.requested_bytes is None else f": {memory(oom.requested_bytes)} were requested"
     free = "" if oom.total_bytes is None else f", {memory(oom.free_bytes)} of {memory(oom.total_bytes)} were free"
     return f"memory ran out during {oom.during}{request}{free}"
@@ -137,9 +139,9 @@ def _compiler_notes(run: MeasuredRun) -> Iterator[str]:
 
 
 def _loss_notes(run: MeasuredRun) -> Iterator[str]:
-    """A note on each stage whose losses differ from those of the first, so that it measured other work. Counters are
-    measured with fewer layers, so their losses are not compared."""
-    programs = {stage: result.program for stage, result in run.results.items() if hasattr(result.program, "losses")}
+    """A note on each stage whose losses differ from those of the first stage, so that it measured other work. Counters
+    are measured with fewer layers, so their losses are not compared."""
+    programs = {stage: result.program for stage, result in run.results.items() if result.program}
     if not programs:
         return
     (first_stage, first_program), *others = programs.items()

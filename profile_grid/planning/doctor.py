@@ -19,7 +19,7 @@ from profile_grid.study.stages import CAPTURE
 MAX_COMPONENTS = 3  # of the memory of a run, in a line
 MAX_RUNS = 3  # named in a line
 INSTALL_OLD_NVTX = "pip install 'nvtx<0.2.12'"
-NO_RANGES = "no_ranges"  # the code of the finding
+NO_RANGES = "no_ranges"  # the code of the problem of a capture without ranges
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Host:
     """The machine, as far as it is known without PyTorch; None for what is missing."""
 
     gpu: Gpu | None
-    nsys: str | None  # its version, or that it is unknown or does not run
+    nsys: str | None  # its version, or in place of that "of unknown version" or "that does not run"
     nvtx: str | None  # the version of the package
     perf_event_paranoid: int | None
     free_disk_bytes: int
@@ -56,7 +56,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Trial:
-    """The result of a small part of the workload."""
+    """The result of measuring a small part of the workload; of models, this is the smoke capture."""
 
     machine: dict | None  # None if the program did not run
     seconds: float
@@ -67,7 +67,7 @@ def report(
     host: Host, trial: Trial, plan: dict, measurements: list[Measurement], pace: estimates.Pace
 ) -> list[DoctorLine]:
     """The lines, in order; `measurements` are those that are still missing."""
-    device = estimates.first_program(plan["runs"][0])["device"]
+    device = estimates.first_program(plan["runs"][0])["device"]  # that of all runs
     return [
         _gpu_line(host, device),
         _torch_line(trial.machine),
@@ -87,7 +87,7 @@ def try_capture(
 
 
 def capture_lines(host: Host, smoke: SmokeCapture, backend: str, measurements: list[Measurement]) -> list[DoctorLine]:
-    """The lines about a smoke capture. `backend`: capture.backend of the configuration."""
+    """The lines about a smoke capture. `backend` is that of the configuration: nsys, torch or auto."""
     return [
         _nsys_line(host, smoke),
         _backend_line(host, smoke, backend),
@@ -104,7 +104,6 @@ def first_failure(lines: list[DoctorLine]) -> DoctorLine | None:
 
 
 def _gpu_line(host: Host, device: str) -> DoctorLine:
-    """The GPU, its memory and driver."""
     if host.gpu is None and device == "cuda":
         text = "none, and device is cuda: check the driver (nvidia-smi), or set device to cpu in config.yaml"
         return DoctorLine("GPU", text, is_failure=True)
@@ -122,7 +121,6 @@ def _gpu_line(host: Host, device: str) -> DoctorLine:
 
 
 def _torch_line(machine: dict | None) -> DoctorLine:
-    """PyTorch, from the trial."""
     if machine is None:
         return DoctorLine("torch", "did not run: see the line smoke")
     cuda = f"with CUDA {machine['cuda']}" if machine["cuda"] else f"on {machine['device_name']}"
@@ -183,8 +181,8 @@ def _perf_line(host: Host) -> DoctorLine:
 
 def _disk_line(host: Host, measurements: list[Measurement]) -> DoctorLine:
     needed_bytes = estimates.bytes_on_disk(measurements)
-    is_known = all(estimates.layer_count(specification["program"]) for _, specification in measurements)
-    needed = f"{'about' if is_known else 'at least'} {needed_bytes / GIBIBYTE:.2f} GiB"
+    layers_are_known = all(estimates.layer_count(specification["program"]) for _, specification in measurements)
+    needed = f"{'about' if layers_are_known else 'at least'} {needed_bytes / GIBIBYTE:.2f} GiB"
     text = f"{host.free_disk_bytes / GIBIBYTE:.1f} GiB free; the captures need {needed}"
     if needed_bytes <= host.free_disk_bytes:
         return DoctorLine("disk", text)
@@ -192,13 +190,13 @@ def _disk_line(host: Host, measurements: list[Measurement]) -> DoctorLine:
 
 
 def _memory_line(host: Host, device: str, entries: Mapping[str, dict]) -> DoctorLine:
-    """Free memory, compared with what the runs need (`entries`: their part of the plan, by name); of the run with the
-    largest need, the components, too."""
+    """Free memory, compared with what the run with the largest need takes, and how many runs need more than that.
+    `entries` has the part of the plan of each run by its name."""
     needed_bytes = {name: estimates.needed_bytes_of_run(entry) or 0 for name, entry in entries.items()}
-    is_known, free_bytes = any(needed_bytes.values()), _free_bytes(host, device)
-    if not is_known or free_bytes is None:
+    are_known, free_bytes = any(needed_bytes.values()), _free_bytes(host, device)
+    if not are_known or free_bytes is None:
         free = "unknown" if free_bytes is None else f"{free_bytes / GIBIBYTE:.1f} GiB free"
-        return DoctorLine("memory", free if is_known else f"{free}; the needs of the runs are unknown")
+        return DoctorLine("memory", free if are_known else f"{free}; the needs of the runs are unknown")
     largest = max(needed_bytes, key=needed_bytes.__getitem__)
     needed = f"{largest} needs about {needed_bytes[largest] / GIBIBYTE:.1f} GiB{_components(entries[largest])}"
     is_on_gpu = _is_on_gpu(host, device)

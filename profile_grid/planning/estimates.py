@@ -47,9 +47,9 @@ class FinishedMeasurement:
 class Pace:
     """How fast this machine measures."""
 
-    overhead_s: dict[str, float]  # by name of the stage: of a job besides its steps and the extra seconds of the stage
-    flop_per_s: dict[str, float]  # of the steps, by precision; absent if unknown
-    source: str
+    overhead_s: dict[str, float]  # by stage: of a job, without its steps and the extra seconds that the stage declares
+    flop_per_s: dict[str, float]  # of the steps, by precision; a precision is absent if its rate is unknown
+    source: str  # where these numbers are from, in words
     peaks: Peaks | None = None  # of the GPU, if known
 
     def steps_seconds(self, program: dict) -> float:
@@ -80,7 +80,7 @@ def expected_pace(
     peaks = peaks_of(device_name)
     peak_rates = {precision: peaks.flop_per_s(precision) for precision in precisions} if peaks else {}
     usual_rates = {precision: rate * USUAL_SHARE_OF_PEAK for precision, rate in peak_rates.items() if rate}
-    # only of the stages of every run: others may slow steps down
+    # rates are taken only from the stages of every run: the others may slow steps down
     finished_lists = [finished_by_stage[stage.name] for stage in stages if stage.of_every_run]
     if all(finished_lists):
         undisturbed = list(chain.from_iterable(finished_lists))
@@ -111,8 +111,8 @@ def _measured_rates(finished: list[FinishedMeasurement]) -> dict[str, float]:
 def seconds_needed(
     measurements: list[Measurement], pace: Pace, memory_bytes: int | None, *, on_gpu: bool = True
 ) -> float:
-    """Seconds for these measurements one after another. A run without enough memory takes its start, and on a CPU a
-    stage that needs a GPU takes nothing."""
+    """Seconds for these measurements one after another. Of a run without enough memory, only the start counts; of a
+    stage that needs a GPU, nothing counts on a CPU."""
     return sum(
         _seconds_of(measurement, pace, memory_bytes)
         for measurement in measurements
@@ -121,8 +121,8 @@ def seconds_needed(
 
 
 def usual_seconds(measurement: Measurement) -> float:
-    """Estimated seconds of one measurement on an H200. Only for the order of measurements: nothing is known of the
-    machine but whether it has a GPU."""
+    """Estimated seconds of one measurement on an H200. They only serve to order measurements, since all that is known
+    of the machine is whether it has a GPU."""
     stage, specification = measurement
     if stage.only_with_gpu and not gpu_is_visible():
         return UNSUPPORTED_S
@@ -131,7 +131,7 @@ def usual_seconds(measurement: Measurement) -> float:
     rate = USUAL_SHARE_OF_PEAK * (peaks.flop_per_s(precision) or 0.0)
     start_s = USUAL_START_S + (USUAL_END_S if stage.tables_of_a_run else 0.0)
     pace = Pace({stage.name: start_s}, {precision: rate}, USUAL_GPU, peaks)
-    return _seconds_of(measurement, pace, None)
+    return _seconds_of(measurement, pace, memory_bytes=None)
 
 
 def _seconds_of(measurement: Measurement, pace: Pace, memory_bytes: int | None) -> float:
@@ -154,7 +154,7 @@ def needed_bytes_of_run(entry: dict) -> int | None:
 
 
 def bytes_on_disk(measurements: list[Measurement]) -> int:
-    """Bytes of the files of these measurements; without the part that grows with layers if their number is unknown."""
+    """Bytes of the files of these measurements, without the part that grows with layers if their number is unknown."""
     total = 0
     for stage, specification in measurements:
         program = specification["program"]
@@ -170,7 +170,7 @@ def layer_count(program: dict) -> int | None:
 
 
 def first_program(entry: dict) -> dict:
-    """The specification of the program of a run's first stage; stages differ only in their steps."""
+    """The specification of the program of a run's first stage. Those of other stages differ only in their steps."""
     return next(iter(entry["specifications"].values()))["program"]
 
 
@@ -198,7 +198,6 @@ def _finished_measurements(runs: Path, stage: Stage, device_name: str | None) ->
 
 
 def _usable_result(path: Path) -> StageResult | None:
-    """An earlier result; None if it cannot be used."""
     try:
         return read_result(path)
     except BadResult:

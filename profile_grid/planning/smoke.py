@@ -1,4 +1,4 @@
-"""A test capture of about a second, with the same code as every other, to check the profiler on this machine."""
+"""A test capture of about a second, made by the code that makes all captures, to check the profiler on this machine."""
 
 import time
 from dataclasses import dataclass, replace
@@ -37,8 +37,8 @@ class SmokeCapture:
 
 
 def smoke_specification(specifications: list[dict]) -> dict:
-    """The capture of one step, after one to warm up, with one sequence of at most 16 tokens: of a small model or, of
-    custom models, the smallest of the grid."""
+    """The specification of a capture of one step, after one warm-up step, with one sequence of at most 16 tokens. The
+    model is a small one of this project; if the grid's models are custom, it is the smallest of them."""
     smallest = min(specifications, key=lambda specification: _relative_size(specification["program"]["sizes"]))
     program = smallest["program"]
     length = min(MAX_CONTEXT_LENGTH, program["dimensions"]["context_length"])
@@ -50,15 +50,16 @@ def smoke_specification(specifications: list[dict]) -> dict:
 
 
 def smoke_capture(specification: dict, scratch: Path, time_limit_s: float, leases: Leases) -> SmokeCapture:
-    """The capture; problems of this machine do not raise."""
-    job = Job(specification, scratch, scratch, scratch / "smoke.log", time_limit_s, leases)
+    """Makes the capture. Problems of this machine are a part of it, and raise no error."""
+    log = scratch / "smoke.log"
+    job = Job(specification, folder=scratch, scratch=scratch, log=log, time_limit_s=time_limit_s, leases=leases)
     started = time.monotonic()
     backend = chosen_backend(specification["backend"], specification["program"]["device"])
     try:
         attempt, folder, _ = last_attempt(job, backend)
     except programs.ProgramFailed as error:
-        crashed = Problem("crashed", "the measured program crashed", last_line(error))
-        attempt, folder = Attempt(None, problem=crashed), scratch
+        crashed = Problem("crashed", "the measured program crashed", quote=last_line(error))
+        attempt, folder = Attempt(program=None, problem=crashed), scratch
     seconds = time.monotonic() - started
     machine = attempt.program["machine"] if attempt.program else None
     smoke = _with_content(folder / SQLITE, SmokeCapture(backend, machine, ranges=0, kernels=0, seconds=seconds))
@@ -67,7 +68,7 @@ def smoke_capture(specification: dict, scratch: Path, time_limit_s: float, lease
 
 
 def _with_content(sqlite: Path, smoke: SmokeCapture) -> SmokeCapture:
-    """The smoke capture with its ranges, kernels, problem and warnings; the same if there is no file to read."""
+    """The smoke capture with its ranges, kernels, problem and warnings; unchanged if there is no file to read."""
     if smoke.machine is None or not sqlite.exists():
         return smoke
     try:
@@ -79,17 +80,17 @@ def _with_content(sqlite: Path, smoke: SmokeCapture) -> SmokeCapture:
                 smoke, ranges=ranges, kernels=kernels, problem=combined_problem(errors), warnings=tuple(warnings)
             )
     except TraceError as error:
-        return replace(smoke, problem=Problem("unreadable", "the capture cannot be read", str(error)))
+        return replace(smoke, problem=Problem("unreadable", "the capture cannot be read", quote=str(error)))
 
 
 def last_line(error: programs.ProgramFailed) -> str:
-    """The last line that a program printed before it crashed, as the message quotes it, or the message's first."""
+    """The last line that a program printed, which the error quotes below its own first line; else that first line."""
     printed = [line.removeprefix("  | ") for line in str(error).splitlines() if line.startswith("  | ")]
     return printed[-1] if printed else str(error).partition("\n")[0]
 
 
 def _problem_of_program(program: dict | None) -> Problem | None:
-    """Why the program has no times; None if it has, or did not run."""
+    """Why the program has no times; None if it has times, or did not run."""
     if program is None or program["status"] == "complete":
         return None
     failure = program["out_of_memory"]
@@ -98,4 +99,4 @@ def _problem_of_program(program: dict | None) -> Problem | None:
 
 def _relative_size(sizes: dict) -> int:
     """A number that grows with the number of parameters, whatever the names of the sizes."""
-    return prod(size for size in sizes.values() if type(size) is int)
+    return prod(size for size in sizes.values() if type(size) is int)  # true and false are no sizes

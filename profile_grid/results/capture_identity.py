@@ -33,7 +33,7 @@ def identity_difference(result: Origin | StageResult, path: Path) -> str | None:
 
 
 def quick_identity_difference(result: Origin | StageResult, path: Path) -> str | None:
-    """The same without reading all of the file: by its size and, for a capture, the specification inside it."""
+    """`identity_difference` without reading the whole file: by its size and, of a capture, the specification in it."""
     if not path.exists():
         return f"{path.name} is missing"
     if (size := path.stat().st_size) != result.files[path.name].bytes:

@@ -30,7 +30,7 @@ from profile_grid.study.dimensions import LEADING, MACHINE_KEYS
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import NOT_ASKED, STAGE_BY_NAME, STAGES, TIMING
 
-FURTHER_PROCESSES = "processes"  # the folder of their results, next to that of the runs
+FURTHER_PROCESSES = "processes"  # the folder, next to that of the runs, of timings by all processes but the first
 
 SETTINGS_CHANGED = "the settings have changed"
 
@@ -47,8 +47,8 @@ def stale_reason(origin: Origin | StageResult, specification: Mapping, sources_d
 def _program_change(
     program: ProgramOrigin | ProgramResult, origin: Origin | StageResult, specification: Mapping
 ) -> str | None:
-    """Which device, code, version or variable of a measured program has changed since; None if nothing has. What this
-    machine lacks does not count as changed."""
+    """What has changed since the program was measured: its device, code, a version or an environment variable. None if
+    nothing has. What this machine lacks does not count as changed."""
     machine, environment = program.machine, origin.environment
     if device := versions.changed_device(specification["program"], machine, environment):
         return device
@@ -68,8 +68,8 @@ def _present_environment() -> dict[str, str]:
 
 
 def first_difference(then: object, now: object, path: str = "") -> str | None:
-    """The first value that differs, then and now: "program.seed was 0 and is 1"; None if all are equal. `path` is that
-    of the values."""
+    """The first value that differs between two JSON values: "program.seed was 0 and is 1". None if all are equal.
+    `path` is the place of both in the whole, such as "program"."""
     if isinstance(then, Mapping) and isinstance(now, Mapping):
         keys = dict.fromkeys((*then, *now))
         differences = (first_difference(then.get(key), now.get(key), f"{path}.{key}" if path else key) for key in keys)
@@ -91,12 +91,12 @@ class StaleRun(OutsideError):
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """One run, with the results of the stages that were requested for it. `stage` is the name of a stage."""
+    """One run, with the results of the stages that were requested for it. Its methods take the name of a stage."""
 
     entry: Mapping[str, Any]  # its part of the plan
     results: Mapping[str, StageResult]  # by the name of the stage
     statuses: Mapping[str, StageStatus]  # by the name of the stage
-    further_timings: Sequence[StageResult] = ()  # complete ones, by further processes
+    further_timings: Sequence[StageResult] = ()  # the complete timings by all processes but the first
 
     @property
     def name(self) -> str:
@@ -128,17 +128,17 @@ class MeasuredRun:
 def read_runs(
     entries: list[dict], folder: Path, source_digests: Mapping[str, str], processes: int = 1
 ) -> list[MeasuredRun]:
-    """Every run of the plan, in its order; `folder` holds a folder for each. If several processes time each run, the
-    folder `processes` next to it holds the timings by the others.
+    """Every run of the plan, in its order; `folder` has a folder for each run. If several processes time each run, the
+    folder `processes` next to `folder` has the timings by all but the first of them.
 
-    `source_digests` are those of what measures each stage now. Raises StaleRun or BadResult."""
+    `source_digests` has, by stage, the digest of the code that measures it now. Raises StaleRun or BadResult."""
     round_folders = [folder.parent / FURTHER_PROCESSES / str(number) for number in range(2, processes + 1)]
     runs = []
     for entry in entries:
         name = entry["run"]
         results = require_fresh(entry, folder / name, source_digests)
-        further_folders = [path / name for path in round_folders] if TIMING.name in results else []
-        timings = [_further_timing(entry, path / TIMING.result_file, source_digests) for path in further_folders]
+        run_folders = [round_folder / name for round_folder in round_folders] if TIMING.name in results else []
+        timings = [_further_timing(entry, path / TIMING.result_file, source_digests) for path in run_folders]
         complete_timings = [timing for timing in timings if timing.status == COMPLETE]
         runs.append(MeasuredRun(entry, results, _statuses(results, folder / name), complete_timings))
     return runs
@@ -169,12 +169,12 @@ def require_fresh(entry: dict, folder: Path, source_digests: Mapping[str, str]) 
 
 
 def _statuses(results: Mapping[str, StageResult], folder: Path) -> dict[str, StageStatus]:
-    """The status of each stage; incomplete if another machine than that of the first stage measured it."""
+    """The status of each stage. A complete stage counts as incomplete if its machine is not that of the first stage."""
     statuses = {}
     for name, result in results.items():
         status_file = STAGE_BY_NAME[name].status_file  # of its tables of the run, if it makes any
-        of_process = StageStatus(result.status, result.reason, [])
-        statuses[name] = read_status(folder / status_file) if status_file else of_process
+        process_status = StageStatus(result.status, result.reason, warnings=[])
+        statuses[name] = read_status(folder / status_file) if status_file else process_status
     first_stage, *other_stages = (stage for stage in STAGES if stage.name in results)
     for stage in other_stages:
         reason = _machine_difference(first_stage, stage, results, folder)

@@ -16,7 +16,7 @@ from profile_grid.freshness.environment import RecordedEnvironment
 from profile_grid.freshness.versions import MachineVersions
 from profile_grid.typed_json import Mismatch, Parsed, parse_as
 
-FORMAT = 7  # of a stage's JSON; raised when a field changes its meaning
+FORMAT = 7  # of the JSON of a stage's result; increased when a field changes its meaning
 COMPLETE, OUT_OF_MEMORY, INCOMPLETE = "complete", "out_of_memory", "incomplete"
 FINAL_STATUSES = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, WRONG, FAILED, STOPPED)  # measuring again gives the same
 STATUSES = (*FINAL_STATUSES, INCOMPLETE)
@@ -61,7 +61,7 @@ class MemoryFacts:
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """The work of a program when memory ran out, the request that failed, and the memory."""
+    """What a program was doing when memory ran out, the size of the request that failed, and the memory then."""
 
     during: str
     requested_bytes: int | None
@@ -71,11 +71,11 @@ class OutOfMemory:
 
 @dataclass(frozen=True)
 class Compilation:
-    """Graphs that were compiled, those of them after the first step, and the breaks between them."""
+    """What torch.compile did in a run."""
 
-    graphs: int
-    graphs_later: int
-    graph_breaks: int
+    graphs: int  # that were compiled
+    graphs_later: int  # of these, after the first step
+    graph_breaks: int  # between them
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ class Accuracy:
 
 @dataclass(frozen=True)
 class ProgramResult:
-    """What the measured program wrote: see cs336_model/program/benchmark.py. Times are seconds; `reason` says why
-    there are none, unless memory ran out."""
+    """What the measured program wrote: see cs336_model/program/benchmark.py. Times are in seconds. If there are none,
+    `reason` or `out_of_memory` says why."""
 
     status: str
     spec: dict[str, Any]
@@ -110,8 +110,8 @@ class ProgramResult:
     flops: dict[str, int | None] | None
     machine: MachineFacts
     cost_seconds: dict[str, float]
-    ran_unix_s: list[float]
-    loaded: dict[str, Any]
+    ran_unix_s: list[float]  # start and end
+    loaded: dict[str, Any]  # as in ProgramOrigin
     loaded_distributions: dict[str, str]
 
 
@@ -133,19 +133,19 @@ class FileIdentity:
 
 @dataclass(frozen=True)
 class StageResult:
-    """One stage of one run: timing.json, capture.json."""
+    """The result of one stage of one run: the content of timing.json, capture.json, ..."""
 
     format: int
     status: str
     reason: str | None  # why there are no numbers
-    reason_code: str | None
+    reason_code: str | None  # the kind of reason, such as no_gpu
     specification: dict[str, Any]
     sources: str  # the digest of what measured it
     program: ProgramResult | None  # None if the program was ended before it wrote its result
-    facts: dict[str, Any]  # that only results of this stage have
+    facts: dict[str, Any]  # that only results of this stage have, such as the version of nsys
     environment: RecordedEnvironment  # of the program
     files: dict[str, FileIdentity]  # the files next to it, by name
-    seconds: dict[str, float]
+    seconds: dict[str, float]  # of parts of the job, by name, and of "all"
     waited_s: float  # for leases
     neighbours: int  # the most other GPUs of the host that were measured on at the same time
     notes: list[str]
@@ -155,7 +155,7 @@ class StageResult:
 
 @dataclass(frozen=True)
 class StageStatus:
-    """Whether a stage of a run has numbers or, if it makes tables of a run, whether these could be made."""
+    """Whether a stage of a run has numbers or, if it has tables of a run, whether these could be made."""
 
     status: str
     reason: str | None  # why there are none
@@ -164,7 +164,7 @@ class StageStatus:
 
 @dataclass(frozen=True)
 class ProgramOrigin:
-    """The origin of a program's result, which is a part of it."""
+    """The part of a ProgramResult that says what it was made from."""
 
     loaded: dict[str, Any]  # code; profile_grid.freshness.loaded_code checks its types, once for thousands of results
     loaded_distributions: dict[str, str]  # versions of installed packages that the measured code refers to
@@ -173,7 +173,7 @@ class ProgramOrigin:
 
 @dataclass(frozen=True)
 class Origin:
-    """The origin of the result of a stage: the part that Snakemake reads of every run whenever it starts."""
+    """The part of a StageResult that says what it was made from. Snakemake reads it of every run whenever it starts."""
 
     format: int
     specification: dict[str, Any]
@@ -229,7 +229,7 @@ def _require_possible(result: StageResult | StageStatus) -> None:
 
 def _require_times(program: ProgramResult) -> None:
     """Raises Mismatch unless there are as many times as steps, each of them finite and above zero."""
-    # an operator has no steps
+    # the program of an operator has neither key, and no times of steps
     warmup_steps, measured_steps = (program.spec.get(key, 0) for key in ("warmup_steps", "measured_steps"))
     _require_step_times(measured_steps, "measured steps", program.step_seconds, program.phase_seconds)
     _require_step_times(warmup_steps, "warm-up steps", program.warmup_seconds, program.warmup_phase_seconds)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 class RunTables(NamedTuple):
-    """The tables of a stage of one run, without some that have no rows. Rows need the status complete or out of
-    memory."""
+    """The tables of a stage of one run. Tables without rows may be left out; with a status other than complete and out
+    of memory, no table has rows."""
 
     status: dict  # status, reason, warnings: the content of the status file
     tables: dict[str, pd.DataFrame]  # by name
@@ -26,8 +26,8 @@ def tables_status(status: str, reason: str | None = None, warnings: Sequence[str
 
 
 def status_without_tables(result: results.StageResult, path: Path, content: str = "capture") -> dict | None:
-    """The status if no tables can be made from a file, because it belongs to another run or the stage failed; or None.
-    `content` names the content of the file."""
+    """The content of the status file if no tables can be made from the file at `path`, because it belongs to another
+    run or the stage has no numbers; None if they can. `content` names the file's content in the reason."""
     if reason := capture_identity.identity_difference(result, path):
         return tables_status(results.INCOMPLETE, f"{reason}: it is not the {content} of this run")
     return None if result.status == results.COMPLETE else tables_status(result.status, result.reason)

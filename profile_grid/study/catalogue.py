@@ -37,7 +37,7 @@ class Question:
     name: str
     title: str
     tables: tuple[str, ...] = ()  # of its answer, in its table.py or another question's
-    figures: tuple[str, ...] = ()  # names of those in figure.py
+    figures: tuple[str, ...] = ()  # names of its figures, which figure.py makes
     has_document: bool = True
     varies: str | None = None
     needs: Callable[[Mapping[str, object]], bool] | None = None

@@ -40,19 +40,19 @@ class Dimension:
     heading: str
     meaning: str
     unit: str = ""
-    list_key: str | None = None  # of the list of its values in a product of a grid
-    setting: str | None = None  # key at the top of config.yaml with the value of products without such a list
-    default: Value | None = None  # value without either; names and sentences do not mention it
+    list_key: str | None = None  # key of the list of its values in a product of a grid, such as batch_sizes
+    setting: str | None = None  # key at the top of config.yaml: the value for products without that list; batch_size
+    default: Value | None = None  # value if config.yaml has neither key; names and sentences do not mention it
     values: tuple[Value, ...] | None = None  # all values in their order; None if the schema says which
-    sort_key: Callable[[Value], object] | None = None  # of values that are neither declared nor numbers
+    sort_key: Callable[[Value], object] | None = None  # the order of values that are neither in `values` nor numbers
     value_schema: Mapping = field(default_factory=lambda: {"type": "string"})
     in_run_name: str = "{}"  # in the name of a run
     in_words: str = "{}"  # in a sentence
     default_in_words: str | None = None  # the default in a sentence that names it, if it needs other words
     value_names: Mapping[Value, str] = field(default_factory=dict)  # for people
-    other_value_names: str = "{}"  # of values without an entry in value_names
-    in_title: bool = False  # a dimension of the machine whose title names it
-    spellings: Mapping[object, Value] = field(default_factory=dict)  # YAML reads a bare on or off as true or false
+    other_value_names: str = "{}"  # pattern for values without an entry in value_names
+    in_title: bool = False  # of a dimension of the machine: whether the title of the machine has it
+    spellings: Mapping[object, Value] = field(default_factory=dict)  # true: "on", since YAML reads on as true
 
     def part_of_run_name(self, value: Value) -> str | None:
         """The part of the name of a run for this value; None for the default."""
@@ -95,7 +95,7 @@ class Dimension:
 
 COUNT_SCHEMA = {"type": "integer", "minimum": 1, "maximum": 10_000_000}
 MODES = {"forward": "forward pass", "forward_backward": "forward + backward", "train_step": "training step"}
-FULLEST_FIRST = tuple(reversed(MODES))  # the modes with most phases
+FULLEST_FIRST = tuple(reversed(MODES))  # modes, the one with the most phases first
 
 MODEL = Dimension(
     key="model", heading="model", meaning="name of the model in config.yaml, or of the operator that is measured alone",
@@ -173,10 +173,10 @@ DIMENSIONS = (
     MODEL, CONTEXT_LENGTH, MODE, PRECISION, BATCH_SIZE, COMPILE, ATTENTION, CHECKPOINT, GPUS, PARALLEL, OPTIMIZER,
 )  # fmt: skip
 KEYS = tuple(dimension.key for dimension in DIMENSIONS)
-LEADING = ["run", *KEYS]  # names of the first columns of tables, except those of operators alone
+LEADING = ["run", *KEYS]  # the first columns of all tables but those of operators alone
 OPERATOR_DIMENSIONS = (HEAD_DIM,)  # further columns of the table of runs, and of the tables of operators alone
 EVERY_DIMENSION = (MODEL, *OPERATOR_DIMENSIONS, *DIMENSIONS[1:])  # in the order of a run's name
-# every product of models lists these
+# the dimensions that every product of models has to list
 KEYS_WITHOUT_DEFAULT = tuple(dimension.key for dimension in DIMENSIONS if dimension.default is None)
 BY_KEY = {dimension.key: dimension for dimension in EVERY_DIMENSION}
 

@@ -24,7 +24,7 @@ from profile_grid.study.schema import ConfigError, check_schema, value_errors
 from profile_grid.study.stage import SHOWN_PATTERN, Setting, Stage
 from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
 
-PREFERRED_CONTEXT = 512
+PREFERRED_CONTEXT = 512  # of the run whose step is shown
 GRID_KEYS = ("grid", "vocab_size", "seed", "device")  # of config.yaml
 
 
@@ -37,7 +37,7 @@ class Run:
         stage for stage in STAGES if stage.of_every_run and stage.workload is workloads.MODEL_STEPS
     )
     workload: workloads.Workload = workloads.MODEL_STEPS
-    process_values: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)  # of one process, by list_key
+    process_values: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)  # within a process, by list_key
 
     def __getitem__(self, dimension: str) -> Value:
         return self.values[dimension]
@@ -60,7 +60,8 @@ def checked_config(config: dict) -> dict:
         raise ConfigError(f"grid: {config['grid']!r} is not one of the grids: {', '.join(config['grids'])}")
     for message in workloads.program_errors(config):
         raise ConfigError(message)
-    for name, shape in ({} if workloads.has_custom_arguments(config) else config["models"]).items():
+    shapes = {} if workloads.has_custom_arguments(config) else config["models"]  # custom sizes may have any names
+    for name, shape in shapes.items():
         if shape["d_model"] % shape["num_heads"]:
             raise ConfigError(
                 f"models.{name}: d_model {shape['d_model']} is not divisible by num_heads {shape['num_heads']};"
@@ -91,7 +92,7 @@ def grid_runs(config: dict) -> dict[str, Run]:
 
 
 def _distinct_runs(config: dict) -> dict[str, Run]:
-    """The runs of all products by name. A run of several products has the stages and process values of all of them."""
+    """The runs of all products by name. A run of several products has the stages and process values of each."""
     runs, adapters = {}, workloads.program_of(config)["adapters"]
     for run in _runs_of_products(config):
         if reason := run.workload.impossibility(config, run.values) or missing_adapter(adapters, run.values):
@@ -120,6 +121,7 @@ def _runs_of_products(config: dict) -> Iterator[Run]:
             if model not in config["models"]:
                 declared = ", ".join(config["models"])
                 raise ConfigError(f"grids.{config['grid']}: model {model!r} is not declared under models: {declared}")
+        # a product of an operator lists no models: the name of the operator is the model of its runs
         defaults = {dimension.key: dimension.default for dimension in DIMENSIONS} | {MODEL.key: workload.name}
         list_keys = [dimension.list_key for dimension in workload.process_dimensions]
         process_values = {key: tuple(sorted(product[key])) for key in list_keys}
@@ -130,10 +132,10 @@ def _runs_of_products(config: dict) -> Iterator[Run]:
 
 
 def _shown_run(config: dict, stage: Stage, runs: Mapping[str, Run]) -> Run | None:
-    """The run for which the word `shown` requests a stage: the same choice as for the page, among the runs on as many
-    GPUs as the stage measures. None if the word is not used, or is the default in a grid without such a run.
+    """The run that `runs: shown` means for a stage, chosen like the run that the page shows, but only among the runs
+    that suit the stage. None if the setting has another value.
 
-    Raises ConfigError if the word was chosen in such a grid.
+    If no run suits the stage: None where `shown` is only the default; ConfigError where config.yaml has it.
     """
     if _pattern_of_runs(config, stage) != SHOWN_PATTERN:
         return None
@@ -149,8 +151,8 @@ def _shown_run(config: dict, stage: Stage, runs: Mapping[str, Run]) -> Run | Non
 
 
 def _pattern_of_runs(config: dict, stage: Stage) -> str:
-    """The pattern of names of the runs that need a stage, or the word `shown`, its default; empty, which matches no
-    name, for a stage without the setting."""
+    """The setting `runs` of a stage: a pattern of names of runs, or `shown`, the default. Empty, which matches no name,
+    for a stage without this setting."""
     if "runs" not in stage.settings:
         return ""
     pattern = settings_of(config, stage)["runs"]
@@ -159,7 +161,8 @@ def _pattern_of_runs(config: dict, stage: Stage) -> str:
 
 def _suits(stage: Stage, run: Run) -> bool:
     """Whether a stage that is not of every run can be measured in this one, by its workload and number of GPUs."""
-    return stage.workload is run.workload and stage.of_several_gpus in (None, run[GPUS.key] > 1)
+    has_several_gpus = run[GPUS.key] > 1
+    return stage.workload is run.workload and stage.of_several_gpus in (None, has_several_gpus)
 
 
 def _needed_gpus(stage: Stage) -> str:
@@ -187,7 +190,8 @@ def requested_stages(config: dict, product: Mapping, name: str) -> tuple[Stage, 
 
 
 def planned_rows(config: dict, runs: Mapping[str, Run]) -> list[dict]:
-    """The rows of the table of runs as far as they are known before measuring: which questions can be asked."""
+    """The rows of the table of runs, with only the columns that decide which questions a grid asks. The status of a
+    requested stage is None, since it is not measured yet."""
     warmup_steps = settings_of(config, TIMING)["warmup_steps"]
     return [
         {**run.values, "steps_warmed": warmup_steps if TIMING in run.stages else 0}
@@ -202,7 +206,6 @@ def default_value(config: dict, dimension: Dimension) -> Value | None:
 
 
 def _values_of(config: dict, product: Mapping, dimension: Dimension, workload: workloads.Workload) -> list[Value]:
-    """The values of a dimension in one product of a grid."""
     if dimension.list_key in product:
         return [dimension.value_of(value) for value in product[dimension.list_key]]
     return [workload.defaults.get(dimension.key, default_value(config, dimension))]
@@ -226,7 +229,7 @@ def shown_run_name(runs: Mapping[str, Run]) -> str | None:
 
 
 def specification_json(config: dict, run: Run, stage: Stage) -> str:
-    """The specification of the process of a stage: canonical JSON, so that Snakemake sees a change and nothing else."""
+    """The specification of the process of a stage: canonical JSON, which differs only if a value differs."""
     common = {"program": _program_specification(config, run, stage), "environment": environment_of(config)}
     stage_settings = settings_of(config, stage, lambda setting: not (setting.of_program or setting.of_study))
     return _canonical_json(common | stage_settings)
@@ -251,7 +254,7 @@ def grid_plan(config: dict) -> dict:
         {
             "run": name,
             **run.values,
-            **{name: list(values) for name, values in run.process_values.items()},
+            **{key: list(values) for key, values in run.process_values.items()},
             "specifications": {stage.name: json.loads(specification_json(config, run, stage)) for stage in run.stages},
         }
         for name, run in grid_runs(config).items()
@@ -263,7 +266,7 @@ def _program_specification(config: dict, run: Run, stage: Stage) -> dict:
     return {
         "run": run.name,
         "dimensions": {dimension.key: run[dimension.key] for dimension in run.workload.dimensions},
-        **{name: list(values) for name, values in run.process_values.items()},
+        **{key: list(values) for key, values in run.process_values.items()},
         **run.workload.specific_settings(config, run.values),
         "adapters": adapters_of_run(workloads.program_of(config)["adapters"], run.values),
         "seed": config["seed"],
@@ -273,7 +276,7 @@ def _program_specification(config: dict, run: Run, stage: Stage) -> dict:
 
 
 def settings_of(config: dict, stage: Stage, is_wanted: Callable[[Setting], bool] = lambda setting: True) -> dict:
-    """The values of the settings of a stage, by default of all."""
+    """The values of those settings of a stage for which `is_wanted` is true; by default of all."""
     section = config.get(stage.name, {})
     return {
         name: section.get(name, list(setting.default) if isinstance(setting.default, tuple) else setting.default)

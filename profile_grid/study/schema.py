@@ -1,4 +1,8 @@
-"""The schema of config.yaml, from config.schema.yaml, dimensions and stages, and checks that it cannot express."""
+"""The schema of config.yaml, from config.schema.yaml, dimensions and stages, and checks that it cannot express.
+
+`check_schema` and `check_keys` raise the first error; `value_errors` and `source_errors` yield messages for their
+callers to raise.
+"""
 
 import math
 import re
@@ -37,7 +41,9 @@ def _infinity_errors(value: object, path: str) -> Iterator[str]:
     """A message for each .nan and .inf in a value: the comparisons of the schema do not catch them."""
     if isinstance(value, float) and not math.isfinite(value):
         yield f"{path}: {value} is not a finite number"
-    children = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    children = value.items() if isinstance(value, Mapping) else ()
+    if isinstance(value, list):
+        children = enumerate(value)
     for key, child in children:
         yield from _infinity_errors(child, f"{path}.{key}" if path else str(key))
 
@@ -51,9 +57,10 @@ def _rule_errors(config: Mapping) -> Iterator[str]:
     from kernel_tables.errors import TraceError
     from kernel_tables.kernel_classes.categories import users_rules
 
-    for check in (lambda: users_rules(classes), lambda: rules_of_entries(rules, "diagnosis_rules")):
+    # both return rules; here only their errors are wanted
+    for parse_rules in (lambda: users_rules(classes), lambda: rules_of_entries(rules, "diagnosis_rules")):
         try:
-            check()
+            parse_rules()
         except TraceError as error:
             yield str(error)
 
@@ -63,7 +70,7 @@ def config_schema() -> dict:
     import yaml
 
     schema = yaml.safe_load(SCHEMA.read_text())
-    schema["properties"] |= {
+    schema["properties"] |= {  # such as batch_size, for products without a list `batch_sizes`
         dimension.setting: {
             "description": f"Default of a product without `{dimension.list_key}`: {dimension.meaning}.",
             **dimension.schema,
@@ -91,7 +98,8 @@ def check_schema(config: dict) -> None:
 
 
 def _pattern_errors(validator, pattern: str, text: object, schema: dict) -> Iterator:
-    """As jsonschema checks a pattern, except that `$` does not match before a final newline, as Python's does."""
+    """As jsonschema checks a pattern, except that `$` matches only at the very end. In Python, it would also match
+    before a final newline."""
     import jsonschema
 
     if validator.is_type(text, "string") and not re.search(re.sub(r"\$$", r"\\Z", pattern), text):
@@ -130,7 +138,7 @@ def _mappings(node) -> Iterator:
 
 
 def _product_schema() -> dict:
-    """The schema of a product of a grid: of models or, if it names the program, of attention alone."""
+    """The schema of a product of a grid: of attention alone if it has the key `program`, else of models."""
     stages = {
         "description": "Stages of these runs, in addition to those of every run.",
         "type": "array", "uniqueItems": True, "items": {"enum": list(ON_REQUEST)},
@@ -143,7 +151,7 @@ def _product_schema() -> dict:
 
 def _lists_schema(workload: Workload, other_keys: dict) -> dict:
     """The schema of a product that lists the workload's dimensions; those without a default must be listed."""
-    dimensions = (*workload.dimensions, *workload.process_dimensions)
+    dimensions = (*workload.dimensions, *workload.process_dimensions)  # runs differ in the former, rows in the latter
     lists = {
         dimension.list_key: {
             "description": f"{dimension.meaning[0].upper()}{dimension.meaning[1:]}.",
@@ -156,7 +164,6 @@ def _lists_schema(workload: Workload, other_keys: dict) -> dict:
 
 
 def _stage_schema(stage: Stage) -> dict:
-    """The schema of a stage's section."""
     settings = {name: dict(setting.schema) for name, setting in stage.settings.items()}
     return {
         "description": f"{stage.meaning[0].upper()}{stage.meaning[1:]}.",

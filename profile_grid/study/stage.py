@@ -4,10 +4,11 @@ A stage is a folder profile_grid/stages/NAME with
 
     stage.py      its declaration, which profile_grid.study.stages lists
     measure.py    measure(job) -> result
-    tables.py     for `table_names`: study_tables(runs) -> {name: table}
-                  for `tables_of_a_run`: run_tables(result, folder, *rules) -> RunTables, which may lack tables without
-                  rows, and for its `texts` run_texts(result, folder) -> {file: text}
-                  TABLES: the declaration of each table
+    tables.py     TABLES: the declaration of each table
+                  study_tables(runs) -> {name: table}, if the stage has `table_names`
+                  run_tables(result, folder, *rules) -> RunTables, if it has `tables_of_a_run`; `rules` are the custom
+                  rules that its `rule_keys` name
+                  run_texts(result, folder) -> {file: text}, if its `tables_of_a_run` have `texts`
     estimates.py  for `has_estimates`: needed_bytes(program), seconds(program, peaks, memory_bytes)
 
 and their tests.
@@ -23,7 +24,7 @@ from profile_grid.study.workloads import MODEL_STEPS, Workload
 
 STAGES_PACKAGE = "profile_grid.stages"
 RULE_KEYS = ("kernel_classes", "diagnosis_rules")  # the keys of config.yaml that hold custom rules
-SHOWN_PATTERN = "shown"  # in the setting `runs` of a stage: the run whose step the page shows
+SHOWN_PATTERN = "shown"  # as the setting `runs` of a stage, it stands for the run whose step the page shows
 WARMUP_SCHEMA = {"type": "integer", "minimum": 0, "maximum": 100_000}
 PROCESS_SOURCES = (  # files that run the processes of every stage
     "profile_grid/freshness/environment.py",
@@ -59,7 +60,7 @@ class TablesOfARun:
 
     names: tuple[str, ...]
     status_file: str  # says whether the tables are complete
-    reads: tuple[str, ...] = ()  # other stages of every run whose results and files are read
+    reads: tuple[str, ...] = ()  # names of other stages that every run has: their results and files are read, too
     texts: tuple[str, ...] = ()  # text files that are also made
     sources: tuple[str, ...] = ()  # patterns of files that the tables depend on, besides the imports of tables.py
     rule_keys: tuple[str, ...] = ("kernel_classes",)  # keys of config.yaml whose rules are passed to run_tables
@@ -80,16 +81,16 @@ class Stage:
     files: tuple[str, ...] = ()  # files of a job, besides NAME.json
     optional_files: tuple[str, ...] = ()  # further files, which not every job makes
     sources: tuple[str, ...] = ()  # files whose change makes results stale, besides the measured program and measure.py
-    extra_seconds: Callable[[Mapping], float] = lambda settings: 0.0  # of a job besides its start and its steps
-    attempts: int = 1  # of a job, at most
-    disk_bytes: int = 0  # of the files of a job, about
-    disk_bytes_per_layer_and_step: int = 0  # in addition
+    extra_seconds: Callable[[Mapping], float] = lambda settings: 0.0  # expected, besides start and steps of a job
+    attempts: int = 1  # how often a job is tried at most
+    disk_bytes: int = 0  # about the size of the files of a job
+    disk_bytes_per_layer_and_step: int = 0  # added to it for every layer of every step
     settings: Mapping[str, Setting] = field(default_factory=dict)
     tables_of_a_run: TablesOfARun | None = None
-    of_every_run: bool = True  # otherwise if a product lists it under `stages`, or its setting `runs` asks for it
-    of_several_gpus: bool | None = False  # if not of every run: of runs on several GPUs, or on one; None for both
-    only_with_gpu: bool = False  # without a GPU, it ends at once as unsupported
-    workload: Workload = MODEL_STEPS  # of the runs that have it
+    of_every_run: bool = True  # if False, only of runs whose product lists it, or which its setting `runs` names
+    of_several_gpus: bool | None = False  # if not of every run, it is measured on several GPUs, on one, or None: both
+    only_with_gpu: bool = False  # without a GPU, its job ends at once with the status unsupported
+    workload: Workload = MODEL_STEPS  # of the runs that can have it
     has_estimates: bool = False  # its folder has estimates.py, since its work is not the steps of a model
 
     def __post_init__(self) -> None:
@@ -114,7 +115,7 @@ class Stage:
     @property
     def status_file(self) -> str | None:
         """The name of the file with the status of its tables of a run; None if it makes none."""
-        return self.tables_of_a_run and self.tables_of_a_run.status_file
+        return self.tables_of_a_run.status_file if self.tables_of_a_run else None
 
     def module_path(self, module: str) -> str:
         """The path, in the checkout, of a module in the folder of this stage."""

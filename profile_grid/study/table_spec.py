@@ -24,7 +24,7 @@ NULLABLE_DTYPES = PANDAS_DTYPES | {INT: "Int64", BOOL: "boolean"}
 
 
 class WrongTable(OutsideError):
-    """A table differs from its declaration; the message is one line."""
+    """A table is not as declared; the message is one line."""
 
 
 def column_of(dimension: Dimension) -> Column:
@@ -77,8 +77,8 @@ class TableSpec:
         )
 
     def table(self, rows: Sequence = (), of_a_run: bool = False) -> pd.DataFrame:
-        """A table of these rows, dicts or sequences in the order of the columns. With `of_a_run`, that of one run,
-        without leading columns."""
+        """A table of these rows, dicts or sequences in the order of the columns. With `of_a_run`, it is the table of
+        one run, which has no leading columns."""
         import pandas as pd
 
         names = self.names if of_a_run else self.all_names
@@ -89,7 +89,7 @@ class TableSpec:
         return self.table(of_a_run=True)
 
     def typed(self, table: pd.DataFrame, nullable: bool = True) -> pd.DataFrame:
-        """The table with the declared dtypes after the leading columns; with `nullable`, values may be missing."""
+        """The table with the declared dtypes after the leading columns. With `nullable`, any value may be missing."""
         dtypes = NULLABLE_DTYPES if nullable else PANDAS_DTYPES
         return table.astype({column.name: dtypes[column.dtype] for column in self.columns})
 

@@ -1,8 +1,8 @@
 """The measured program as config.yaml declares it, what the runs of a grid measure, and the dimensions in which they
 differ. Imports nothing heavy.
 
-A product of a grid names its workload as `program`; without it, it is of models. All products of a grid have the same
-workload. Stages, tables and questions belong to a workload.
+A product of a grid may name a workload with its key `program`; a product without this key is of models. All products
+of a grid have the same workload. Stages, tables and questions belong to a workload.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -28,8 +28,8 @@ from profile_grid.study.dimensions import (
 )
 
 ROPE_THETA = 10000.0
-VOCABULARY = "vocab_size"  # of all models, or of one: under models, next to its sizes
-KNOWN_PROGRAMS: dict[str, dict[str, Any]] = {  # by the name that config.yaml may use instead
+VOCABULARY = "vocab_size"  # a key at the top of config.yaml, for all models, or next to the sizes of one model
+KNOWN_PROGRAMS: dict[str, dict[str, Any]] = {  # by the name that `program` may be in config.yaml
     "cs336_basics": {  # the course's model; its attention is replaced by one with ranges inside, as in its handout
         "constructor": "cs336_basics.model:BasicsTransformerLM",
         "annotate": "modules",
@@ -41,12 +41,12 @@ KNOWN_PROGRAMS: dict[str, dict[str, Any]] = {  # by the name that config.yaml ma
     },
 }
 PROGRAM_DEFAULTS = {"config": None, "arguments": None, "annotate": {}, "replace": {}, "adapters": {}, "sources": []}
-KEYS_NOT_OF_MODEL = ("adapters", "sources")
+KEYS_NOT_OF_MODEL = ("adapters", "sources")  # of a program; they do not say how to construct its model
 
 
 def program_of(config: Mapping) -> dict[str, Any]:
-    """Every key of the program of a configuration; `arguments` is None for the arguments of this project's model, and
-    `adapters` is the "module:name" of each by its name."""
+    """The program of a configuration, with all keys. Its `arguments` are None if its constructor takes those of this
+    project's model. Its `adapters` are {name: "module:name"}."""
     declared = config["program"]
     program = PROGRAM_DEFAULTS | (KNOWN_PROGRAMS[declared] if isinstance(declared, str) else dict(declared))
     if isinstance(module := program["adapters"], str):
@@ -67,7 +67,7 @@ def functions_named(program: Mapping) -> list[str]:
 
 
 def model_specification(config: Mapping, model: str) -> dict[str, Any]:
-    """The specification of a model for the measured program: what the program declares of it, and its sizes."""
+    """The specification of a model for the measured program: how its program constructs it, and its sizes."""
     program, model_keys = program_of(config), config["models"][model]
     specification = {key: value for key, value in program.items() if key not in KEYS_NOT_OF_MODEL}
     sizes = {name: value for name, value in model_keys.items() if name != VOCABULARY}
@@ -78,7 +78,7 @@ def model_specification(config: Mapping, model: str) -> dict[str, Any]:
 
 
 def program_errors(config: Mapping) -> Iterator[str]:
-    """A message for each argument without a value, and for each size whose name is taken, in the models of the grid."""
+    """A message for each argument without a value, and each size named like a dimension, in the models of the grid."""
     listed = [model for product in config["grids"][config["grid"]] for model in product.get("models", [])]
     for model in dict.fromkeys(model for model in listed if model in config["models"]):
         sizes = config["models"][model]
@@ -102,10 +102,10 @@ class Workload:
     name: str  # `program` in a product of a grid; the value of the dimension `model` where the workload is an operator
     dimensions: tuple[Dimension, ...]  # in which its runs differ
     impossibility: Callable[[Mapping, Values], str | None]  # (config, values of a run): why no machine can measure it
-    specific_settings: Callable[[Mapping, Values], dict[str, Any]]  # (config, values of a run): only of its programs
+    specific_settings: Callable[[Mapping, Values], dict[str, Any]]  # (config, values of a run): only this workload's
     trial_function: str  # "module:function" with which `doctor` measures a small part of it
-    process_dimensions: tuple[Dimension, ...] = ()  # one process goes through their values: rows, not runs
-    defaults: Values = field(default_factory=dict)  # instead of those of config.yaml
+    process_dimensions: tuple[Dimension, ...] = ()  # one process measures all their values, as rows of its result
+    defaults: Values = field(default_factory=dict)  # by dimension, instead of the defaults of config.yaml
     program_file: str | None = None  # the measured program; None for the model that config.yaml names
     table_names: tuple[str, ...] = ()  # merged tables besides those of its stages
 

@@ -2,14 +2,14 @@
 
 analysis       all that is made from the results of measurements
 complete       fails, with the reasons, while a run of the grid is incomplete; every document is made before it
-contents       -> results/contents.txt: every file but those of runs; removes what earlier grids left next to them
-process_steps  the timings of all rounds but the first -> results/processes/steps.csv, .parquet: every single time
+contents       -> results/contents.txt: every file but those of runs; removes files that earlier grids left
+process_steps  the timings of all rounds (processes.smk) but the first -> results/processes/steps.csv, .parquet
 """
 
 CONTENTS = "results/contents.txt"
 SHARED_OUTPUTS = [path for job, *_ in ANALYSIS_RULES for path in (*job.outputs, *job.folders)]
-# Each is requested by name, since Snakemake does not notice a deleted intermediate file. For the tables of runs, the
-# status files are enough: the input functions of their jobs notice the others.
+# Every file is requested by name, since Snakemake does not notice a deleted intermediate file. Of the tables of runs, the
+# status files are enough: the input functions of their jobs notice other missing files.
 GRID_OUTPUTS = [
     *paths.run_files(RUNS, lambda stage: stage.status_file),
     *SHARED_OUTPUTS,
@@ -57,6 +57,7 @@ for job, message, after, priority in ANALYSIS_RULES:
         name:
             job.name
         input:
+            # `after=after` binds this job's files: Snakemake calls the function when the loop is over
             RERUNS.inputs((*job.outputs, *job.folders)[0], after=lambda wildcards, after=after: after),
         output:
             [in_report(path) for path in job.outputs],

@@ -74,6 +74,7 @@ if not PACKED:
             gpu=int(config["device"] != "cpu"),
             time_limit_s=config["time_limit_s"],
         params:
+            # These only make Snakemake run the rule again if they change.
             program=program_of(config)["constructor"],
             device=config["device"],
             backend=config["capture"]["backend"],

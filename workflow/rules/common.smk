@@ -37,7 +37,7 @@ from workflow.reruns import Reruns
 from workflow.resources import JobResources, max_minutes
 from workflow.sources import measurement_digests, question_files, stale_result_reason
 
-PACKED = config.get("packed")
+PACKED = config.get("packed")  # an archive of results, or None
 try:
     for path in [*workflow.configfiles, *workflow.overwrite_configfiles]:
         check_keys(Path(path))
@@ -50,12 +50,14 @@ except ConfigError as error:
 PLANNED_RUNS = packed_manifest(PACKED).runs if PACKED else planned_rows(config, RUNS)
 WORKLOADS = catalogue.workloads_of(PLANNED_RUNS)
 MERGED_NAMES, SUMMARY_NAMES = catalogue.merged_names(WORKLOADS), catalogue.summary_names(WORKLOADS)
+# left out of Snakemake's report
 LARGE_TABLES = [name for name in MERGED_NAMES if name in ("steps", "warmup_steps", *catalogue.RUN_TABLE_NAMES)]
 HAS_CAPTURES = any(row[CAPTURE.status_column] != NOT_ASKED for row in PLANNED_RUNS)
 QUESTIONS = catalogue.questions_asked(PLANNED_RUNS)
 QUESTION_DOCUMENTS = [question.name for question in QUESTIONS if question.has_document]
 FIGURES = [name for question in QUESTIONS for name in question.figures]
 FORMATS = config.get("formats", ["markdown"])
+# modules that are imported by name, so that no scan of imports finds them
 STAGE_TABLE_SOURCES = [stage.module_path("tables") for stage in STAGES if stage.has_tables]
 TABLE_SOURCES = [f"{module.replace('.', '/')}.py" for module in catalogue.MODULES_OF_TABLES]
 SPECIFICATIONS = {  # as JSON, by stage and run
@@ -112,7 +114,7 @@ def add_tables_of_run(stage, run_name):
     )
 
 
-ANALYSIS_RULES = []  # the jobs that analysis.smk makes rules of: (job, message, files to wait for, priority)
+ANALYSIS_RULES = []  # (job, message, files to wait for, priority): analysis.smk makes a rule of each
 
 
 def add_analysis(
@@ -128,8 +130,9 @@ def add_analysis(
     other_reason=lambda: None,
     **settings,
 ):
-    """Adds a job: the script of its name, run with these arguments. It waits for the files `after`; other parameters
-    are those of AnalysisJob and of RERUNS.add_analysis."""
+    """Adds a job: the script of its name in workflow/scripts, run with these arguments. It waits for the files in
+    `after`. The parameters `programs`, `inputs`, `outputs` and `settings` are those of AnalysisJob; `entries` and
+    `other_reason` are those of RERUNS.add_analysis."""
     job = AnalysisJob(
         name,
         programs=(SCRIPT_RUNNER, f"workflow/scripts/{name}.py", *programs),
@@ -157,15 +160,18 @@ def in_report(path):
     return path
 
 
-for run_name, run in RUNS.items():
-    for stage in run.stages:
-        add_measurement(
-            stage, f"{stage.name} {run_name}", f"results/runs/{run_name}", SPECIFICATIONS[stage.name][run_name]
-        )
-        if stage.tables_of_a_run:
-            add_tables_of_run(stage, run_name)
-
-
 def specification_of(stage):
     """A function of wildcards: the specification of a job of this stage, as JSON."""
     return lambda wildcards: SPECIFICATIONS[stage.name][wildcards.run]
+
+
+for run_name, run in RUNS.items():
+    for stage in run.stages:
+        add_measurement(
+            stage,
+            job_name=f"{stage.name} {run_name}",
+            folder=f"results/runs/{run_name}",
+            specification_text=SPECIFICATIONS[stage.name][run_name],
+        )
+        if stage.tables_of_a_run:
+            add_tables_of_run(stage, run_name)

@@ -8,7 +8,7 @@ They are declared in profile_grid/stages/NAME/stage.py, listed in profile_grid/s
 
 
 onstart:
-    gc.enable()  # all is planned
+    gc.enable()  # common.smk disables it for planning, which is over
     hand_over_measurements(prioritize_longest(workflow))
 
 
@@ -30,7 +30,7 @@ for stage in STAGES:
             "../../envs/measure.yaml"
         resources:
             gpu=RESOURCES.gpus,
-            turn=1,
+            turn=1,  # profiles/slurm/config.yaml limits it, so that grouped jobs request the GPUs of one of them
             cpus_per_task=RESOURCES.cores,
             mem_mb=RESOURCES.memory_mb(stage),
             runtime=max_minutes(stage, config["time_limit_s"]),

@@ -7,7 +7,7 @@ The first round is results/runs/RUN/timing.json. All runs are timed once before 
 up or slows down does it for all alike. process_steps (analysis.smk) collects the times.
 """
 
-# Only the first process measures the accuracy.
+# Only the first process of a run measures the accuracy.
 FURTHER_CONFIG = config | {TIMING.name: config.get(TIMING.name, {}) | {"accuracy": False}}
 FURTHER_SPECIFICATIONS = {
     name: specification_json(FURTHER_CONFIG, run, TIMING) for name, run in RUNS.items() if TIMING in run.stages
@@ -19,14 +19,14 @@ for number in range(2, PROCESS_COUNT + 1):
     for run_name in FURTHER_SPECIFICATIONS:
         add_measurement(
             TIMING,
-            f"timing_again {number} {run_name}",
-            f"results/processes/{number}/{run_name}",
-            FURTHER_SPECIFICATIONS[run_name],
+            job_name=f"timing_again {number} {run_name}",
+            folder=f"results/processes/{number}/{run_name}",
+            specification_text=FURTHER_SPECIFICATIONS[run_name],
         )
     RERUNS.add_marker(
         f"round {number - 1}",
-        paths.timings_of_round(number - 1, FURTHER_SPECIFICATIONS),
-        f"results/processes/{number - 1}.done",
+        inputs=paths.timings_of_round(number - 1, FURTHER_SPECIFICATIONS),
+        output=f"results/processes/{number - 1}.done",
     )
 
 

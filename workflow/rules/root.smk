@@ -1,8 +1,8 @@
 """The folder of this project, and its packages on Python's path: included first, before anything of it is imported.
 
-ROOT    the project's folder. Of a module named by github(...) or gitlab(...) Snakemake fetches only the rules: then it is a
-        checkout of the same commit in .snakemake, since the rules need their programs too
-config  config.yaml of the project, with the settings of the command line, or of the user of this module
+ROOT    the project's folder. Of a module named by github(...) or gitlab(...), Snakemake fetches only the rules. These need
+        their programs, too, so ROOT is then a checkout of the same commit in .snakemake
+config  config.yaml of the project, changed by the settings of the command line, or of the user of this module
 """
 
 import os
@@ -32,7 +32,7 @@ def checkout(repository, ref):
 
 
 def root_of(source):
-    """The folder two above that of this file."""
+    """The project's folder. `source` is the folder of this file: a path, or a place in a hosted repository."""
     is_hosted = hasattr(source, "hosted_repo")
     base = checkout(source.hosted_repo.repo, source.ref) if is_hosted else Path()
     return Path(os.path.abspath(base / source.path)).parents[1]

@@ -17,7 +17,7 @@ for stage in STAGES:
         input:
             RERUNS.inputs(
                 f"results/runs/{{run}}/{stage.status_file}",
-                # It does not read them: they connect all stages of a run, which then form one job on one node.
+                # The job does not read these files. They connect all stages of a run, which then are one job on one node.
                 after=lambda wildcards, workload=stage.workload: [
                     f"results/runs/{wildcards.run}/{other.result_file}"
                     for other in STAGES
@@ -60,7 +60,7 @@ add_analysis(
         f"--processes={PROCESS_COUNT}",
     ],
     programs=STAGE_TABLE_SOURCES,
-    # the largest sizes that fit are measured by bisection, on request
+    # results/largest has searches for the largest sizes that fit, which the user runs (workflow/scripts/largest.py)
     inputs=[
         GRID_PLAN,
         *paths.further_timings(PROCESS_COUNT, RUNS),

@@ -29,8 +29,8 @@ def main(
     varies: Literal["", *BY_KEY] = "",
     fail_on: Literal[*FAIL_ON] = "nothing",
 ) -> None:
-    """Compares the results in the folder `after` with those of the same grid in `before`, or with those of its runs at
-    the default of the dimension that `varies`."""
+    """Compares the results in the folder `after` with those of the same grid in `before`. With `varies`, the name of a
+    dimension, compares the runs in `after` with those of them that have the dimension's default."""
     cells = outputs.write_comparison(*sides_of_comparison(before, after, varies), output)["cells"]
     print(f"{' '.join(document.summary(cells)[:2])} See {output / 'comparison.md'}")
     failing = cells[cells["verdict"].isin(FAIL_ON[fail_on])]

@@ -13,7 +13,7 @@ from profile_grid.study.stages import NOT_ASKED, STAGES
 
 
 def main(*, runs: Path, output: Path) -> None:
-    """Judges by the file `runs`, the merged table of runs."""
+    """Reads the statuses from the file `runs`, the merged table of runs."""
     with ParquetFile(runs) as file:
         rows = file.read().to_pylist()
     incomplete = [(row, stage) for row in rows for stage in STAGES if is_incomplete(row, stage)]
@@ -30,7 +30,7 @@ def main(*, runs: Path, output: Path) -> None:
 
 
 def last_status(row: dict) -> str:
-    """The status of the last stage that was requested for the run of a row, without stages that not every run has."""
+    """The status of the last requested stage of a run, among the stages that every run has."""
     statuses = [row[stage.status_column] for stage in STAGES if stage.of_every_run]
     return [status for status in statuses if status != NOT_ASKED][-1]
 

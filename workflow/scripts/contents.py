@@ -26,8 +26,8 @@ def main(*, files: list, output: Path) -> None:
 
 
 def leftovers(declared: Collection[str]) -> dict[str, list[str]]:
-    """Names of leftover files by the folder of their records. `declared` are the files, and folders of files, that are
-    made now."""
+    """Names of leftover files by the folder that has their records. `declared` are the files, and folders of files,
+    that jobs make now."""
     names = {folder: _leftover_names(folder, declared) for folder in _folders_with_records()}
     return {folder: leftover for folder, leftover in names.items() if leftover}
 
@@ -61,7 +61,9 @@ def _folders_with_records() -> list[str]:
 
 
 def _leftover_names(folder: str, declared: Collection[str]) -> list[str]:
-    return [] if folder in declared else [name for name in read_records(folder) if f"{folder}/{name}" not in declared]
+    if folder in declared:  # its job replaces all that is in it
+        return []
+    return [name for name in read_records(folder) if f"{folder}/{name}" not in declared]
 
 
 def _remove_if_empty(folder: str) -> None:

@@ -23,12 +23,12 @@ from profile_grid.planning.doctor import DoctorLine, Gpu, Host, first_failure, r
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.workloads import Workload, workload_of
 
-SMOKE_LIMIT_S = 120
+SMOKE_LIMIT_S = 120  # of the trial, which is a smoke capture if the grid is of models
 GPU_FIELDS = ("name", "driver_version", "memory.total", "memory.free")
 
 
 def main(*, config: dict, runs: Path, output: Path | None = None, time_limit_s: float = SMOKE_LIMIT_S) -> None:
-    """Examines this machine for the grid in `config`, by earlier results in the folder `runs`."""
+    """Examines this machine for the grid in `config`. Earlier results in the folder `runs` say how fast it measures."""
     plan, workload = grid_plan(config), workload_of(config["grids"][config["grid"]][0])
     lines = examine(plan, workload, runs, min(time_limit_s, SMOKE_LIMIT_S))
     text = "".join(f"{'FAILS' if line.is_failure else 'ok':5} {line.topic:9} {line.text}\n" for line in lines)
@@ -42,12 +42,14 @@ def main(*, config: dict, runs: Path, output: Path | None = None, time_limit_s: 
 def examine(plan: dict, workload: Workload, runs: Path, time_limit_s: float) -> list[DoctorLine]:
     """Tries a small program of the grid's workload here, and returns the doctor's lines."""
     module, _, function = workload.trial_function.partition(":")
-    device = estimates.first_program(plan["runs"][0])["device"]
+    device = estimates.first_program(plan["runs"][0])["device"]  # that of all runs
     measurements = estimates.remaining_measurements(plan["runs"], runs)
     with leases_for(device, "the doctor's smoke", say=progress.say) as leases, tempfile.TemporaryDirectory() as scratch:
         host = this_host(runs)
-        trial = getattr(import_module(module), function)(plan, host, measurements, Path(scratch), time_limit_s, leases)
-    device_name, precisions = trial.machine and trial.machine["device_name"], {run["precision"] for run in plan["runs"]}
+        try_workload = getattr(import_module(module), function)
+        trial = try_workload(plan, host, measurements, Path(scratch), time_limit_s, leases)
+    device_name = trial.machine and trial.machine["device_name"]
+    precisions = {run["precision"] for run in plan["runs"]}
     pace = estimates.expected_pace(runs, trial.seconds, device_name, precisions, workload)
     return report(host, trial, plan, measurements, pace)
 
@@ -66,7 +68,9 @@ def this_host(runs: Path) -> Host:
 
 
 def _gpu() -> Gpu | None:
-    rows = [row for gpu in gpu_check.visible_gpus()[:1] for row in nvidia_smi.gpus(*GPU_FIELDS, gpu=gpu)]
+    """The first visible GPU; None if there is none, or nvidia-smi does not know it."""
+    visible = gpu_check.visible_gpus()
+    rows = nvidia_smi.gpus(*GPU_FIELDS, gpu=visible[0]) if visible else []
     if not rows:
         return None
     name, driver, total, free = rows[0].values()
@@ -75,6 +79,7 @@ def _gpu() -> Gpu | None:
 
 
 def _nsys_version() -> str:
+    """The version of the nsys on PATH, or the words that take its place after "nsys" in the doctor's lines."""
     try:
         return nsys.version() or "of unknown version"
     except TraceError:

@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def entry_of(plan_path: Path, run: str) -> dict:
-    """The run's entry in the plan of the grid; raises OutsideError without one that is timed."""
+    """The run's entry in the plan of the grid; raises OutsideError unless it has one and is timed."""
     if not plan_path.exists():
         raise OutsideError(f"{plan_path} is missing; make it: snakemake --cores 1 {plan_path}")
     planned = json.loads(plan_path.read_text())["runs"]
@@ -66,9 +66,9 @@ def entry_of(plan_path: Path, run: str) -> dict:
 
 
 def bisect_largest(entry: dict, arguments: argparse.Namespace) -> dict:
-    """Searches the largest value that fits; returns the content of its file: this value, the predicted one, tries."""
+    """The content of the result's file: the largest value that fits, the one that the shapes predict, all tries."""
     dimension, multiple = arguments.dimension, arguments.multiple_of or MULTIPLES[arguments.dimension]
-    limit_bytes = arguments.memory_gib and int(arguments.memory_gib * GIBIBYTE)
+    limit_bytes = None if arguments.memory_gib is None else int(arguments.memory_gib * GIBIBYTE)
     specification, attempts = entry["specifications"][TIMING.name], {}
 
     def fits(factor: int) -> bool:
@@ -81,8 +81,8 @@ def bisect_largest(entry: dict, arguments: argparse.Namespace) -> dict:
         return attempts[value].fits
 
     start = max(entry[dimension] // multiple, 1)
-    fits(start)  # which measures the memory of the device
-    total_bytes = attempts[start * multiple].device_total_bytes
+    fits(start)  # its attempt says how much memory the device has
+    total_bytes = attempts[start * multiple].device_total_bytes  # None on a CPU
     available_bytes = (limit_bytes or total_bytes) - (NON_TENSOR_BYTES if total_bytes else 0)
     predicted = predicted_largest(specification["program"], dimension, available_bytes)
     largest = largest_fitting(fits, start if predicted is None else max(predicted // multiple, 1)) * multiple

@@ -50,13 +50,15 @@ def main(
 
 
 def run_stage(stage: Stage, job: Job) -> dict:
-    """The stage's result, without its files and origin. The job gets its leases here: of GPUs, or without them of the
-    host. If memory ran out next to a measurement that was ending, it measures once more. ProgramFailed on a crash."""
+    """The stage's result, without its files and origin. The job gets its leases here: of GPUs, or of the host if the
+    device is a CPU. If memory ran out while another measurement was ending on the same GPU, the stage is measured
+    once more, alone. Raises ProgramFailed on a crash."""
     measure, program = stage.load("measure").measure, job.program
     progress_line = ProgressLine(stage.name, program["run"], job.folder / stage.result_file)
     notes, started = [], time.monotonic()
 
     def begin(lease: Lease) -> None:
+        """Prints the start of the measurement, and notes on the leased GPUs that are new."""
         progress_line.print_start()
         notes_of_lease = notes_before(program, lease.gpus, others_may_end=not lease.is_alone)
         new_notes = [note for note in notes_of_lease if note not in notes]
@@ -72,7 +74,7 @@ def run_stage(stage: Stage, job: Job) -> dict:
             say(f"{name} ran out of memory next to a measurement that was ending: once more, alone")
             leases.must_be_alone, scratch = True, job.scratch / "alone"
             scratch.mkdir()
-            notes.clear()  # of a GPU that was not empty
+            notes.clear()  # they were on a GPU that was not empty
             result = measure(replace(job, scratch=scratch))
     if result["status"] == STOPPED:
         result["facts"] |= {STOPPED_AT_S: job.time_limit_s}
@@ -94,7 +96,7 @@ def run_stage(stage: Stage, job: Job) -> dict:
 
 
 def without_own_neighbours(result: dict, leases: Leases) -> dict:
-    """The result; without the number of other processes if an ending measurement of this project may be one of them."""
+    """The result, without the number of other processes on the GPU if one of them may be an ending measurement."""
     if result["program"] and result["program"]["machine"] and not leases.were_alone():
         result["program"]["machine"]["other_processes"] = None
     return result

@@ -21,13 +21,14 @@ COLUMNS = [*dimensions.LEADING, "process", "phase", "step", "ms"]
 
 def main(*, plan: Path, folder: Path, processes: int) -> None:
     entries = json.loads(plan.read_text())["runs"]
-    rounds = ((number, entry) for number in range(2, processes + 1) for entry in entries)
-    rows = [row for number, entry in rounds for row in step_rows(folder, number, entry)]
+    timings = ((number, entry) for number in range(2, processes + 1) for entry in entries)
+    rows = [row for number, entry in timings for row in step_rows(folder, number, entry)]
     write_table(folder / "steps.csv", pd.DataFrame(rows, columns=COLUMNS))
 
 
 def step_rows(folder: Path, number: int, entry: dict) -> Iterator[dict]:
-    """The rows of one process of a run of the plan; none unless it is complete. Raises BadResult."""
+    """The rows of one timing: by process `number` of the run `entry` of the plan. None unless the timing is complete.
+    Raises BadResult."""
     result = read_result(folder / str(number) / entry["run"] / stages.TIMING.result_file)
     if result.status != COMPLETE:
         return

@@ -24,8 +24,8 @@ def main(*, archive: Path, results: Path, marker: str) -> None:
 
 
 def require_tables(folder: Path, archive: Path, manifest: Manifest) -> None:
-    """Raises BadArchive if tables would fill the memory, OutsideError if a merged one is missing or of another
-    version."""
+    """Raises BadArchive if tables would fill the memory, OutsideError if a merged table is missing or has the columns
+    of another version."""
     merged_files = {
         f"tables/{name}.parquet": name for name in catalogue.merged_names(catalogue.workloads_of(manifest.runs))
     }

@@ -27,9 +27,9 @@ from profile_grid.results.results import read_result
 from profile_grid.study.runs import grid_plan
 from profile_grid.study.stages import CAPTURE, STAGE_BY_NAME
 
-MAX_CHARS = 120  # characters of a line or value in a message
+MAX_CHARS = 120  # of a line or value in a message
 ROOT = Path(__file__).parents[2]
-ANALYSIS_RULE = "analysis"  # which requests all that is made from results
+ANALYSIS_RULE = "analysis"  # requests all that is made from results
 MAX_FORCED = 20  # files in a proposed command
 
 
@@ -68,7 +68,7 @@ def require_results(entries: list[dict], results: Path, source_digests: dict[str
 
 
 def other_runs(entries: list[dict], results: Path) -> str | None:
-    """A message on the runs in the folder's own plan if they are others; None if they agree or are unknown."""
+    """The grid of the folder's own plan, in words, if it has other runs; None if it has these, or there is no plan."""
     try:
         plan = json.loads((results / PLAN).read_text())
     except (FileNotFoundError, ValueError):
@@ -90,7 +90,7 @@ def files_of_run(entry: dict) -> list[str]:
 
 
 def link_results(entries: list[dict], results: Path, scratch: Path) -> None:
-    """Creates links to the results of these runs, and to those of searches, in the same places below `scratch`."""
+    """Creates links to the results of these runs, and of searches for the largest sizes, likewise below `scratch`."""
     for entry in entries:
         folder = scratch / "runs" / entry["run"]
         folder.mkdir(parents=True)
@@ -115,7 +115,7 @@ def make_again(config: dict, folder: Path, cores: int) -> None:
 
 
 def differences(copy: Path, results: Path) -> tuple[int, dict[str, str]]:
-    """The number of files made again, and a line on each difference by the file on disk."""
+    """The number of files made again in `copy` and compared, and {path in `results`: a line} for those that differ."""
     paths = [path for path in sorted(copy.rglob("*")) if path.is_file() and not path.is_symlink()]
     paths = [path for path in paths if path.name not in (RECORDS_FILE, LOCK_FILE)]
     compared = [path.relative_to(copy) for path in paths if is_comparable(path, copy)]
@@ -124,8 +124,8 @@ def differences(copy: Path, results: Path) -> tuple[int, dict[str, str]]:
 
 
 def is_comparable(path: Path, copy: Path) -> bool:
-    """Whether a file is the same on this machine as where it was made: nsys's own reports need the nsys that captured
-    the run."""
+    """Whether this machine makes a file as the machine that measured does. Otherwise it is one of nsys's own reports,
+    and this machine does not have the version of nsys that captured the run."""
     texts = CAPTURE.tables_of_a_run.texts
     run = next((parent for parent in path.parents if parent.parent == copy / "runs"), None)
     if run is None or str(path.relative_to(run)) not in texts:
@@ -150,7 +150,7 @@ def file_difference(expected_path: Path, path: Path) -> str | None:
 
 
 def text_difference(expected: str, actual: str, path: Path) -> str:
-    """The number of lines that differ, and the first of them."""
+    """One line with the number of lines that differ, and the first of them."""
     pairs = enumerate(zip_longest(expected.split("\n"), actual.split("\n")), start=1)
     differing = [(number, wanted, line) for number, (wanted, line) in pairs if wanted != line]
     number, wanted, line = differing[0]
@@ -158,7 +158,7 @@ def text_difference(expected: str, actual: str, path: Path) -> str:
 
 
 def parquet_difference(expected: pd.DataFrame, path: Path) -> str | None:
-    """The columns that differ, and the first value that does; None if nothing differs."""
+    """One line with the columns that differ, and the first value that does; None if nothing differs."""
     try:
         actual = pd.read_parquet(path)
     except (OSError, ValueError) as error:  # Arrow's errors are of either kind
@@ -180,7 +180,7 @@ def _first_value(expected: pd.DataFrame, actual: pd.DataFrame, column: str) -> s
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a file, unpacked if it is packed, since packing stores its time."""
+    """The bytes of a file. Those of a packed file are unpacked, since it also holds the time of packing."""
     if path.suffix != ".gz":
         return path.read_bytes()
     try:

@@ -50,7 +50,7 @@ function Str(str)
   return out
 end
 
--- the length of what must stay together, at most 24 characters of it, and of the whole cell
+-- (the length of the longest part of a cell that must stay together, a word counting at most 24; that of the whole cell)
 local function words_and_length(cell, unbroken)
   local text = pandoc.utils.stringify(cell.contents)
   local longest = 0
@@ -82,6 +82,7 @@ local function unbroken(tbl)
   end
 end
 
+-- gives a table that is wider than a page its widths: each column what must stay together, and a share of the rest
 local function fit(tbl)
   local least, full = {}, {}
   for number, row in ipairs(rows_of(tbl)) do
