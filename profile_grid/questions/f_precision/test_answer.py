@@ -74,7 +74,7 @@ def test_the_parts_say_what_gains_and_what_does_not():
 
 def test_the_sentences_say_how_much_faster_a_step_is_in_how_many_runs_and_the_errors():
     text = Said(in_two())["f"]
-    assert text.startswith("In bf16, the training step of small at context 128 is 4.00 times as fast as in fp32; the")
+    assert text.startswith("In bf16, the training step of small at context 128 is 4.00 times as fast as in fp32; all")
     assert "In bf16: faster in all 12 runs (× 4.0" in text
     assert "The logits of the first step differ from fp64 by at most 1.2e-07 in fp32 and 7.8e-03 in bf16" in text
     assert "; all errors that were computed are small enough to be rounding." in text
