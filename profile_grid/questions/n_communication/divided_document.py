@@ -44,7 +44,9 @@ def gathers_claims(table: pd.DataFrame) -> Iterator[Claim]:
     for _, rows in runs:
         forward, backward = (rows[rows["pass"] == name] for name in (FORWARD, BACKWARD))
         first, latest = rows.iloc[0], rows.loc[rows["mean_ms"].idxmax()]
-        latest_share = latest["mean_ms"] / rows["mean_ms"].sum() if (rows["late"] > 0).sum() > 1 else 0.0
+        latest_share, mostly = latest["mean_ms"] / rows["mean_ms"].sum(), ""
+        if (rows["late"] > 0).sum() > 1 and latest_share > 0.5:
+            mostly = f", {percent(latest_share)} of it for block {latest['layer']} in the {latest['pass']} pass"
         place = f"In {config_in_words(first)}" if runs.ngroups > 1 else capital(PARALLEL.words(first[PARALLEL.key]))
         yield Claim(
             "{place}, computation waits for the parameters of {forward} of {layers} blocks in the forward pass, and of"
@@ -53,7 +55,7 @@ def gathers_claims(table: pd.DataFrame) -> Iterator[Claim]:
             forward=(forward["late"] > 0).sum(), backward=(backward["late"] > 0).sum(),
             layers=len(forward), again=len(backward),
             recomputed=", where recomputed ones count twice" if len(backward) > len(forward) else "",
-            mostly=f", {percent(latest_share)} of it for block {latest['block']}" if latest_share > 0.5 else "",
+            mostly=mostly,
         )  # fmt: skip
 
 

@@ -130,7 +130,7 @@ def test_without_a_run_on_one_gpu_there_is_no_efficiency_and_all_else_stays():
     assert summaries(made)["communication_scaling"].empty
     text = document(made)
     assert "of ideal speed" not in text
-    assert "Under the profiler, exposed communication takes 3.00 to 11.0 ms of a step (3.0 % to 11.0 %, depending on" in text
+    assert "exposed communication takes 3.00 to 11.0 ms of a step (3.0 % to 11.0 %, depending on the rank)." in text
 
 
 def test_the_document_says_what_it_costs_what_shows_what_waits_and_how_fast_it_is(tables):

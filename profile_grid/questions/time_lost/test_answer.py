@@ -196,9 +196,9 @@ def test_the_document_tells_what_the_host_does_and_where_its_python_is_in_no_cal
     assert (
         "While its calls are traced, the host needs 20.0 µs per launch of a step, 75.0 % of it in Python and PyTorch."
         "\n\n- Tracing makes a step (its phases together) 0.200 times as long as without a profiler.\n- Host"
-        " time by kind of work, in µs per launch: in Python and PyTorch 15.0 and launching 5.00.\n- The Python"
-        " function with the most time in Python and PyTorch is `linear (torch.nn.functional)`: 66.7 % of that time"
-        " in the forward pass."
+        " time by kind of work, in µs per launch: in Python and PyTorch 15.0 and launching 5.00.\n- By sampled"
+        " stacks, the functions with the most time in Python and PyTorch are `linear (torch.nn.functional)`: 66.7 % of"
+        " that time in the forward pass."
     ) in text
     assert cells_of(text, "backward", "100") == ["2.00", "20.0", "15.0", "5.00"]
     assert cells_of(text, "`linear (torch.nn.functional)`") == ["30", "10", "1.00", "10.0"]
