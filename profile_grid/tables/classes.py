@@ -8,11 +8,11 @@ from profile_grid.tables.pivoting import unstacked
 
 MATMUL = "gemm"
 MEMORY_OPERATIONS = ("memcpy", "memset")
-NON_TRIVIAL_SHARE = 0.01
+NON_TRIVIAL_SHARE = 0.01  # of the GPU time: families below it share one column
 
 
 def family(kernel_class: str) -> str:
-    """The class without its refinement: "elementwise" for "elementwise/copy"."""
+    """The family of a class, which is its name without refinement: "elementwise" for "elementwise/copy"."""
     return kernel_class.split("/")[0]
 
 
@@ -27,7 +27,8 @@ def is_matmul(classes: pd.Series) -> pd.Series:
 
 
 def family_shares(classes: pd.DataFrame, by: tuple[str, ...] = ()) -> pd.DataFrame:
-    """The `share` of each run, `by` and family, from the shares of classes; 0 for a family that a run lacks."""
+    """The `share` of each run, `by` and family, from the shares of classes; 0 for a family that
+    a run lacks."""
     keys = [*LEADING, *by]
     shares = classes.assign(family=classes["class"].map(family)).groupby([*keys, "family"], sort=False)["share"].sum()
     if shares.empty:
