@@ -78,7 +78,7 @@ def ratio_verdicts(ratio: pd.Series, error: pd.Series, freedom: pd.Series | floa
 
 def adjusted_p_values(p_values: np.ndarray) -> np.ndarray:
     """The p-values adjusted by Benjamini and Hochberg: of the verdicts with an adjusted value below FALSE_RATE, at
-    most that share is expected to be wrong. NaN stays NaN."""
+    most a share of FALSE_RATE is expected to be wrong. NaN stays NaN."""
     result = np.full(len(p_values), np.nan)
     order = np.argsort(p_values)[: np.count_nonzero(~np.isnan(p_values))]  # NaN is sorted last
     scaled = p_values[order] * len(order) / np.arange(1, len(order) + 1)

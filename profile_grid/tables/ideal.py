@@ -24,7 +24,7 @@ SHAPE_FIELDS = ("context_length", "vocab_size", "d_model", "num_layers", "num_he
 # scores once more, and the gradients of values, probabilities, queries and keys (Dao 2023, arXiv:2307.08691).
 FORWARD_PRODUCTS, BACKWARD_PRODUCTS = 2, 5
 # Numbers per parameter that AdamW moves: weight, gradient and two moments are read, all but the gradient written. They
-# are fp32 in every precision.
+# are counted as fp32 in every precision.
 ADAMW_MOVED, ADAMW_NUMBER_BYTES = 7, 4
 ATTENTION_PRODUCTS = (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
 
