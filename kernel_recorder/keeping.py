@@ -104,8 +104,7 @@ def _write_capture(handover_folder: Path, recording: Recording, path: Path) -> N
 
 
 def _add_facts(capture: Path, recording: Recording) -> None:
-    """Adds the rank, if there are several, and the facts about the window to the capture's table of facts, if it has
-    one."""
+    """Adds the rank, if there are several, and the window's facts to the table of facts, if the capture has one."""
     facts = [] if recording.rank is None else [(RANK_KEY, str(recording.rank)), (RANKS_KEY, str(recording.rank_count))]
     if recording.window_facts:
         facts.append((WINDOW_KEY, json.dumps(recording.window_facts)))

@@ -11,8 +11,7 @@ MODULES, NONE = handover.MODULES, "none"  # texts of --ranges; NONE becomes hand
 
 
 class ModuleRangesOption(NamedTuple):
-    """Whether modules get ranges, AUTO, ALWAYS or NEVER, and of how many dotted components of their names (None:
-    all)."""
+    """Whether modules get ranges (AUTO, ALWAYS, NEVER), and how many dotted components names have (None: all)."""
 
     when: str
     depth: int | None = None
@@ -101,10 +100,8 @@ def _window_kind(options: argparse.Namespace) -> str:
 
 def parse_ranges(text: str) -> ModuleRangesOption:
     """The meaning of the text of --ranges. TraceError if it is invalid."""
-    if text == handover.AUTO:
-        return ModuleRangesOption(handover.AUTO)
-    if text == NONE:
-        return ModuleRangesOption(handover.NEVER)
+    if text in (handover.AUTO, NONE):
+        return ModuleRangesOption(handover.NEVER if text == NONE else handover.AUTO)
     kind, colon, depth = text.partition(":")
     if kind != MODULES or (colon and not (depth.isascii() and depth.isdigit() and int(depth) > 0)):
         raise TraceError(f"--ranges {text!r}: expected {MODULES}, {MODULES}:DEPTH such as {MODULES}:2, or {NONE}")

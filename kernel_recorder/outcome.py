@@ -39,8 +39,7 @@ def _rank_notes(notes: list[dict], pids: Collection[int]) -> dict[int, dict]:
 
 def is_recorded(notes: list[dict]) -> bool:
     """Whether a window is written, and no other is to be expected: every process that opened one has finished or ended.
-    Until RANK_WAIT_S after the first was written, the other ranks of its run may still open theirs, and are
-    expected."""
+    Until RANK_WAIT_S after the first was written, the other ranks of its run are expected, too."""
     saved_s = [note["unix_s"] for note in notes if note["event"] == "saved"]
     if not saved_s:
         return False
@@ -98,8 +97,7 @@ class Outcome:
     @property
     def ended_in_step(self) -> bool:
         """Whether the window ended inside a range `step` that the recorder opened."""
-        has_begun_steps = "first" in (self.opened or {})  # the number of the first step
-        return self.was_cut and self._has_steps and has_begun_steps
+        return self.was_cut and self._has_steps and "first" in self.opened  # noted when the first step begins
 
     @property
     def has_recording(self) -> bool:
@@ -109,14 +107,12 @@ class Outcome:
 
     @property
     def expected_steps(self) -> int | None:
-        """How many complete `step` ranges the capture should have; None if the recorder opened none, or did not see the
-        end of the window."""
+        """How many complete `step` ranges the capture should have; None if none were opened, or the end is unknown."""
         return self.closed["done"] if self._has_steps and self.closed else None
 
     @property
     def _has_steps(self) -> bool:
-        """Whether the recorder opened ranges of steps: in windows of other kinds, it does not know where a step
-        ends."""
+        """Whether the recorder opened ranges of steps; in windows of other kinds, it does not know the steps."""
         return self.opened is not None and self.opened["has_steps"] and self.settings.window in (STEPS, CALLS)
 
     def recording(self, program: str = "") -> keeping.Recording:

@@ -107,8 +107,7 @@ def _running_program(program: Sequence[str], handover_folder: Path, *, under_nsy
 
 @contextmanager
 def _signals_passed_to(process: subprocess.Popen) -> Iterator[None]:
-    """Inside the block, passes PASSED_SIGNALS to the program, and ignores SIGINT and SIGQUIT, which the terminal sends
-    to the program as well."""
+    """Inside the block, passes PASSED_SIGNALS on, and ignores SIGINT and SIGQUIT: the program gets them as well."""
     handlers = {number: lambda received, _: process.send_signal(received) for number in PASSED_SIGNALS}
     handlers |= {signal.SIGINT: lambda *_: None, signal.SIGQUIT: lambda *_: None}
     originals = {number: signal.getsignal(number) for number in handlers}

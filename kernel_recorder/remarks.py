@@ -77,11 +77,8 @@ def remarks(outcome: Outcome) -> Iterator[str]:
 
 
 def _later_steps_sentence(outcome: Outcome) -> Iterator[str]:
-    """A sentence on optimizer steps after a window whose steps are calls of a model, if there were any.
-
-    With at most `skip` of them, a window of optimizer steps had not begun yet, so a smaller --skip is advised; with
-    more, a --skip that is larger than the number of calls.
-    """
+    """A sentence on optimizer steps after a window of calls of a model, if there were any. It advises a smaller --skip if
+    there were too few steps for a window of their own, else one above the number of calls."""
     steps = max((count for kind, _, count in outcome.repetitions() if kind == OPTIMIZER), default=0)
     if outcome.settings.window == STEPS and outcome.opened.get("by") == MODULE and steps:
         skip = outcome.settings.skip
@@ -100,8 +97,7 @@ def slowdown_sentence(outcome: Outcome) -> Iterator[str]:
 
 
 def unrecorded_processes_sentence(outcome: Outcome) -> Iterator[str]:
-    """A sentence on processes that came to the start of a window while another process was recorded, if there are
-    any."""
+    """A sentence on processes that came to the start of a window while another was recorded, if there are any."""
     if others := len({note["pid"] for note in outcome.notes if note["event"] == ELSEWHERE}):
         yield f"{others} further process{'es' if others > 1 else ''} came to such a window; the first was recorded"
 

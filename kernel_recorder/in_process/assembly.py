@@ -80,7 +80,6 @@ class BlockWindow:
             self._modules.begin()
 
     def close(self) -> None:
-        """Ends the window."""
         wait_for_device()
         if self._modules:
             self._modules.end()

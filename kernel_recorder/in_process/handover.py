@@ -147,8 +147,7 @@ def trace_file(folder: Path, pid: int) -> Path:
 
 
 def read_notes(folder: Path) -> list[dict]:
-    """The notes of all processes, in order. Notes on dropped windows, and lines that a full disk cut off, are left
-    out."""
+    """The notes of all processes, in order, except those on dropped windows and lines that a full disk cut off."""
     path = folder / NOTES_FILE
     notes = []
     for line in path.read_text().splitlines() if path.exists() else ():

@@ -90,7 +90,6 @@ class ProgramRanges:
         record_function.__enter__, record_function.__exit__ = uncompiled(enter), uncompiled(exit_)
 
     def leave_record_function(self) -> None:
-        """Restores PyTorch's record_function."""
         record_function.__enter__, record_function.__exit__ = self._original_enter, self._original_exit
 
     @contextmanager
@@ -201,8 +200,7 @@ class _OpenRecordFunction(NamedTuple):
 
 
 class _OpenRanges(threading.local):
-    """The ranges that are open on the calling thread, outermost first. An NVTX range is stored as its name and its
-    translation."""
+    """The open ranges of the calling thread, outermost first; of an NVTX range, its name and its translation."""
 
     def __init__(self) -> None:
         self.record_functions: list[_OpenRecordFunction] = []

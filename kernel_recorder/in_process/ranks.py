@@ -3,9 +3,8 @@
 nsys has one window for all processes of its session. If it opens while a rank is in the middle of a step, kernels of
 that step are lost. If it closes while a kernel of NCCL waits for another rank, nsys blocks the rank that closed it for
 30 s (nsys 2025.3, two ranks). So ranks meet at both ends. In the other processes the window opens up to 3 ms later
-(measured), so all ranks then wait for SETTLING_S.
-
-Ranks know of each other by their notes, and meet by files in the folder of the notes (handover.py).
+(measured), so all ranks then wait for SETTLING_S. They know of each other by their notes,
+and meet by files in the folder of the notes (handover.py).
 """
 
 import os
@@ -43,8 +42,7 @@ class RankCoordinator:
 
     @property
     def has_other_ranks(self) -> bool:
-        """Whether other processes of the program are ranks, of any run; this process may be none, such as a
-        launcher."""
+        """Whether other processes of the program are ranks, of any run; this one may be only a launcher."""
         return any(pid != os.getpid() for pid in self._live_ranks())
 
     def watch(self) -> None:

@@ -126,9 +126,8 @@ def missing_marks_px(missing: pd.DataFrame) -> float:
     """The height that the marks of runs without results need at the bottom of a panel."""
     if missing.empty:
         return 0
-    lines = int(_line_numbers(missing).max()) + 1
     label_lines = 1 if len(missing) > MAX_LABELLED else 0  # otherwise labels are next to the crosses
-    return MISSING_MARGIN_PX + LINE_PX * (lines + label_lines)
+    return MISSING_MARGIN_PX + LINE_PX * (int(_line_numbers(missing).max()) + 1 + label_lines)
 
 
 def missing_marks(
@@ -140,8 +139,7 @@ def missing_marks(
         return []
     statuses, line_numbers = missing["status"].replace(STATUS_WORDS), _line_numbers(missing)
     why = statuses + missing["reason"].map(lambda reason: f": {reason}" if isinstance(reason, str) else "")
-    heights = [y.at_px(MISSING_MARGIN_PX + LINE_PX * number) for number in line_numbers]
-    rows = missing.assign(y=heights, why=why)
+    rows = missing.assign(y=[y.at_px(MISSING_MARGIN_PX + LINE_PX * number) for number in line_numbers], why=why)
     channels = {"x": contexts.x(), "y": alt.Y("y:Q", scale=y.scale)}
     crosses = alt.Chart(rows).mark_point(shape=CROSS, size=25, strokeWidth=1.5)
     crosses = crosses.encode(**channels, color=series.color(), tooltip=tooltip(rows, ("why", "no results")))

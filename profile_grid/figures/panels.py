@@ -110,8 +110,7 @@ def bars_of_runs(
     runs: pd.DataFrame, missing: pd.DataFrame, reason: str, notes: Iterable[str] = (),
 ) -> Drawing:  # fmt: skip
     """A stacked bar for each run, or for the first MAX_BARS, of rows as from `marks.stacked`. `bars` are the
-    values of the column `bar` in order; `tooltip` are columns as for `marks.tooltip`; for the other arguments, see
-    Frame."""
+    values of the column `bar` in order; `tooltip` is as for `marks.tooltip`; for the other arguments, see Frame."""
     drawn_bars = bars[:MAX_BARS]
     parts, axis = rows[rows["bar"].isin(drawn_bars)], alt.Axis(title=axis_title)
     fills = marks.part_fills(parts, color_column)

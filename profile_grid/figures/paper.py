@@ -212,7 +212,6 @@ def _fewest_bytes(pixels: np.ndarray) -> tuple[int, list[tuple[bytes, bytes]], n
 
 
 def _chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Name and data of each chunk."""
     start = len(SIGNATURE)
     while start < len(png):
         (length,) = struct.unpack(">I", png[start : start + 4])

@@ -31,7 +31,6 @@ class SpeedUps:
     base: str
 
     def figure(self, name: str, title: str) -> Figure:
-        """The figure of this name."""
         return Figure(name, title, self.draw, self.result, tables=("runs", self.table))
 
     def draw(self, tables: Tables) -> Drawing:
@@ -55,8 +54,7 @@ class SpeedUps:
         return frame.drawing(rows, runs, run_selection.runs_without_results(runs, TIMING), panel, notes)
 
     def result(self, tables: Tables) -> str:
-        """The clear speed-ups at each value, and how many are unclear: of complete steps, in the mode with most of
-        them."""
+        """The clear speed-ups at each value, and how many are unclear, of complete steps in the commonest mode."""
         times, dimension = tables[self.table], self.dimension
         steps = times[times["phase"] == WHOLE_STEP]
         mode = max(FULLEST_FIRST, key=lambda mode: (steps["mode"] == mode).sum())

@@ -14,8 +14,6 @@ MAX_CHART_BYTES, MAX_IMAGE_BYTES = 1_500_000, 1_900_000  # of all figures togeth
 
 @dataclass(frozen=True)
 class PageFigure:
-    """One figure of the page."""
-
     title: str  # the result, or without one the quantity that is drawn
     quantity: str  # what is drawn, unless that is the title
     notes: tuple[str, ...]

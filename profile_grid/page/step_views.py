@@ -87,8 +87,7 @@ def flames(tables: Tables, names: Names) -> tuple[dict[str, dict], str]:
     sentence = (
         f"To limit the size of the page, {left_out} more runs have no flame graph; the table of kernels has them."
     )
-    graphs = {run: flame(leaves(groups.get_group(run)), names) for run in shown}
-    return graphs, sentence if left_out > 0 else ""
+    return {run: flame(leaves(groups.get_group(run)), names) for run in shown}, (sentence if left_out > 0 else "")
 
 
 def leaves(kernels: pd.DataFrame) -> list[Leaf]:

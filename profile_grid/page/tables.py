@@ -60,8 +60,6 @@ def rounded(value: float) -> float | int:
 
 @dataclass(frozen=True)
 class RenderedColumn:
-    """One column of a table of the page."""
-
     name: str  # its key in the data
     title: str
     help: str  # what it means

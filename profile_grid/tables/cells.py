@@ -49,8 +49,7 @@ def rows_table(
 
 
 def columns_with_values(rows: pd.DataFrame, headings: Mapping[str, str], text: Callable[[float], str]) -> list[Column]:
-    """The columns for `rows_table` of the names in `headings`, with these headings. A column without any value is left
-    out."""
+    """The columns of `rows` in `headings`, with these headings, for `rows_table`; not those without any value."""
 
     def cell(name: str) -> Callable[[dict], str]:
         return lambda row: text(row[name]) if known(row[name]) else ABSENT

@@ -27,8 +27,7 @@ def is_matmul(classes: pd.Series) -> pd.Series:
 
 
 def family_shares(classes: pd.DataFrame, by: tuple[str, ...] = ()) -> pd.DataFrame:
-    """The `share` of each run, `by` and family, from the shares of classes; 0 for a family that
-    a run lacks."""
+    """The `share` of each run, `by` and family, from the shares of classes; 0 for a family that a run lacks."""
     keys = [*LEADING, *by]
     shares = classes.assign(family=classes["class"].map(family)).groupby([*keys, "family"], sort=False)["share"].sum()
     if shares.empty:

@@ -23,15 +23,13 @@ SHAPE_FIELDS = ("context_length", "vocab_size", "d_model", "num_layers", "num_he
 # The matrix products of attention, each as large: scores and values in the forward pass; in the backward pass the
 # scores once more, and the gradients of values, probabilities, queries and keys (Dao 2023, arXiv:2307.08691).
 FORWARD_PRODUCTS, BACKWARD_PRODUCTS = 2, 5
-# Numbers per parameter that AdamW moves: weight, gradient and two moments are read, all but the gradient written. They
-# are counted as fp32 in every precision.
+# Per parameter, weight, gradient and two moments are read, all but the gradient written; counted as fp32 throughout.
 ADAMW_MOVED, ADAMW_NUMBER_BYTES = 7, 4
 ATTENTION_PRODUCTS = (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
 
 
 class LeastMs(NamedTuple):
-    """Least milliseconds by a device's peak FLOP/s, and by its peak bytes/s; None if unknown, or if nothing of the kind
-    limits the time."""
+    """Least milliseconds by a device's peak FLOP/s, and by its peak bytes/s; None if unknown or no limit."""
 
     by_flops: float | None
     by_bytes: float | None

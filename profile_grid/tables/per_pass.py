@@ -80,8 +80,7 @@ class Merged:
 
 def per_pass(rows: pd.DataFrame, by: list[str], step_counts: pd.Series) -> pd.DataFrame:
     """One row per run and value of `by`: total_ns over all steps, gpu_time_ms per step and its standard deviation,
-    invocations per step, and whether each measured step had as many. `step_counts` is the number of captured steps by
-    run."""
+    invocations per step, and whether each measured step had as many. `step_counts`: captured steps by run."""
     keys = ["run", *by]
     sums = rows.groupby([*keys, "step"], sort=False, observed=True)[["total_ns", "launches"]].sum()
     per_step = sums.reset_index()

@@ -81,8 +81,8 @@ def times_with_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     table = with_base(timings, dimension, "mean_ms", "std_ms", by=["phase"])
     variant, base = (merged.spreads_of(table[run_column], table["phase"]) for run_column in ("run", "base_run"))
     error, freedom = error_of_ratio(variant, base)
-    phase_indices = [rows.index for _, rows in table.groupby("phase", sort=False)]
-    phase_indices = phase_indices or [table.index]  # a table without rows has the columns of verdicts, too
+    # A table without rows has no phases, but the columns of verdicts, too.
+    phase_indices = [rows.index for _, rows in table.groupby("phase", sort=False)] or [table.index]
     by_phase = [ratio_verdicts(table["speed_up"][index], error[index], freedom[index]) for index in phase_indices]
     verdicts = pd.concat(by_phase).reindex(table.index)
     return table.assign(

@@ -75,8 +75,7 @@ def config_in_words(row: Mapping | pd.Series, always_named: Collection[str] = ()
 
 
 def named_keys(runs: pd.DataFrame) -> list[str]:
-    """The keys of those of precision, attention and number of GPUs that vary in these runs; their defaults have to be
-    named, too."""
+    """The keys of precision, attention and GPUs, if they vary, so that their defaults have to be named, too."""
     return [dimension.key for dimension in (PRECISION, ATTENTION, GPUS) if runs[dimension.key].nunique() > 1]
 
 
@@ -172,8 +171,7 @@ def median_note(values: pd.Series, text: Callable[[float], str]) -> str:
 
 
 def mode_note(measured: Measured) -> list[str]:
-    """A sentence that says so if no run measured the forward pass alone, so that the forward phase of another mode is
-    used."""
+    """If no run measured the forward pass alone, a sentence that the forward phase of another mode is used."""
     if measured.inference_mode == FORWARD:
         return []
     text = "No run measured the forward pass alone; the numbers are those of the forward phase of the {mode}."
