@@ -77,8 +77,8 @@ def remarks(outcome: Outcome) -> Iterator[str]:
 
 
 def _later_steps_sentence(outcome: Outcome) -> Iterator[str]:
-    """A sentence on optimizer steps after a window of calls of a model, if there were any. It advises a smaller --skip if
-    there were too few steps for a window of their own, else one above the number of calls."""
+    """A sentence on optimizer steps after a window of calls of a model, if there were any. It advises a smaller --skip
+    if there were too few steps for a window of their own, else one above the number of calls."""
     steps = max((count for kind, _, count in outcome.repetitions() if kind == OPTIMIZER), default=0)
     if outcome.settings.window == STEPS and outcome.opened.get("by") == MODULE and steps:
         skip = outcome.settings.skip

@@ -75,8 +75,8 @@ class StepsWindow(Window):
 
     Each step that an optimizer makes in Python resets the counts of replays, since a graph may contain only a part of a
     step. Calls of modules with parameters count until the program creates an optimizer. They go on counting if they
-    opened the window, or with the setting CALLS. If they opened it, and an optimizer makes steps afterwards, the program
-    had only evaluated its model before training it: the window starts over, if the profiler can.
+    opened the window, or with the setting CALLS. If they opened it, and an optimizer makes steps afterwards, the
+    program had only evaluated its model before training it: the window starts over, if the profiler can.
 
     A replay runs no Python: its kernels belong to the ranges that are open while the graph is captured.
     So the window opens before the first capture.

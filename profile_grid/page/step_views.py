@@ -133,8 +133,7 @@ def run_timeline(table: pd.DataFrame, names: Names) -> Timeline | None:
 
 
 def _bar(row) -> TimelineBar:
-    """A row of the table of a timeline as a bar. `device` is the thread or the stream."""
-    rank, end, device = row.lane.rpartition(RANK_END)
+    rank, end, device = row.lane.rpartition(RANK_END)  # device: a thread or a stream
     level = 0 if row.track == KERNEL else row.depth
     # Lanes are sorted by this: rank by rank, the main thread first; numbers at the ends of names by size.
     lane = (len(rank), rank, TRACKS.index(row.track), device != MAIN, len(device), device, level)

@@ -31,7 +31,6 @@ def communication_times(merged: Merged) -> pd.DataFrame:
     cost_ms = table["mean_ms"] - table["baseline_ms"]
     assumed = as_floats(table["run"].map(assumed_spread(merged.waiting_share))).fillna(HOST_BOUND_SPREAD)
     verdict = ratio_verdicts(table["baseline_ms"] / table["mean_ms"], *_error_of_cost(table, assumed))["verdict"]
-    # The spreads were needed only for the verdict.
     table = table.drop(columns=[f"{prefix}{column}" for prefix in PHASE_BY_PREFIX for column in PROCESS_STATISTICS])
     return table.assign(cost_ms=cost_ms, cost_share=cost_ms / table["mean_ms"], verdict=verdict)
 

@@ -165,7 +165,6 @@ class Measured:
 
     @property
     def steps(self) -> StepsInWords:
-        # Runs without timed or captured steps do not count.
         timed, captured = (self.runs[name].replace(0, None) for name in ("steps_timed", "steps_captured"))
         return StepsInWords(interval(timed, count), interval(captured, count))
 
