@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from kernel_tables.trace import Trace
 
 
-# Codes of findings. nsys warns of every window that ends before the program, and of processes that use no GPU; neither
-# is a problem.
+# Codes of findings that are not printed: nsys warns of every window that ends before the program, and of processes that
+# use no GPU; neither is a problem.
 EXPECTED_CODES = frozenset({"nsys_hedge", "nsys_warning"})
 SHORT_STEPS = "short_steps"  # also of the step in which the program ended, which is reported separately
 STEPS_VARY, UNSTEADY_STEPS = "steps_vary", "unsteady_steps"
@@ -121,6 +121,7 @@ def _print_captures(recorded: Sequence[Outcome], captures: Sequence[Path | Trace
     if not pairs:
         return
     sentences = [sentence for outcome, _ in pairs for sentence in remarks(outcome)]
+    # Every outcome has the notes on unrecorded processes; the cost is printed of the first rank only.
     _say(*dict.fromkeys(sentences), *unrecorded_processes_sentence(recorded[0]), *cost_sentence(recorded[0]))
     for outcome, capture in pairs:
         _say(f"{capture}: {window_phrase(outcome)}; kernel-tables report {capture} makes a page of it")
@@ -129,7 +130,8 @@ def _print_captures(recorded: Sequence[Outcome], captures: Sequence[Path | Trace
     first_outcome, first_capture = pairs[0]
     _print_contents(first_capture, first_outcome, in_full=True)
     if len(pairs) > 1:
-        _print_communication(*zip(*pairs, strict=True))
+        kept_outcomes, kept_captures = zip(*pairs, strict=True)
+        _print_communication(kept_outcomes, kept_captures)
 
 
 def _print_communication(outcomes: Sequence[Outcome], captures: Sequence[Path]) -> None:
@@ -164,13 +166,13 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
     from kernel_tables.diagnosis.step_time import step_time
     from kernel_tables.trace import Trace
 
-    losses, base, step_name = [], "", outcome.settings.range or STEP
+    losses, percent_base, step_name = [], "", outcome.settings.range or STEP
     try:
         with Trace(capture) as trace:
             scope = Scope(trace, step_name)
             expected = EXPECTED_CODES | {SHORT_STEPS} if outcome.was_cut else EXPECTED_CODES
             varying = list(varying_sentence(outcome.window_facts()))
-            if varying or not differ_in_work(scope):
+            if varying or not differ_in_work(scope):  # `varying` says more, or the difference is small
                 expected |= {STEPS_VARY}
             findings = [finding for finding in trace.check(outcome.expected_steps) if finding.code not in expected]
             if in_full:
@@ -179,18 +181,18 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
                 if not any(finding.severity == ERROR for finding in findings):
                     losses = [loss for loss in diagnose(trace, step_name) if not loss.abstained][:MAX_LOSSES]
                 time = step_time(scope)
-                base = "" if time is None else time.percent_base  # what the percentages of the losses are shares of
+                percent_base = "" if time is None else time.percent_base  # what percentages of losses are shares of
     except TraceError as error:
         _say(f"no table is made of it: {error}")
         return
     for finding in findings:
         _say(f"{finding.severity}{'' if in_full else rank_phrase(outcome)}: {finding.message}")
     if in_full:
-        _say(*varying, *(loss.sentence(base) for loss in losses if not _is_explained(loss, outcome)))
+        _say(*varying, *(loss.sentence(percent_base) for loss in losses if not _is_explained(loss, outcome)))
 
 
 def _is_explained(loss: Diagnosis, outcome: Outcome) -> bool:
-    """Whether `loss` is about slow steps, and the sentence on what varies between steps already explains them."""
+    """Whether `loss` is only about single slow steps (not a drift) that the sentence on varying calls explains."""
     from kernel_tables.diagnosis.step_rules import DRIFT
 
     if loss.code != UNSTEADY_STEPS or abs(loss.evidence["drift_percent"]) >= 100 * DRIFT:
@@ -215,8 +217,9 @@ def _print_tree_or_kernels(trace: Trace, step_name: str, capture: Path, under: s
         kernels, heading = trace.kernels(), time_heading(trace.is_cpu_only)
         all_ns = int(kernels["total_ns"].sum())
         lines = kernel_lines(kernels.head(MAX_ROWS), all_ns, width, heading, names_of(kernels))
-        lines += rest_line(max(len(kernels) - MAX_ROWS, 0), "kernels", None, width, heading, command)
-    encoding = sys.stderr.encoding or "utf-8"
+        left_out = max(len(kernels) - MAX_ROWS, 0)
+        lines += rest_line(left_out, "kernels", share=None, width=width, heading=heading, all_rows_command=command)
+    encoding = sys.stderr.encoding or "utf-8"  # it may lack the characters of bars
     print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
     if trace.is_cpu_only:
         _say(CPU_ONLY_NOTE)
@@ -247,6 +250,7 @@ def _without_secrets(arguments: Sequence[str]) -> Iterator[str]:
             yield f"{name}={HIDDEN}"
         else:
             yield _without_secret_or_folder(argument)
+        # The value of an option such as --token is the next argument.
         hide_next = is_option and not equals and bool(SECRET_NAME.search(argument))
 
 

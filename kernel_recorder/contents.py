@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from kernel_recorder.in_process.handover import GRAPH, MODULE, OPTIMIZER, WEIGHTS
 from kernel_tables.clean_text import visible
 
-MAX_DIFFERENCES = 3
+MAX_DIFFERENCES = 3  # kinds of calls with their counts
 MAX_OPTIMIZERS = 4  # are named
 
 
@@ -17,7 +17,7 @@ def step_sentence(window_facts: dict) -> Iterator[str]:
     repeated = window_facts.get("repeated", ())
     optimizers = _with_numbers([visible(str(name)) for kind, name, _ in repeated if kind == OPTIMIZER])
     by, name, number = window_facts.get("by"), visible(str(window_facts.get("name"))), window_facts.get("number", 0)
-    if by == OPTIMIZER and 1 < len(optimizers) > number:
+    if by == OPTIMIZER and len(optimizers) > 1 and number < len(optimizers):  # the notes may not list all
         names = ", ".join([*optimizers[:MAX_OPTIMIZERS], *(["..."] if len(optimizers) > MAX_OPTIMIZERS else [])])
         yield f"the program has several optimizers ({names}); a step ends with a step of {optimizers[number]}"
     elif by == MODULE:
@@ -59,7 +59,7 @@ def odd_steps(window_facts: dict) -> set[int]:
 
 
 def _calls_by_step(window_facts: dict) -> list[dict[str, int]]:
-    """Of each complete step, how often it made each kind of call of a model."""
+    """For each complete step, how often it made each kind of call of a model."""
     return window_facts.get("passes", [])[: window_facts.get("done", 0)]
 
 

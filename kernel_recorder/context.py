@@ -29,14 +29,14 @@ class recorded:
         @kernel_tables.recorded("step", skip=5, steps=3, ranges="modules")
         def train_step(): ...
 
-    The first `skip` times are not recorded, the next `steps` are, together; afterwards it only opens the range. Create
-    it once, before a loop. `ranges="modules"` or `"modules:DEPTH"` gives ranges to the modules, also in what inductor
-    compiles between the creation and the end of the window. `capture` is the file, once it is written (`output`, or
-    recording.sqlite, or if that exists recording-2.sqlite and so on); `trace()` reads it.
+    The block runs `skip` times unrecorded; the next `steps` times are recorded in one capture; afterwards only the
+    range is opened. Create the object once, before a loop. `ranges="modules"` or `"modules:DEPTH"` gives ranges to the
+    modules, also in what inductor compiles between the creation and the end of the window. `capture` is the file, once
+    it is written (`output`, or recording.sqlite, or if that exists recording-2.sqlite and so on); `trace()` reads it.
 
     Raises TraceError if `output` exists or cannot be written, or the profiler recorded nothing; RuntimeError if
-    PyTorch's profiler is running already. If a recorded block raises, there is no capture. `kernel-tables record`
-    leaves the profiler to it.
+    PyTorch's profiler is running already. If a recorded block raises, there is no capture. In a program under
+    `kernel-tables record`, the command leaves PyTorch's profiler to this object.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class recorded:
         self._module_ranges = options.parse_ranges(ranges)
         self._requested_output = None if output is None else Path(output)
         self._output: Path | None = None
-        self._times = 0  # that a block was entered, without nested ones
+        self._times = 0  # how often a block was entered that is not inside another
         self._window: Any = None
         self._open_ranges: list = []  # of nested blocks
         self._compilation_hooks = ExitStack()  # removes them when it is closed
@@ -69,10 +69,12 @@ class recorded:
         self._open_ranges[-1].__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        self._open_ranges.pop().__exit__(kind, *error)
-        if not self._open_ranges and self._window is not None and (kind or self._times == self.skip + self.steps):
-            self._close_window(keep=kind is None)
+    def __exit__(self, error_type: type[BaseException] | None, *error: object) -> None:
+        self._open_ranges.pop().__exit__(error_type, *error)
+        if self._open_ranges or self._window is None:
+            return
+        if error_type or self._times == self.skip + self.steps:
+            self._close_window(keep=error_type is None)
 
     def __call__(self, function: Callable) -> Callable:
         @wraps(function)
@@ -120,7 +122,7 @@ class recorded:
     def _close_window(self, *, keep: bool) -> None:
         """Ends the window; with `keep`, writes the capture."""
         window, self._window = self._window, None
-        with self._compilation_hooks:
+        with self._compilation_hooks:  # removed even if this raises
             window.close()
         if keep:
             with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:

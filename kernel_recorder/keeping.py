@@ -1,4 +1,4 @@
-"""Turns recordings, what a profiler wrote, into captures, which contain nothing about the host."""
+"""Turns recordings (what a profiler wrote) into captures, which contain nothing about the host."""
 
 import json
 import re
@@ -93,8 +93,8 @@ def write_captures(
 def _write_capture(handover_folder: Path, recording: Recording, path: Path) -> None:
     with whole_files.written_whole(path) as partial:
         if recording.by_nsys:
-            pid = None if recording.rank is None else recording.pid
-            publishable.write_publishable(handover_folder / EXPORT_FILE, partial, process=pid)
+            process = None if recording.rank is None else recording.pid  # None: everything in the report
+            publishable.write_publishable(handover_folder / EXPORT_FILE, partial, process=process)
         else:
             _convert_trace(trace_file(handover_folder, recording.pid), partial, recording.torch_version)
         with files.full_disk_as_os_error(path):
@@ -104,7 +104,7 @@ def _write_capture(handover_folder: Path, recording: Recording, path: Path) -> N
 
 
 def _add_facts(capture: Path, recording: Recording) -> None:
-    """Adds the rank, if there are several, and the facts about the window to a capture that has a table for facts."""
+    """Adds the rank, if there are several, and the window's facts to the table of facts, if the capture has one."""
     facts = [] if recording.rank is None else [(RANK_KEY, str(recording.rank)), (RANKS_KEY, str(recording.rank_count))]
     if recording.window_facts:
         facts.append((WINDOW_KEY, json.dumps(recording.window_facts)))

@@ -25,14 +25,14 @@ class Round:
     kernel_pattern: str
     launches: int
     metrics: tuple[Metric, ...]
-    halves_layers: bool = False  # the model has half as many layers
+    halves_layers: bool = False  # the model has half as many layers as in other rounds, at least one
 
 
-# A matrix multiply of one name, grid and block may be of several depths: queries, keys, values and output projection of
-# a block are alike, and the fifth launch of such a kernel may be one of the feed-forward. What its warps wait for is
-# counted only for the first launch. Tensor-core operations are counted only in kernels that may run any: on an H200,
-# they take 0.10 of the 0.25 s that a launch takes with all metrics. A round for each few metrics would take longer:
-# each is a separate process with its model.
+# Of matrix multiplies, five launches are counted, since those with one name, grid and block may differ in depth (the
+# inner dimension): four projections of attention are alike, and the fifth launch may be one of the feed-forward. What
+# warps wait for is counted only for the first launch. Tensor-core operations are counted only in kernels that may run
+# any: on an H200, they take 0.10 of the 0.25 s that a launch takes with all metrics. More rounds with fewer metrics
+# each would take longer, since each round is a process that creates the model.
 TENSOR_METRICS, STALL_METRICS = set(TENSOR_OPERATIONS.values()), set(STALLS.values())
 ROUNDS = (
     Round(

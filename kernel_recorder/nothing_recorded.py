@@ -54,6 +54,7 @@ def _unreached_window_reason(outcome: Outcome) -> str:
     if outcome.last_note("profile") and settings.profiler != NSYS:
         return "the program used PyTorch's profiler itself; --profiler nsys can record it at the same time"
     repetitions = _repetitions_phrase(outcome)
+    gpu_cause = ", or it did not use the GPU" if settings.profiler == NSYS else ""  # why no window of seconds opened
     return {
         STEPS: f"the window starts after step {settings.skip}, and the program made {reached_text}{repetitions};"
         " a smaller --skip starts it earlier",
@@ -63,8 +64,7 @@ def _unreached_window_reason(outcome: Outcome) -> str:
         f" and the program opened {reached_text}; compare the name, or take a smaller --skip",
         SECONDS: "the program called no module of PyTorch; record a range that it opens with --range NAME"
         if reached == 0
-        else f"the program ended within the {settings.delay_s:g} s of --after, or its main thread was busy"
-        + (", or it did not use the GPU" if settings.profiler == NSYS else ""),
+        else f"the program ended within the {settings.delay_s:g} s of --after, or its main thread was busy{gpu_cause}",
         PROGRAM: "the program did not call cudaProfilerStart through PyTorch",
     }[settings.window]
 

@@ -7,11 +7,11 @@ from typing import NamedTuple
 from kernel_recorder.in_process import handover
 from kernel_tables.errors import TraceError
 
-MODULES, NONE = handover.MODULES, "none"
+MODULES, NONE = handover.MODULES, "none"  # texts of --ranges; NONE becomes handover.NEVER
 
 
 class ModuleRangesOption(NamedTuple):
-    """Whether modules get ranges, AUTO, ALWAYS or NEVER, and to how many parts of their names (None: all)."""
+    """Whether modules get ranges (AUTO, ALWAYS, NEVER), and how many dotted components names have (None: all)."""
 
     when: str
     depth: int | None = None
@@ -102,7 +102,7 @@ def _window_kind(options: argparse.Namespace) -> str:
 def parse_ranges(text: str) -> ModuleRangesOption:
     """The meaning of the text of --ranges. TraceError if it is invalid."""
     if text in (handover.AUTO, NONE):
-        return ModuleRangesOption(handover.AUTO if text == handover.AUTO else handover.NEVER)
+        return ModuleRangesOption(handover.NEVER if text == NONE else handover.AUTO)
     kind, colon, depth = text.partition(":")
     if kind != MODULES or (colon and not (depth.isascii() and depth.isdigit() and int(depth) > 0)):
         raise TraceError(f"--ranges {text!r}: expected {MODULES}, {MODULES}:DEPTH such as {MODULES}:2, or {NONE}")

@@ -13,7 +13,7 @@ from kernel_recorder.program import ProgramEnd
 FINAL_EVENTS = ("saved", "lost", "refused", "exit")  # afterwards, a process neither writes a window nor starts over
 ELSEWHERE = "elsewhere"  # a process came to the start of a window, but another process already had it
 STEP_TIME_KEYS = ("step_before_s", "step_within_s")
-STEP_NOUNS = {MODULE: "call", GRAPH: "replay"}  # of other steps: "step"
+STEP_NOUNS = {MODULE: "call", GRAPH: "replay"}  # what a step is called, by what defines it; otherwise "step"
 
 
 def outcomes_of(
@@ -22,7 +22,7 @@ def outcomes_of(
     """The outcome of each process that opened a window; if one of them is a rank, of all ranks of its run, in their
     order. If no window opened, one outcome of the whole program."""
     opened_pids = [note["pid"] for note in notes if note["event"] == "open"]
-    if not opened_pids:
+    if not opened_pids:  # also if the folder is gone, and with it all notes
         return [Outcome(settings, notes, program_end, folder_is_gone=folder_is_gone)]
     rank_notes = _rank_notes(notes, opened_pids)
     pids = sorted(rank_notes, key=lambda pid: rank_notes[pid]["number"]) if rank_notes else opened_pids
@@ -38,8 +38,8 @@ def _rank_notes(notes: list[dict], pids: Collection[int]) -> dict[int, dict]:
 
 
 def is_recorded(notes: list[dict]) -> bool:
-    """Whether a window is written, and no other is to be expected: all processes that opened one, and for
-    RANK_WAIT_S all ranks of their run, have finished or ended."""
+    """Whether a window is written, and no other is to be expected: every process that opened one has finished or ended.
+    Until RANK_WAIT_S after the first was written, the other ranks of its run are expected, too."""
     saved_s = [note["unix_s"] for note in notes if note["event"] == "saved"]
     if not saved_s:
         return False
@@ -63,18 +63,19 @@ class Outcome:
 
     @property
     def rank(self) -> int | None:
-        """Its number among several ranks, None if there are not several."""
-        return self.rank_note and self.rank_note["number"]
+        """The rank of the process, None if there are not several."""
+        return None if self.rank_note is None else self.rank_note["number"]
 
     @property
     def opened(self) -> dict | None:
         """The note on the opening of the window, with later facts about its steps; None if it did not open."""
         opened, steps = self.last_note("open"), self.last_note("steps")
-        return opened and {**opened, **(steps or {})}
+        return None if opened is None else opened | (steps or {})
 
     @property
     def has_prelude(self) -> bool:
-        """Whether the window opened before the first step, for the capture of a CUDA graph: "steps" is noted later."""
+        """Whether the window opened before its first step, when a CUDA graph was captured. Only then a note "steps"
+        tells later what a step is; otherwise the note "open" does."""
         return bool(self.expected_steps) and self.last_note("steps") is not None
 
     @property
@@ -90,13 +91,13 @@ class Outcome:
     @property
     def was_cut(self) -> bool:
         """Whether the window ended before it was complete: with the program, or because the program began a profile
-        of its own."""
+        of its own, which the note "closed" has as `profile`."""
         return self.ended_in_window or bool(self.closed and self.closed.get("profile"))
 
     @property
     def ended_in_step(self) -> bool:
         """Whether the window ended inside a range `step` that the recorder opened."""
-        return self.was_cut and self._has_steps and "first" in self.opened
+        return self.was_cut and self._has_steps and "first" in self.opened  # noted when the first step begins
 
     @property
     def has_recording(self) -> bool:
@@ -106,11 +107,12 @@ class Outcome:
 
     @property
     def expected_steps(self) -> int | None:
-        """The expected number of complete `step` ranges; None if the recorder opened none, or did not see the end."""
+        """How many complete `step` ranges the capture should have; None if none were opened, or the end is unknown."""
         return self.closed["done"] if self._has_steps and self.closed else None
 
     @property
     def _has_steps(self) -> bool:
+        """Whether the recorder opened ranges of steps; in windows of other kinds, it does not know the steps."""
         return self.opened is not None and self.opened["has_steps"] and self.settings.window in (STEPS, CALLS)
 
     def recording(self, program: str = "") -> keeping.Recording:
@@ -119,8 +121,9 @@ class Outcome:
         rank_count = self.rank_note["of"] if self.rank_note else 1
         facts = ({"program": program, "torch": opened["torch"]} if program else {}) | self.window_facts()
         return keeping.Recording(
-            opened["pid"], by_nsys, opened["torch"], self.ended_in_step, self.rank, rank_count, facts
-        )
+            pid=opened["pid"], by_nsys=by_nsys, torch_version=opened["torch"], ended_in_step=self.ended_in_step,
+            rank=self.rank, rank_count=rank_count, window_facts=facts,
+        )  # fmt: skip
 
     def step_times_s(self) -> tuple[float | None, float | None]:
         """The median time of a step before the window and in it; None for an unknown one."""

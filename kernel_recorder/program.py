@@ -41,11 +41,11 @@ class ProgramEnd:
 
     @property
     def _status_in_shell(self) -> int:
-        return self.returncode if self.returncode >= 0 else 128 - self.returncode
+        return self.returncode if self.returncode >= 0 else 128 - self.returncode  # 128 + the signal
 
     @property
     def phrase(self) -> str:
-        """ "ended with exit status 3", or "was ended by SIGTERM"."""
+        """How it ended, in words: "ended with exit status 3", or "was ended by SIGTERM"."""
         number = self._status_in_shell - 128
         if number in set(signal.Signals):
             return f"was ended by {signal.Signals(number).name}"
@@ -107,7 +107,7 @@ def _running_program(program: Sequence[str], handover_folder: Path, *, under_nsy
 
 @contextmanager
 def _signals_passed_to(process: subprocess.Popen) -> Iterator[None]:
-    """While the program runs, passes PASSED_SIGNALS to it, and ignores what the terminal sends to it, too."""
+    """Inside the block, passes PASSED_SIGNALS on, and ignores SIGINT and SIGQUIT: the program gets them as well."""
     handlers = {number: lambda received, _: process.send_signal(received) for number in PASSED_SIGNALS}
     handlers |= {signal.SIGINT: lambda *_: None, signal.SIGQUIT: lambda *_: None}
     originals = {number: signal.getsignal(number) for number in handlers}

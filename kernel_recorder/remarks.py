@@ -13,12 +13,12 @@ PROFILERS = {NSYS: "nsys", TORCH: "PyTorch's profiler"}  # in words
 
 
 def rank_phrase(outcome: Outcome) -> str:
-    """ " of rank 1"; "" if there is only one rank."""
+    """The rank as a phrase: " of rank 1"; "" if there is only one rank."""
     return "" if outcome.rank is None else f" of rank {outcome.rank}"
 
 
 def window_phrase(outcome: Outcome) -> str:
-    """What was recorded: "steps 6 to 8 of rank 1, process 123, by nsys"."""
+    """What was recorded: "steps 6 to 8 of process 123, by nsys", or "steps 6 to 8 of rank 1, process 123, by nsys"."""
     process = f"process {outcome.opened['pid']}, by {PROFILERS[outcome.settings.profiler]}"
     separator = " of" if outcome.rank is None else f"{rank_phrase(outcome)},"
     return f"{_content_phrase(outcome)}{separator} {process}"
@@ -31,18 +31,20 @@ def _content_phrase(outcome: Outcome) -> str:
         return f"{settings.duration_s:g} s"
     if settings.window == PROGRAM:
         return "cudaProfilerStart to cudaProfilerStop"
-    if "first" not in opened:
+    if "first" not in opened:  # the window opened for the capture of a CUDA graph, and no step began
         return "from the first capture of a CUDA graph until the program ended, without a step"
     first, done = opened["first"], outcome.closed["done"] if outcome.closed else 0
     last = first + max(done, 1) - 1
-    noun = "instance" if settings.window == RANGE else STEP_NOUNS.get(opened.get("by"), "step")
+    step_kind = opened.get("by")  # what defines a step; instances of a range have none
+    noun = "instance" if settings.window == RANGE else STEP_NOUNS.get(step_kind, "step")
     numbers = f"{noun} {first}" if last == first else f"{noun}s {first} to {last}"
     if settings.window == RANGE:
         return f"{numbers} of range '{visible(settings.range)}'"
     if outcome.was_cut and not done:
         return f"a part of {noun} {first}" if outcome.closed else f"from {noun} {first} until the program ended"
-    model = f" of {visible(opened['name'])}" if opened.get("by") in STEP_NOUNS else ""
-    return numbers + (f" and a part of {noun} {last + 1}" if outcome.was_cut else "") + model
+    rest = f" and a part of {noun} {last + 1}" if outcome.was_cut else ""
+    actor = f" of {visible(opened['name'])}" if step_kind in STEP_NOUNS else ""  # the model, or "a CUDA graph"
+    return f"{numbers}{rest}{actor}"
 
 
 def remarks(outcome: Outcome) -> Iterator[str]:
@@ -52,12 +54,12 @@ def remarks(outcome: Outcome) -> Iterator[str]:
         cause = f" ({visible(error)})" if error else ""
         process = "the program" if outcome.rank is None else f"rank {outcome.rank}"
         yield f"{process} ended inside the window{cause}; what was recorded until then is kept"
-    if outcome.closed and outcome.closed.get("profile"):
+    if outcome.closed and outcome.closed.get("profile"):  # a profile of the program's ended the window
         yield (
             "the program started PyTorch's profiler itself, so this window ended there; what was recorded until"
             " then is kept"
         )
-    elif outcome.last_note("profile"):
+    elif outcome.last_note("profile"):  # the program profiled before the window, or besides nsys
         yield (
             "the program uses PyTorch's profiler itself; nsys takes the records of the GPU, so that profile may"
             " lack kernels; --profiler torch leaves that profiler to the program"
@@ -75,7 +77,8 @@ def remarks(outcome: Outcome) -> Iterator[str]:
 
 
 def _later_steps_sentence(outcome: Outcome) -> Iterator[str]:
-    """A sentence on optimizer steps after a window of calls, if there were any."""
+    """A sentence on optimizer steps after a window of calls of a model, if there were any. It advises a smaller --skip
+    if there were too few steps for a window of their own, else one above the number of calls."""
     steps = max((count for kind, _, count in outcome.repetitions() if kind == OPTIMIZER), default=0)
     if outcome.settings.window == STEPS and outcome.opened.get("by") == MODULE and steps:
         skip = outcome.settings.skip
@@ -94,7 +97,7 @@ def slowdown_sentence(outcome: Outcome) -> Iterator[str]:
 
 
 def unrecorded_processes_sentence(outcome: Outcome) -> Iterator[str]:
-    """A sentence on processes that were not recorded, if there are any."""
+    """A sentence on processes that came to the start of a window while another was recorded, if there are any."""
     if others := len({note["pid"] for note in outcome.notes if note["event"] == ELSEWHERE}):
         yield f"{others} further process{'es' if others > 1 else ''} came to such a window; the first was recorded"
 
@@ -104,11 +107,13 @@ def cost_sentence(outcome: Outcome) -> Iterator[str]:
     if outcome.opened is None or outcome.closed is None:
         return
     saved = outcome.last_note("saved") or {"save_s": 0.0}
+    # `start_s` and `stop_s` are durations, too.
     costs_s = {"to begin": outcome.opened["start_s"], "to stop": outcome.closed["stop_s"], "to write": saved["save_s"]}
     costs = ", ".join(f"{duration(1e9 * cost_s)} {purpose}" for purpose, cost_s in costs_s.items())
     text = f"recording took {duration(1e9 * sum(costs_s.values()))} of the program's time: {costs}"
     before_s, within_s = outcome.step_times_s()
-    if before_s and within_s and not any(slowdown_sentence(outcome)):  # which says the same
+    is_slowdown_told = any(slowdown_sentence(outcome))  # below the table of the capture
+    if before_s and within_s and not is_slowdown_told:
         text += f"; {_step_times_phrase(before_s, within_s)}"
     yield text
 

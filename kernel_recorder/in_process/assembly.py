@@ -1,4 +1,4 @@
-"""Creates the recorder of this process from the settings, or for a block of code; PyTorch is imported."""
+"""Creates the recorder of this process from the settings, or for a block of code. This module imports PyTorch."""
 
 from pathlib import Path
 
@@ -32,12 +32,13 @@ def watch_for_window(settings: handover.Settings, notes: handover.Notes) -> None
     to_nvtx = settings.profiler == handover.NSYS
     if to_nvtx and not torch.backends.cuda.is_built():
         raise RuntimeError("this PyTorch is built without CUDA, so nsys has nothing to record of it")
+    # The original functions, since ProgramRanges replaces those of PyTorch to see the program's own ranges.
     marker = Marker(
         Emitter(lambda name: ORIGINAL_PUSH(nvtx_text(name)), ORIGINAL_POP) if to_nvtx else record_function_emitter()
     )
     modules = ModuleRanges(marker, settings.depth, CallLog())
     if settings.added_ranges != handover.NEVER:
-        CompilationHooks(in_torch_profile=not to_nvtx)
+        CompilationHooks(in_torch_profile=not to_nvtx)  # never closed
 
     # The objects below call each other: these functions use `window` and `ranges`, which are bound later.
     def is_wanted(kind: str) -> bool:
@@ -53,6 +54,7 @@ def watch_for_window(settings: handover.Settings, notes: handover.Notes) -> None
     ranges = ProgramRanges(window, to_nvtx=to_nvtx, is_recording=lambda: recorder.is_open)
     ranges.watch_torch()
     when_imported("nvtx", ranges.watch_nvtx)
+    # nsys records on while the program profiles itself; PyTorch's profiler is left to the program.
     profiler.watch_program(recorder.note_profile if to_nvtx else recorder.leave_profiler)
     closures.attach()
     window.attach()
@@ -66,7 +68,7 @@ class BlockWindow:
 
     def __init__(self, *, with_modules: bool, depth: int | None) -> None:
         self._profiler = TorchProfiler()
-        self._ranges = ProgramRanges(None, to_nvtx=False)
+        self._ranges = ProgramRanges(listener=None, to_nvtx=False)
         self._closures = Closures(self._ranges.outside_optimizer)
         self._modules = ModuleRanges(Marker(record_function_emitter()), depth, CallLog()) if with_modules else None
         wait_for_device()
@@ -78,7 +80,6 @@ class BlockWindow:
             self._modules.begin()
 
     def close(self) -> None:
-        """Ends the window."""
         wait_for_device()
         if self._modules:
             self._modules.end()

@@ -18,7 +18,7 @@ from range_marks.imports import when_imported
 from range_marks.marker import Marker
 
 CACHES = ("fx_graph_cache", "fx_graph_remote_cache", "enable_autograd_cache", "enable_remote_autograd_cache")
-ModuleIds = tuple[int, ...]  # of modules, each called inside the one before
+ModuleIds = tuple[int, ...]  # a chain: the ids of modules, each called inside the one before
 
 
 class CompilationHooks:
@@ -49,6 +49,7 @@ class CompilationHooks:
             setattr(config, name, value)
 
     def _follow(self, _: ModuleType) -> None:
+        """Lets the code that inductor writes name the chains of modules of each kernel."""
         if self._is_open:
             compiled.follow_compiled(module_chains)
             self._restorations.callback(compiled.leave_compiled)
@@ -74,9 +75,8 @@ def module_chains(origins: compiled.KernelOrigins) -> tuple[ModuleIds, ...]:
 
 
 def ranges_of(chains: tuple[ModuleIds, ...], name_of: Callable[[int], str | None]) -> list[PartRange]:
-    """The ranges around a kernel of these chains of modules: those that the chains have in common, then, if the chains
-    differ, one named by the set of their innermost modules. A wrapper, which has the name of the module around it, is
-    left out."""
+    """The ranges around a kernel of these chains of modules: first those with which all chains begin. If a chain goes
+    on, one more range follows, named by the set of all innermost modules."""
     ranges_by_chain = [ranges for chain in chains if (ranges := _chain_ranges(chain, name_of))]
     common = []
     for level in zip(*ranges_by_chain, strict=False):
@@ -91,13 +91,13 @@ def ranges_of(chains: tuple[ModuleIds, ...], name_of: Callable[[int], str | None
 
 
 def _open_names(marker: Marker) -> list[str]:
-    """The names of the modules whose ranges are open on the calling thread, forward or backward."""
+    """The names of the modules whose ranges are open on the calling thread, in a forward or a backward pass."""
     state = marker.state
     return [part.name for part in state.forward_parts or state.reopened_parts]
 
 
 def _not_open_yet(open_names: list[str], ranges: list[PartRange]) -> list[PartRange]:
-    """The ranges without the first ones that are open already, as the innermost open ranges."""
+    """The ranges that remain to be opened: without the first ones, if the innermost open ranges have their names."""
     names = [part_range.name for part_range in ranges]
     for count in range(min(len(open_names), len(ranges)), 0, -1):
         if open_names[-count:] == names[:count]:
@@ -106,12 +106,13 @@ def _not_open_yet(open_names: list[str], ranges: list[PartRange]) -> list[PartRa
 
 
 def _module_ids(meta: dict[str, Any]) -> ModuleIds:
-    """The ids of the modules around an operation, which are keys of its stack ("7"; called again, "7@1")."""
+    """The ids of the modules around an operation, from the keys of its stack: "7", or "7@1" for the second call."""
     stack = meta.get("fwd_nn_module_stack") or meta.get("nn_module_stack") or {}
     keys = [str(key).partition("@")[0] for key in stack]
     return tuple(int(key) for key in keys if key.isdecimal())
 
 
 def _chain_ranges(chain: ModuleIds, name_of: Callable[[int], str | None]) -> list[PartRange]:
+    """A range for each module of the chain that has a name; not for a wrapper, which repeats the name around it."""
     ranges = [PartRange(name, module_id) for module_id in chain if (name := name_of(module_id))]
     return [next(group) for _, group in groupby(ranges, attrgetter("name"))]

@@ -11,16 +11,24 @@ from pathlib import Path
 from kernel_tables.whole_files import written_whole
 
 TORCH, NSYS = "torch", "nsys"  # profilers
-STEPS, CALLS, RANGE, SECONDS, PROGRAM = "steps", "calls", "range", "seconds", "program"  # what opens a window
+# What opens a window; PROGRAM: the program itself, by cudaProfilerStart.
+STEPS, CALLS, RANGE, SECONDS, PROGRAM = "steps", "calls", "range", "seconds", "program"
 # What a step is: of an optimizer, a change of weights by a compiled one, a replay of a CUDA graph, a call of a model.
 OPTIMIZER, WEIGHTS, GRAPH, MODULE = "optimizer", "weights", "graph", "module"
 AUTO, ALWAYS, NEVER = "auto", "always", "never"  # whether the recorder opens ranges
-STEP, MODULES = "step", "modules"  # kinds of these ranges; the first is also the name of the range of a step
+STEP, MODULES = "step", "modules"  # kinds of ranges that the recorder opens; STEP is also the name of such a range
 UNFINISHED = "step (unfinished)"  # the name of the range of a step in which the window ended
 SETTINGS_FILE = "settings.json"
 ENDING_FILE = "ending"  # the command leaves it in the folder before it ends the program
 DEFAULT_SKIP = 5
 DEFAULT_STEPS = 6  # the diagnosis compares steps only if there are as many
+NOTES_FILE = "notes.jsonl"
+CLAIM_FILE, CLAIMED_RUN_FILE = "claim", "claimed-run"
+RANK_WAIT_S = 10.0  # for ranks that reach no window: their program may do something else, or have ended
+RANK = "rank"  # the event of a process that has joined others
+NO_RANK = "no_rank"  # the event of such a process if its run could not be determined
+DROPPED = "dropped"  # the event of a process that starts its window over
+WINDOW_EVENTS = ("open", "steps", "closed", "saved", "lost")  # events about one window, in their order
 
 
 @dataclass(frozen=True)
@@ -30,8 +38,9 @@ class Settings:
     `window` says what opens it: STEPS of any kind, CALLS of a model, or instances of a RANGE (`skip` of them are
     skipped, `steps` recorded); SECONDS (from `delay_s` after the first call of a model, for `duration_s`); or the
     PROGRAM's own cudaProfilerStart. `added_ranges`: whether steps and modules get ranges. AUTO: steps, if the program
-    has opened no range `step` before; modules, if it has opened no range itself. Their names have up to `depth` parts
-    (None: all). `quiet_end`: the traceback of the Ctrl-C with which the command ends the program is not printed.
+    has opened no range `step` before; modules, if it has opened no range itself. Names of modules, such as "h.0.mlp",
+    have up to `depth` components (None: all). `quiet_end`: the traceback of the Ctrl-C with which the command ends the
+    program is not printed.
     """
 
     profiler: str = TORCH
@@ -53,15 +62,6 @@ class Settings:
 def read_settings(folder: Path) -> Settings:
     """The settings that the command left in the folder."""
     return Settings(**json.loads((folder / SETTINGS_FILE).read_text()))
-
-
-NOTES_FILE = "notes.jsonl"
-CLAIM_FILE, CLAIMED_RUN_FILE = "claim", "claimed-run"
-RANK_WAIT_S = 10.0  # for ranks that reach no window: their program may do something else, or have ended
-RANK = "rank"  # the event of a process that has joined others
-NO_RANK = "no_rank"  # the event of such a process if its run could not be determined
-DROPPED = "dropped"  # the event of a process that starts its window over
-WINDOW_EVENTS = ("open", "steps", "closed", "saved", "lost")
 
 
 class Notes:
@@ -117,7 +117,7 @@ class Notes:
 
 
 def _write_at_once(path: Path, text: str, flags: int) -> None:
-    """Writes the text in one system call to a file, which is opened with further `flags` and created if missing."""
+    """Writes the text to a file in one system call. The file is created if missing, and opened with `flags` as well."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | flags, 0o600)
     try:
         os.write(descriptor, text.encode())
@@ -147,15 +147,15 @@ def trace_file(folder: Path, pid: int) -> Path:
 
 
 def read_notes(folder: Path) -> list[dict]:
-    """The notes of all processes, in order, but not those of dropped windows, and no lines that a full disk cut off."""
+    """The notes of all processes, in order, except those on dropped windows and lines that a full disk cut off."""
     path = folder / NOTES_FILE
     notes = []
     for line in path.read_text().splitlines() if path.exists() else ():
         with suppress(ValueError):
             notes.append(json.loads(line))
-    dropped = {note["pid"]: index for index, note in enumerate(notes) if note["event"] == DROPPED}
+    last_drops = {note["pid"]: index for index, note in enumerate(notes) if note["event"] == DROPPED}
     return [
         note
         for index, note in enumerate(notes)
-        if note["event"] not in WINDOW_EVENTS or index > dropped.get(note["pid"], -1)
+        if note["event"] not in WINDOW_EVENTS or index > last_drops.get(note["pid"], -1)
     ]

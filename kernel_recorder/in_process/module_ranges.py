@@ -34,7 +34,7 @@ class CallLog:
     texts such as "GPT forward with input 8x128"."""
 
     def __init__(self) -> None:
-        self._max_tokens: dict[int, int] = {}  # in a call, by the id of the module
+        self._max_tokens: dict[int, int] = {}  # of the longest call so far, by the id of the module
         self._decoding: set[int] = set()  # the ids of modules that were called with one token after a longer call
         self.counts_by_step: list[Counter[str]] = []
 
@@ -89,7 +89,7 @@ class ModuleRanges:
         model_names = numbered_models(models)
         for model in models:
             self._add_names(model, model_names.get(id(model)))
-        self._originals = torch.autograd.backward, torch.autograd.grad
+        self._originals = torch.autograd.backward, torch.autograd.grad  # follow_backward replaces both
         follow_backward(self._marker)
         torch.autograd.backward = self._in_backward_range(torch.autograd.backward)
         open_module_ranges(self._marker, self._names.get)
@@ -167,8 +167,8 @@ def models_of_this_process() -> list[nn.Module]:
 
 
 class WindowRanges:
-    """Opens ranges of steps and of modules in the window, each kind if `is_wanted`, which is called when the window
-    opens; closes the range of an optimizer while it runs a closure."""
+    """Opens ranges of steps and of modules in the window. `is_wanted` says for each kind, MODULES or STEP, whether to
+    do so; it is asked when the window opens. While an optimizer runs a closure, the range of its step is closed."""
 
     def __init__(
         self, is_wanted: Callable[[str], bool], modules: ModuleRanges, closures: Closures, *, to_nvtx: bool
@@ -218,7 +218,7 @@ class WindowRanges:
             self._modules.call_begins(module, args)
 
     def call_before_window(self, module: torch.nn.Module, args: tuple) -> None:
-        """Remembers the length of a call."""
+        """Remembers the length of a call, since the kinds of later calls depend on it."""
         self._modules.calls.classify(module, args, keyword_arguments())
 
     def facts(self) -> dict[str, object]:

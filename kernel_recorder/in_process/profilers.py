@@ -26,13 +26,13 @@ class TorchProfiler:
     """
 
     can_start_again = True
-    # Recorder.leave_profiler of this process, for instances with which the program records itself
+    # Recorder.leave_profiler, if this process has a Recorder: what `kernel_tables.recorded` calls before it starts
     _leave_profiler: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
 
     def __init__(self) -> None:
         self.is_taken = False
         self._is_switching = False  # this object starts or stops the profiler
-        self._is_of_recorder = False  # not of a program that records itself
+        self._is_of_recorder = False  # else it is of `kernel_tables.recorded`, which the program uses itself
         self._profile: torch_profiler.profile  # since `start`
 
     def watch_program(self, leave_profiler: Callable[[], None]) -> None:
@@ -97,7 +97,8 @@ class TorchProfiler:
 class NsysProfiler:
     """Tells the nsys around this program where its capture range begins and ends, which is the same for all ranks."""
 
-    is_taken = can_start_again = False  # it records one range of a program
+    is_taken = False  # a profile by the program does not prevent it
+    can_start_again = False  # it records one range of a program
 
     def __init__(self, ranks: RankCoordinator) -> None:
         self._ranks = ranks

@@ -24,8 +24,8 @@ ORIGINAL_PUSH, ORIGINAL_POP = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_
 
 
 class Listener:
-    """Is called before each range of the program opens, and after it has closed, with the optimizer whose step has
-    ended with it, if any. This listener ignores the calls."""
+    """Is called before each range of the program opens, and after it has closed. If the range was around the step of an
+    optimizer, `after_range` gets the optimizer. This listener ignores the calls."""
 
     def before_range(self, name: str, *, of_torch: bool) -> None: ...
 
@@ -67,7 +67,7 @@ class ProgramRanges:
 
         @wraps(record_function.__enter__)
         def enter(range_: record_function) -> record_function:
-            caller = sys._getframe(1)
+            caller = sys._getframe(1)  # of Optimizer.step, whose `self` is the optimizer, or of any code
             package = caller.f_globals.get("__name__", "").partition(".")[0]
             self._listener.before_range(range_.name, of_torch=package == "torch")
             optimizer = caller.f_locals.get("self") if range_.name.startswith(OPTIMIZER_STEP) else None
@@ -90,7 +90,6 @@ class ProgramRanges:
         record_function.__enter__, record_function.__exit__ = uncompiled(enter), uncompiled(exit_)
 
     def leave_record_function(self) -> None:
-        """Restores PyTorch's record_function."""
         record_function.__enter__, record_function.__exit__ = self._original_enter, self._original_exit
 
     @contextmanager
@@ -163,6 +162,7 @@ class ProgramRanges:
         @wraps(original)
         def decorate(annotation: Any, function: Callable) -> Callable:
             name, decorated = _message(annotation) or function.__name__, original(annotation, function)
+            # These only report and translate, since `decorated` opens the range of NVTX itself, if anything does.
             push, pop = self._push_wrapper(lambda _: None, lambda name: name), self._pop_wrapper(lambda: None)
 
             @wraps(function)
@@ -184,7 +184,7 @@ class ProgramRanges:
         return self._original_enter(record_function(encoded(name)))
 
     def _close_nvtx_range(self) -> None:
-        if self._open_ranges.nvtx_ranges:  # else the range was opened before this listened
+        if self._open_ranges.nvtx_ranges:  # else the range was opened before this object listened
             name, translation = self._open_ranges.nvtx_ranges.pop()
             if translation is not None:
                 self._original_exit(translation, None, None, None)
@@ -200,8 +200,7 @@ class _OpenRecordFunction(NamedTuple):
 
 
 class _OpenRanges(threading.local):
-    """The ranges that are open on the calling thread, outermost first: those of record_function, and the names of those
-    of NVTX with the translation of each."""
+    """The open ranges of the calling thread, outermost first; of an NVTX range, its name and its translation."""
 
     def __init__(self) -> None:
         self.record_functions: list[_OpenRecordFunction] = []

@@ -65,10 +65,11 @@ def _shortened_reason(reason: str) -> str:
 
 
 class Recorder:
-    """Opens and closes the window of this process, unless a process that is not a rank of its run has one.
+    """Opens and closes the window of this process. Only the first process of a program gets a window or, if it is a
+    rank, all ranks of its run.
 
-    `completed` counts the steps, or the instances of a range, in the window. The Window sets `progress`, which returns
-    facts for the notes.
+    `completed` counts the steps, or the instances of a range, in the window. The Window object sets `progress`, a
+    function that returns facts for the notes.
     """
 
     def __init__(
@@ -103,7 +104,8 @@ class Recorder:
             self.note_profile()
             return False
         self.state = OVER
-        if (not self._ranks.is_distributed and self._ranks.has_other_ranks) or not self._notes.claim(self._ranks.run):
+        is_beside_ranks = not self._ranks.is_distributed and self._ranks.has_other_ranks  # such as a launcher
+        if is_beside_ranks or not self._notes.claim(self._ranks.run):
             self._notes.add("elsewhere")
             return False
         started_s = time.perf_counter()
@@ -197,7 +199,7 @@ class Recorder:
 
     def _in_forked_child(self) -> None:
         """Ends the window in a child of the recorded process: the profiler belongs to its parent."""
-        self._ranks.run = None
+        self._ranks.run = None  # the child is no rank
         if self.is_open:
             self.state = OVER
 

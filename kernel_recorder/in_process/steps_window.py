@@ -29,9 +29,9 @@ class StepClock:
     """The durations of steps before the window, and in it."""
 
     def __init__(self) -> None:
-        self._last_s: float | None = None
+        self._last_s: float | None = None  # when the last step ended
         self._before_s: list[float] = []
-        self._within_s: list[float] | None = None
+        self._within_s: list[float] | None = None  # None until the window opens
 
     def tick(self) -> None:
         """Notes that a step has ended."""
@@ -67,15 +67,15 @@ class StepsWindow(Window):
     """Counts the actions of each optimizer, each CUDA graph and each model separately. The first that is repeated often
     enough opens the window and defines what a step is.
 
-    A step lasts from the end of an optimizer's step or of a replay to the next; of a model from call to call. A step of
-    an optimizer ends where PyTorch's own range around it closes, so that no range is half in the window.
-    A compiled optimizer runs no Python that calls back; and in a backward pass, where hooks may call an optimizer for
-    each weight, no window can open. In both cases a step begins with the first call of a model after the weights have
-    changed.
+    A step lasts from the end of one optimizer step or replay to the end of the next, or from the start of one call of a
+    model to the start of the next. An optimizer step ends when the range closes that PyTorch opens around it, so that
+    no range is half in the window. A compiled optimizer runs no Python that calls back; and in a backward pass, where
+    hooks may call an optimizer for each weight, no window can open. In both cases a step begins with the first call of
+    a model after the weights have changed.
 
-    Each step that an optimizer makes in Python resets the counts of replays, since a graph may contain only a part of
-    a step. Calls of modules with parameters count until the program creates an optimizer, or longer if they opened the
-    window; with CALLS, they always count. If such calls opened the window, and an optimizer makes steps afterwards, the
+    Each step that an optimizer makes in Python resets the counts of replays, since a graph may contain only a part of a
+    step. Calls of modules with parameters count until the program creates an optimizer. They go on counting if they
+    opened the window, or with the setting CALLS. If they opened it, and an optimizer makes steps afterwards, the
     program had only evaluated its model before training it: the window starts over, if the profiler can.
 
     A replay runs no Python: its kernels belong to the ranges that are open while the graph is captured.
@@ -100,6 +100,7 @@ class StepsWindow(Window):
         Optimizer.__init__ = with_callbacks(Optimizer.__init__, after=self._weights.add)
 
     def after_range(self, name: str, optimizer: Any = None) -> None:
+        """Counts the step of the optimizer, if the range was around one."""
         if optimizer is None or self.settings.window == CALLS or _is_capturing():
             return
         if not is_in_backward():  # else _before_call notices that the weights have changed
@@ -133,12 +134,13 @@ class StepsWindow(Window):
 
     def _before_call(self, module: nn.Module, args: tuple) -> None:
         was_waiting = self.recorder.is_waiting
-        if not (was_waiting or self.recorder.is_open):
+        if not (was_waiting or self.recorder.is_open):  # the window is over
             self._calls.end()
         if _is_capturing() or next(module.parameters(), None) is None:
             return
         if was_waiting:  # facts of the calls before the window are compared with those in it
             self.recorder.ranges.call_before_window(module, args)
+        # With CALLS, optimizers are not watched, so `has_optimizers` is false.
         if self._weights.has_optimizers and (self._step_action is None or self._step_action.kind != MODULE):
             for optimizer in self._weights.changed():
                 self._count(WEIGHTS, optimizer, type(optimizer).__name__)
@@ -148,11 +150,12 @@ class StepsWindow(Window):
             self.recorder.ranges.call_begins(module, args)
 
     def _number(self, action: RepeatedAction) -> int:
-        """Its number among the actions of its kind, from 0, in the order of their first repetitions."""
+        """The number of this action among those of its kind, from 0, in the order of their first repetitions."""
         return [other for other in self._actions.values() if other.kind == action.kind].index(action)
 
     def _count(self, kind: str, actor: Any, name: str) -> None:
-        """Counts an action of an object with this name: a step ends here, or for a call of a model, begins here."""
+        """Counts an action of the object `actor` with this name. If the action is a call of a model or WEIGHTS, a step
+        is about to begin; otherwise a step has ended."""
         recorder, action = self.recorder, self._actions.setdefault((kind, id(actor)), RepeatedAction(kind, name))
         previous_repetition = action.last_repetition
         self._repetitions += 1
@@ -182,20 +185,21 @@ class StepsWindow(Window):
         return any(other.count == action.count - 1 and other.last_repetition > previous_repetition for other in others)
 
     def _may_define_steps(self, action: RepeatedAction) -> bool:
-        if self._step_action is None:
+        if self._step_action is None:  # a window that is open already has opened for the capture of a CUDA graph
             return self.recorder.is_waiting or self.recorder.is_open
+        # Calls may have been an evaluation before training.
         is_provisional = self._step_action.kind == MODULE and self.settings.window != CALLS
         return is_provisional and action.kind == OPTIMIZER and self.recorder.can_start_over
 
     def _begin_window(self, action: RepeatedAction, **facts: Any) -> None:
         """Opens the window, if it can open, and begins its first step."""
         facts["number"] = self._number(action)
-        if self._step_action is not None:
+        if self._step_action is not None:  # a provisional one
             self.recorder.start_over()
-        if self.recorder.is_open:
+        if self.recorder.is_open:  # since the capture of a CUDA graph
             self.recorder.add_facts(**facts)
         elif not self.recorder.open(**facts):
-            if not self.recorder.is_waiting:
+            if not self.recorder.is_waiting:  # it never opens; else it may open at a later step
                 self._calls.end()
             return
         self._step_action = action
@@ -221,11 +225,10 @@ class WatchedWeights:
             self._versions.append((weakref.ref(optimizer), _version(optimizer)))
 
     def stop(self) -> None:
-        """Watches no weights any more."""
         self._versions = None
 
     def changed(self) -> Iterator[Optimizer]:
-        """The optimizers whose weights were written to since the last call, or since they were added."""
+        """The optimizers whose weights were written to since this method was last called, or since they were added."""
         for index, (reference, previous) in enumerate(self._versions or ()):
             optimizer = reference()
             if optimizer is not None and (version := _version(optimizer)) != previous:

@@ -25,7 +25,7 @@ class OutermostCalls:
         self._before_call = before_call
         self._hooks = ModuleHooks(self._before, self._after)
         self._open_calls: list[nn.Module] = []
-        self._thread: int | None = None
+        self._thread: int | None = None  # that made the first call
 
     def begin(self) -> None:
         self._hooks.begin()
@@ -49,7 +49,7 @@ class OutermostCalls:
         if torch.compiler.is_compiling() or self._thread != threading.get_ident():
             return
         if any(module is open_module for open_module in self._open_calls):
-            while self._open_calls.pop() is not module:
+            while self._open_calls.pop() is not module:  # inner calls that raised an error are still there
                 pass
 
 
@@ -59,17 +59,18 @@ class Window:
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         self.recorder, self.settings = recorder, settings
         recorder.progress = self.progress
-        self.has_own_ranges, self.has_own_steps = False, False  # of the program
+        self.has_own_ranges, self.has_own_steps = False, False  # opened by the program before the window
 
     def attach(self) -> None:
         """Begins to look for the window, once PyTorch is imported."""
 
     def before_range(self, name: str, *, of_torch: bool) -> None:
+        """A range is about to open, with `of_torch` one that PyTorch opens itself."""
         self.has_own_ranges |= not of_torch and self.recorder.is_waiting
         self.has_own_steps |= name == STEP and self.recorder.is_waiting
 
     def after_range(self, name: str, optimizer: Any = None) -> None:
-        """A range has closed, and with it the step of this optimizer, if one is given."""
+        """A range has closed. If it was around the step of an optimizer, `optimizer` is that."""
 
     def progress(self) -> dict[str, Any]:
         """How far this process came towards the window, for the notes."""

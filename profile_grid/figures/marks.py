@@ -22,10 +22,11 @@ from profile_grid.figures.theme import (
 from profile_grid.study.dimensions import BY_KEY, KEYS
 from profile_grid.tables.wording import capital
 
-LINE_PX, BAR_PX = 11, 17
+LINE_PX, BAR_PX = 11, 17  # heights of a line of labels, and of a bar
+MISSING_MARGIN_PX = 8  # below the lowest cross of a run without results
 MIN_BAR_SHARE, MIN_AREA_SHARE = 0.005, 0.002  # of the longest bar or highest stack: a smaller part cannot be seen
 BAR_SYMBOL_AREA = 130  # square pixels of a legend's square, large enough to show the lines of a fill
-MAX_LABELLED, MAX_LINES = 3, 10  # runs without results in one panel; crosses above one context length
+MAX_LABELLED, MAX_LINES = 3, 10  # runs without results with labels, in one panel; crosses above one context length
 MAX_NAMED = 30  # runs without results in one note
 CROSSES_LABEL = "×: runs without results"
 DIGITS, SHARE = ",.4~r", ".1%"  # formats of numbers
@@ -44,7 +45,8 @@ def with_ends(rows: pd.DataFrame, mean: str, std: str, name: str) -> pd.DataFram
     """The rows with `name`_low and `name`_high, one standard deviation from the mean; NaN without a spread. If the
     spread is more than half the mean, `name`_low is the mean: on a logarithmic axis, it would hide everything else."""
     low, high = rows[mean] - rows[std], rows[mean] + rows[std]
-    return rows.assign(**{f"{name}_low": low.where(~(low < rows[mean] / 2), rows[mean]), f"{name}_high": high})
+    is_far = low < rows[mean] / 2  # False for NaN, which stays NaN
+    return rows.assign(**{f"{name}_low": low.mask(is_far, rows[mean]), f"{name}_high": high})
 
 
 def log_axis(rows: pd.DataFrame, mean: str, std: str, length_px: int, margin: float = 1.3) -> LogAxis:
@@ -57,7 +59,7 @@ def means_with_spread(
     rows: pd.DataFrame, x: alt.X, y: LogAxis, title: str | None, series: Series, mean: str, std: str, tooltip: list,
     joined: bool = True,
 ) -> list[alt.Chart]:  # fmt: skip
-    """A marker at each mean with its spread; if `joined`, those of a series are joined by a line."""
+    """A marker at each mean with its spread; if `joined`, a line joins the markers of each series."""
     ends, axis = with_ends(rows[rows[mean].notna()], mean, std, mean), y.axis(title)
     base = alt.Chart(ends).encode(x=x, color=series.color())
     low, middle = (alt.Y(f"{name}:Q", scale=y.scale, axis=axis) for name in (f"{mean}_low", mean))
@@ -88,7 +90,7 @@ def hollow_and_filled(hollow: str, filled: str) -> alt.Chart:
 
 def part_fills(rows: pd.DataFrame, column: str, lined: bool = True) -> alt.Fill:
     """The fill channel of parts of bars from `start` to `end`, the same in all panels of a figure. The legend has the
-    visible parts only. Areas have no lines (`lined` False), since these would cross each other."""
+    visible parts only. With `lined`, fills may have lines; areas get none, since these would cross each other."""
     names, min_share = in_drawing_order(rows[column]), MIN_BAR_SHARE if lined else MIN_AREA_SHARE
     lengths = (rows["end"] - rows["start"]).groupby(rows[column]).max()
     styles = [part_style(name) for name in names]
@@ -102,7 +104,7 @@ def stacked(rows: pd.DataFrame, value: str, by: str, stack: str = "run") -> pd.D
     column `by`."""
     positions = {name: position for position, name in enumerate(in_drawing_order(rows[by]))}
     rows = rows.sort_values(by, key=lambda names: names.map(positions), kind="stable")
-    end = rows[value].astype(float).groupby(rows[stack], sort=False).cumsum()  # a table without rows has no numbers
+    end = rows[value].astype(float).groupby(rows[stack], sort=False).cumsum()  # without rows, it may be no number
     return rows.assign(start=end - rows[value], end=end)
 
 
@@ -122,7 +124,10 @@ def bars(rows: pd.DataFrame, channels: dict, fills: alt.Fill, tooltip: list) -> 
 
 def missing_marks_px(missing: pd.DataFrame) -> float:
     """The height that the marks of runs without results need at the bottom of a panel."""
-    return 0 if missing.empty else 8 + LINE_PX * (int(_line_numbers(missing).max()) + 1 + (len(missing) > MAX_LABELLED))
+    if missing.empty:
+        return 0
+    label_lines = 1 if len(missing) > MAX_LABELLED else 0  # otherwise labels are next to the crosses
+    return MISSING_MARGIN_PX + LINE_PX * (int(_line_numbers(missing).max()) + 1 + label_lines)
 
 
 def missing_marks(
@@ -134,12 +139,13 @@ def missing_marks(
         return []
     statuses, line_numbers = missing["status"].replace(STATUS_WORDS), _line_numbers(missing)
     why = statuses + missing["reason"].map(lambda reason: f": {reason}" if isinstance(reason, str) else "")
-    rows = missing.assign(y=[y.at_px(8 + LINE_PX * number) for number in line_numbers], why=why)
+    rows = missing.assign(y=[y.at_px(MISSING_MARGIN_PX + LINE_PX * number) for number in line_numbers], why=why)
     channels = {"x": contexts.x(), "y": alt.Y("y:Q", scale=y.scale)}
     crosses = alt.Chart(rows).mark_point(shape=CROSS, size=25, strokeWidth=1.5)
     crosses = crosses.encode(**channels, color=series.color(), tooltip=tooltip(rows, ("why", "no results")))
     if len(rows) > MAX_LABELLED:
-        above = pd.DataFrame({"y": [y.at_px(8 + LINE_PX * (line_numbers.max() + 1))], "context_length": contexts.low})
+        label_px = MISSING_MARGIN_PX + LINE_PX * (line_numbers.max() + 1)
+        above = pd.DataFrame({"y": [y.at_px(label_px)], "context_length": contexts.low})
         return [crosses, *_labels(above.assign(label=CROSSES_LABEL), contexts, channels)]
     return [
         crosses,
@@ -160,8 +166,8 @@ def against_context(
 
 
 def _line_numbers(missing: pd.DataFrame) -> pd.Series:
-    """The line of each cross, counted from the bottom: each has its own if all have labels; otherwise those of one
-    context length are stacked."""
+    """The line of each cross, counted from the bottom. If all crosses have labels, each has a line of its own;
+    otherwise only crosses of one context length are above each other."""
     if len(missing) <= MAX_LABELLED:
         return pd.Series(range(len(missing)), index=missing.index)
     return missing.groupby("context_length").cumcount().clip(upper=MAX_LINES - 1)

@@ -21,11 +21,11 @@ from profile_grid.tables import pivoting
 Spec = dict
 Panel = alt.Chart | alt.LayerChart | Spec
 Tables = dict[str, pd.DataFrame]
-DrawPanel = Callable[[pd.DataFrame, pd.DataFrame], Panel]  # from its rows, and its runs without results
+DrawPanel = Callable[[pd.DataFrame, pd.DataFrame], Panel]  # arguments: the panel's rows, its runs without results
 TOP_LEVEL_KEYS = ("$schema", "config")
 MAX_PANELS, MAX_BARS = 6, 60
 BAR_NAMES_PX = 270
-AXIS_PX, GAP_PX, HEADING_CHARACTER_PX = 60, 14, 7
+AXIS_PX, GAP_PX, HEADING_CHARACTER_PX = 60, 14, 7  # widths of an axis, of a gap between panels, of a letter
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class Frame:
         self, rows: pd.DataFrame, runs: pd.DataFrame, missing: pd.DataFrame, panel: DrawPanel,
         notes: Iterable[str] = (), legend: tuple[str, ...] = (), title: str = "",
     ) -> Drawing:  # fmt: skip
-        """The figure of these rows, and of the runs without results, `missing`. `absent` names these runs; the last
-        note names the combinations for which there is no room."""
+        """The figure of these rows, and of `missing`, the runs without results. `absent` of the drawing names these;
+        its last note names the combinations of dimensions for which there is no room."""
         absent = tuple(marks.missing_notes(missing))
         if rows.empty:
             return Drawing(reason=self.reason, absent=absent, title=title)
@@ -109,8 +109,8 @@ def bars_of_runs(
     rows: pd.DataFrame, bars: list[str], *, color_column: str, axis_title: str, tooltip: Sequence[tuple],
     runs: pd.DataFrame, missing: pd.DataFrame, reason: str, notes: Iterable[str] = (),
 ) -> Drawing:  # fmt: skip
-    """A stacked bar for each of the first runs, of rows as from `marks.stacked`. `bars` are the values of the column
-    `bar` in order, `tooltip` the columns of the tooltip; for the others, see Frame."""
+    """A stacked bar for each run, or for the first MAX_BARS, of rows as from `marks.stacked`. `bars` are the
+    values of the column `bar` in order; `tooltip` is as for `marks.tooltip`; for the other arguments, see Frame."""
     drawn_bars = bars[:MAX_BARS]
     parts, axis = rows[rows["bar"].isin(drawn_bars)], alt.Axis(title=axis_title)
     fills = marks.part_fills(parts, color_column)
@@ -125,7 +125,8 @@ def bars_of_runs(
 
 
 def notes_on_cut(number: int, most: int, drawn: str, in_table: str = "all") -> list[str]:
-    """A note on what is drawn and that the table has the rest, if there is more than the `most` that has room."""
+    """A note that not everything is drawn but the table has it, if the `number` is above `most`. `drawn` is a template
+    with {most} and {number}: "The first {most} of {number} runs"; `in_table` is what the table has: "all runs"."""
     drawn = drawn.format(most=most, number=number)
     return [f"{drawn} are drawn; the table has {in_table}."] if number > most else []
 

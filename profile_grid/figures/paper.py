@@ -28,7 +28,24 @@ from profile_grid.files import replacing
 
 __all__ = ["vl_convert"]
 
-FONTCONFIG_FILE = "FONTCONFIG_FILE"
+FONTCONFIG_FILE = "FONTCONFIG_FILE"  # the environment variable that names fontconfig's configuration
+PNG_SCALE = 2
+SUFFIXES = (".svg", ".png")
+LINE_CHARACTERS, HEADLINE_CHARACTERS = 140, 80  # of a line of small text or of a headline, which fits in any usual font
+# So that legends are drawn above the notes.
+SEPARATE_LEGENDS = dict.fromkeys(("color", "fill", "stroke", "shape", "strokeDash"), "independent")
+SVG_NAMESPACE, VEGA_SCHEMA = "http://www.w3.org/2000/svg", "https://vega.github.io/schema/vega/v5.json"
+MAX_SHORT_CHARACTERS = 4  # of a text that fits in any font, such as a number on an axis
+RECTANGLE = re.compile(r'<path d="M0,0h([\d.]+)v1h')  # group: its width
+NUMBERED_ID = re.compile(r"(?:gradient_|clip)\d+")
+# PNG: the signature; the filter of rows that store differences from the pixel on the left; types of pixels; the most
+# colours of a palette; the alpha of an opaque pixel
+SIGNATURE = b"\x89PNG\r\n\x1a\n"
+LEFT_FILTER = 1
+RGB, PALETTE, RGBA = 2, 3, 6
+MAX_PALETTE = 256
+OPAQUE = 255
+WITHIN_NUMBER = re.compile(r"(?<=[×<]) (?=\d)|(?<=\d) (?=(?:%|\w+/s|[GM]iB|ms)(?!\w))")
 
 
 def _read_shipped_fonts() -> None:
@@ -46,23 +63,6 @@ def _read_shipped_fonts() -> None:
 
 
 _read_shipped_fonts()
-
-
-PNG_SCALE = 2
-SUFFIXES = (".svg", ".png")
-LINE_CHARACTERS, HEADLINE_CHARACTERS = 140, 80  # of a line of small text or of a headline, which fits in any usual font
-SEPARATE_LEGENDS = dict.fromkeys(("color", "fill", "stroke", "shape", "strokeDash"), "independent")  # above the notes
-SVG_NAMESPACE, VEGA_SCHEMA = "http://www.w3.org/2000/svg", "https://vega.github.io/schema/vega/v5.json"
-MAX_SHORT_CHARACTERS = 4  # of a text that fits in any font, such as a number on an axis
-RECTANGLE = re.compile(r'<path d="M0,0h([\d.]+)v1h')  # group: its width
-NUMBERED_ID = re.compile(r"(?:gradient_|clip)\d+")
-# PNG: the signature; the filter of a row that stores differences from the pixel on the left; types of pixels
-SIGNATURE = b"\x89PNG\r\n\x1a\n"
-LEFT_FILTER = 1
-RGB, PALETTE, RGBA = 2, 3, 6
-MAX_PALETTE = 256
-OPAQUE = 255
-WITHIN_NUMBER = re.compile(r"(?<=[×<]) (?=\d)|(?<=\d) (?=(?:%|\w+/s|[GM]iB|ms)(?!\w))")
 
 
 def on_paper(figure: Figure, tables: Tables) -> Spec:
@@ -132,7 +132,7 @@ def _file_content(svg: str, suffix: str) -> bytes:
 
 
 def _for_browsers(svg: str) -> str:
-    """The SVG with its gradients and clips numbered from 0, since the library goes on counting from figure to figure.
+    """The SVG with its gradients and clips numbered from 0; the library goes on counting from one figure to the next.
     Long texts have a fixed width, so that they fit also in a browser that has only wider fonts."""
     ElementTree.register_namespace("", SVG_NAMESPACE)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
@@ -155,7 +155,7 @@ def _for_browsers(svg: str) -> str:
 
 
 def _vega_text(line: ElementTree.Element, text: ElementTree.Element) -> dict[str, str | float]:
-    """The content of a line of a text element, its size, weight and font, by their names in Vega."""
+    """A line of the text element `text` as Vega describes it: its content, size, weight and font."""
     return {
         "text": line.text,
         "fontSize": float(text.get("font-size").removesuffix("px")),
@@ -183,10 +183,11 @@ def packed_png(png: bytes) -> bytes:
     chunks = list(_chunks(png))
     width, height, *pixel_format = struct.unpack(">IIBBBBB", chunks[0][1])
     rows = np.frombuffer(zlib.decompress(b"".join(data for name, data in chunks if name == b"IDAT")), np.uint8)
+    # 8 bits, RGBA, the only methods of compression and filtering, not interlaced; each row begins with its filter.
     if pixel_format != [8, RGBA, 0, 0, 0] or (rows[:: 4 * width + 1] != LEFT_FILTER).any():
         return png
     differences = rows.reshape(height, 4 * width + 1)[:, 1:].reshape(height, width, 4)
-    pixels = np.cumsum(differences, axis=1, dtype=np.uint8)
+    pixels = np.cumsum(differences, axis=1, dtype=np.uint8)  # modulo 256, as PNG defines it
     if (pixels[..., 3] != OPAQUE).any():
         return png
     pixel_type, palette, values = _fewest_bytes(pixels)
@@ -200,7 +201,8 @@ def packed_png(png: bytes) -> bytes:
 def _fewest_bytes(pixels: np.ndarray) -> tuple[int, list[tuple[bytes, bytes]], np.ndarray]:
     """(type of the pixels, palette chunks, pixels of that type): a palette if there are few colours."""
     flat = pixels.view(np.uint32).ravel()
-    starts = np.flatnonzero(np.diff(flat, prepend=~flat[:1]))  # of runs of equal pixels: a hundredth of all pixels
+    # Where runs of equal pixels start, a hundredth of all pixels; `prepend` makes the first pixel a start.
+    starts = np.flatnonzero(np.diff(flat, prepend=~flat[:1]))
     colors, color_index = np.unique(flat[starts], return_inverse=True)
     if len(colors) > MAX_PALETTE:
         return RGB, [], np.ascontiguousarray(pixels[..., :3])
@@ -210,7 +212,6 @@ def _fewest_bytes(pixels: np.ndarray) -> tuple[int, list[tuple[bytes, bytes]], n
 
 
 def _chunks(png: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Name and data of each chunk."""
     start = len(SIGNATURE)
     while start < len(png):
         (length,) = struct.unpack(">I", png[start : start + 4])

@@ -20,12 +20,11 @@ class RoofAxes:
 
     @property
     def channels(self) -> dict:
-        """The channels x and y."""
         x = alt.X(f"{self.x_column}:Q", scale=self.x.scale, axis=self.x.axis(self.x_title))
         return {"x": x, "y": alt.Y("flop_per_s:Q", scale=self.y.scale, axis=self.y_axis)}
 
     def roof(self, flop_per_s: float, bytes_per_s: float, **style) -> alt.Chart:
-        """The highest possible FLOP/s as a line; only the first limit applies if `bytes_per_s` is infinite."""
+        """The highest possible FLOP/s: a line that rises by `bytes_per_s` (only flat if infinite) to `flop_per_s`."""
         bend = min(max(flop_per_s / bytes_per_s, self.x.low), self.x.high)
         intensities = sorted({max(self.x.low, self.y.low / bytes_per_s), bend, self.x.high})
         rates = [min(flop_per_s, intensity * bytes_per_s) for intensity in intensities]

@@ -33,7 +33,7 @@ STATUS_WORDS = {
     INCOMPLETE: "capture incomplete",
     "missing": "not measured",
 }
-NAMED_BY_VALUE = (MODEL, CONTEXT_LENGTH, MODE, PRECISION, PARALLEL)
+NAMED_BY_VALUE = (MODEL, CONTEXT_LENGTH, MODE, PRECISION, PARALLEL)  # in labels: "bf16" instead of "in bf16"
 CONFIGURATION_KEYS = keys_without(MODE.key)
 
 
@@ -75,7 +75,7 @@ def device_words(runs: pd.DataFrame) -> measured.Words:
 
 def with_dimensions(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The rows with the dimensions of their runs as first columns, in the declared order. If no run has a value of a
-    dimension, a column of the rows with its name stays as it is."""
+    dimension, the rows keep their own column of that name: one process may measure several values."""
     columns = ["run", *(key for key in KEYS if key not in rows or len(runs) == 0 or runs[key].notna().any())]
     other_columns = rows.drop(columns=columns[1:], errors="ignore")
     return runs[columns].merge(other_columns, on="run", how="inner", validate="one_to_many")
@@ -94,14 +94,14 @@ def sorted_by_size(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     positions = pd.DataFrame({
         "model": [models.index(model) for model in rows["model"]],
         "context_length": [int(length) for length in rows["context_length"]],
-        "mode": [modes.index(mode) if mode else -1 for mode in rows["mode"]],
+        "mode": [modes.index(mode) if mode else -1 for mode in rows["mode"]],  # a single operator has no mode
     })  # fmt: skip
     return rows.iloc[positions.sort_values(list(positions), kind="stable").index].reset_index(drop=True)
 
 
 def runs_without_results(runs: pd.DataFrame, *stages: Stage) -> pd.DataFrame:
-    """The runs without results of the first of these stages that is not complete, if it was requested: their
-    dimensions, its `status`, and the `reason`."""
+    """The runs of which a requested stage of these is not complete: their dimensions, the `status` of the first such
+    stage, and the `reason`."""
     status = pd.Series(COMPLETE, index=runs.index, dtype="object")
     for stage in stages:
         status = status.where(~status.isin((COMPLETE, NOT_ASKED)), runs[stage.status_column].astype("object"))

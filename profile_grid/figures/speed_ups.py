@@ -16,7 +16,7 @@ from profile_grid.tables import evidence, pivoting, wording
 from profile_grid.tables.names import BACKWARD, FORWARD, OPTIMIZER, WHOLE_STEP
 
 PHASES = (WHOLE_STEP, FORWARD, BACKWARD, OPTIMIZER)
-BAR_PX, SPACE_PX, NAMES_PX = 9, 8, 200
+BAR_PX, SPACE_PX, NAMES_PX = 9, 8, 200  # of a bar, between configurations, of their names
 MAX_BARS = 40  # in one panel
 VALUE, BAR, NO_DIFFERENCE = "value", "bar", "even"  # columns: value of the dimension, configuration, ratio 1
 PALE_OPACITY = 0.35
@@ -31,7 +31,6 @@ class SpeedUps:
     base: str
 
     def figure(self, name: str, title: str) -> Figure:
-        """The figure of this name."""
         return Figure(name, title, self.draw, self.result, tables=("runs", self.table))
 
     def draw(self, tables: Tables) -> Drawing:
@@ -55,7 +54,7 @@ class SpeedUps:
         return frame.drawing(rows, runs, run_selection.runs_without_results(runs, TIMING), panel, notes)
 
     def result(self, tables: Tables) -> str:
-        """The clear speed-ups at each value, of complete steps of the mode with the most runs; how many are unclear."""
+        """The clear speed-ups at each value, and how many are unclear, of complete steps in the commonest mode."""
         times, dimension = tables[self.table], self.dimension
         steps = times[times["phase"] == WHOLE_STEP]
         mode = max(FULLEST_FIRST, key=lambda mode: (steps["mode"] == mode).sum())
@@ -78,8 +77,8 @@ class SpeedUps:
 
 def _rows(times: pd.DataFrame, dimension: Dimension, runs: pd.DataFrame) -> pd.DataFrame:
     """The speed-ups of the phases that are drawn, by configuration, the smallest model first."""
-    is_whole_step = (times["mode"] == FORWARD) & (times["phase"] == FORWARD)  # its phase `step` is the same
-    times = run_selection.sorted_by_size(times[times["phase"].isin(PHASES) & ~is_whole_step], runs)
+    repeats_step = (times["mode"] == FORWARD) & (times["phase"] == FORWARD)  # such a step is only a forward pass
+    times = run_selection.sorted_by_size(times[times["phase"].isin(PHASES) & ~repeats_step], runs)
     bars = run_selection.labels(times.assign(**{dimension.key: dimension.default}))
     is_clear = times["verdict"].isin((evidence.FASTER, evidence.SLOWER))
     return times.assign(

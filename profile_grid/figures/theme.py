@@ -36,7 +36,7 @@ NAMES_BY_KIND = (  # the position of a name in its tuple determines its colour a
     ("computing attention scores", "computing softmax", "final matmul", "mask and scale"),
 )
 STYLE_INDEX = {name: index for names in NAMES_BY_KIND for index, name in enumerate(names)}
-PARTS = FAMILIES | {  # parts of bars in the order in which they are stacked, with their PartStyle
+PARTS = FAMILIES | {  # parts of bars in the order in which they are stacked, with the fields of their PartStyle
     "parameters": (BLUE, 0),
     "optimizer state": (PURPLE, 1),
     "gradients": (GREEN, 0),
@@ -52,6 +52,14 @@ PARTS = FAMILIES | {  # parts of bars in the order in which they are stacked, wi
 CROSS = "M-1,-1L1,1M1,-1L-1,1"
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-left", "triangle-right")
 DASHES = ([1, 0], [5, 3], [1, 2], [6, 2, 1, 2])
+NUMBER = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '~g')"  # 0.05, 20, 3000, 40M
+MIN_TICKS = 3
+DENSE_DIGITS = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
+# Of the ticks in a decade; the first that give MIN_TICKS are taken.
+TICK_DIGITS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), DENSE_DIGITS)
+# Of an axis of context lengths: a factor at both ends, and how many may have labels of the usual size.
+CONTEXT_MARGIN, MAX_LARGE_LABELS = 1.45, 7
+CHARACTER_PX, SYMBOL_PX = 6, 32  # of a legend
 
 
 def config() -> dict:
@@ -103,7 +111,7 @@ def fill(color: str, lines: int) -> str | alt.ExprRef:
     """The fill of a bar: a colour with lines in the colour of the background, the same for every length of the bar."""
     if not lines:
         return color
-    edges = [edge for line in LINES[lines] for edge in line]
+    edges = [edge for line in LINES[lines] for edge in line]  # start and end of each line, as shares of the bar
     bands = zip([0, *edges], [*edges, 1], strict=True)  # of the colour and of the background in turn
     stops = [
         {"offset": offset, "color": "ground" if number % 2 else color}
@@ -125,26 +133,18 @@ class SeriesStyles(NamedTuple):
 def series_styles(names: Sequence[str]) -> SeriesStyles:
     """The styles of series with these names: those of a name in NAMES_BY_KIND, else the next free ones.
 
-    If two names have the same position there, all get the next free ones. Until styles repeat, two series share at most
-    one of the three.
+    If two names have the same position there, all series get the next free styles. Until styles repeat, two series have
+    at most one of colour, shape and dashes in common.
     """
     known_indices = {name: STYLE_INDEX[name] for name in names if name in STYLE_INDEX}
     if len(set(known_indices.values())) < len(known_indices):
         known_indices = {}  # names of two kinds in one figure
     free = (index for index in count() if index not in known_indices.values())
     indices = [known_indices[name] if name in known_indices else next(free) for name in names]
-    rounds = [index // len(SERIES_COLORS) for index in indices]
+    rounds = [index // len(SERIES_COLORS) for index in indices]  # how often all colours were used before
     colors = [SERIES_COLORS[index % len(SERIES_COLORS)] for index in indices]
     shapes = [SHAPES[(index + round_) % len(SHAPES)] for index, round_ in zip(indices, rounds, strict=True)]
     return SeriesStyles(colors, shapes, [DASHES[round_ % len(DASHES)] for round_ in rounds])
-
-
-NUMBER = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '~g')"  # 0.05, 20, 3000, 40M
-MIN_TICKS = 3
-DENSE_DIGITS = (1, 1.1, 1.2, 1.3, 1.4, 1.5, 1.7, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)
-TICK_DIGITS = ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), DENSE_DIGITS)  # per decade; the first that give enough ticks
-CONTEXT_MARGIN, MAX_LARGE_LABELS = 1.45, 7  # a factor at both ends; context lengths with labels of the usual size
-CHARACTER_PX, SYMBOL_PX = 6, 32  # of a legend
 
 
 @dataclass(frozen=True)

@@ -36,16 +36,16 @@ WITHOUT_LINKS = MarkdownIt("commonmark", {"html": False}).disable(
 
 @dataclass(frozen=True)
 class Menu:
-    """One menu, which filters the page by a dimension."""
+    """One menu, which filters the page by a dimension: its key, its label, and its choices as (value, text)."""
 
     column: str
     label: str
-    choices: tuple[tuple[str, str], ...]  # (value, text)
+    choices: tuple[tuple[str, str], ...]
 
 
 def menus(runs: pd.DataFrame, tables: Iterable[pd.DataFrame] = ()) -> list[Menu]:
-    """The menus of the dimensions that vary, in their order. If no run has values of a dimension, they come from the
-    tables: one process may measure several."""
+    """The menus of the dimensions that vary, in their order. If no run has a value of a dimension, the choices are
+    those in the first table that has some: one process may measure several values."""
     varying_menus = []
     for dimension in EVERY_DIMENSION:
         key = dimension.key
@@ -78,9 +78,9 @@ def page(
     """The page as HTML.
 
     `timeline` is the table of one step's timeline. `images` are the PNG files of the figures by name: fonts of an SVG
-    would differ from viewer to viewer. Paths are relative to the page: `trace_file` is the trace for Perfetto,
-    `table_files` are the files of tables by name, if the page is not in the folder of the results. `links` are as in
-    `documents`, relative to the page.
+    would differ from viewer to viewer. `trace_file` is the trace for Perfetto. `table_files` are the files of tables by
+    name, if the page is not in the folder of the results. `links` are sentences with a link, by question, as in
+    `documents`. All paths are relative to the page.
     """
     runs = tables["runs"]
     rows = runs.to_dict("records")
@@ -92,7 +92,7 @@ def page(
     machine_tables, machine, left_out = run_selection.of_one_machine(tables)
     names = Names(measured.names_of_summary_kernels(machine_tables))
     shown_tables = page_tables(tables, names, questions, table_files)
-    has_steps = "kernels" in table_names
+    has_steps = "kernels" in table_names  # whether steps were captured
     return environment().get_template("template.html.j2").render(
         sections=sections,
         machine=machine,
@@ -139,7 +139,7 @@ def first_sentence(section: Section, question: str) -> Markup:
 
 
 def _legend(section: Section) -> list[tuple[Markup, str]]:
-    """(label, full name) of the kernels that this machine's sentences mention."""
+    """(label, full name) of the kernels that the sentences of this section mention."""
     text = "\n".join(claim for claims in section.sentences.values() for claim in claims)
     return [(markdown(label), name) for label, name in section.legend(text)]
 

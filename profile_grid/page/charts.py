@@ -14,8 +14,6 @@ MAX_CHART_BYTES, MAX_IMAGE_BYTES = 1_500_000, 1_900_000  # of all figures togeth
 
 @dataclass(frozen=True)
 class PageFigure:
-    """One figure of the page."""
-
     title: str  # the result, or without one the quantity that is drawn
     quantity: str  # what is drawn, unless that is the title
     notes: tuple[str, ...]
@@ -54,21 +52,23 @@ def _json(chart: Spec) -> str:
 
 
 def compact(chart: Spec) -> Spec:
-    """The chart with rounded data as {name: {"columns": [...], "rows": [[...], ...]}}. The names are numbered, since
-    Altair's are digests of unrounded values, whose last bits differ between processors."""
-    names = {name: f"data-{number}" for number, name in enumerate(chart["datasets"], start=1)}
-    plain = {key: _renamed(value, names) for key, value in chart.items() if key != "datasets"}
-    return plain | {"datasets": {names[name]: _compact_rows(rows) for name, rows in chart["datasets"].items()}}
+    """The chart with rounded data as {name: {"columns": [...], "rows": [[...], ...]}}. The names are replaced by
+    numbered ones, since Altair's are digests of unrounded values, whose last bits differ between processors."""
+    new_names = {name: f"data-{number}" for number, name in enumerate(chart["datasets"], start=1)}
+    plain = {key: _renamed(value, new_names) for key, value in chart.items() if key != "datasets"}
+    return plain | {"datasets": {new_names[name]: _compact_rows(rows) for name, rows in chart["datasets"].items()}}
 
 
-def _renamed(part: object, names: Mapping[str, str]) -> object:
+def _renamed(part: object, new_names: Mapping[str, str]) -> object:
     """The specification, or a part of it, with new names of data."""
     if isinstance(part, list):
-        return [_renamed(item, names) for item in part]
+        return [_renamed(item, new_names) for item in part]
     if not isinstance(part, dict):
         return part
-    renamed = {key: _renamed(value, names) for key, value in part.items()}
-    return renamed | {"name": names[part["name"]]} if part.get("name") in names else renamed
+    renamed = {key: _renamed(value, new_names) for key, value in part.items()}
+    if part.get("name") in new_names:
+        renamed["name"] = new_names[part["name"]]
+    return renamed
 
 
 def _compact_rows(rows: list[dict]) -> dict[str, list]:

@@ -1,4 +1,5 @@
 // Glue between the page and its two libraries: starts a table or figure when it comes near the window, applies the filters.
+// `all`, `read`, `escaped`, `names` and `startFlame` come from the scripts in kernel_tables/page.
 
 /** The text of a library that is compressed in the page. */
 async function unpacked(id) {
@@ -74,8 +75,10 @@ function vegaEmbed() {
 /** The rows of a data set as objects. */
 const rowsOf = ({ columns, rows }) => rows.map((row) => Object.fromEntries(columns.map((column, i) => [column, row[i]])));
 
+/** Whether a row has the chosen value of every menu whose column it has. */
 const fits = (row) => chosenMenus().every(({ name, value }) => !(name in row) || String(row[name]) === value);
 const fittingRows = (data) => Object.entries(data).map(([name, rows]) => [name, rows.filter(fits)]);
+/** The value of a colour, such as "ink", in the page's style. */
 const onPage = (color) => getComputedStyle(document.documentElement).getPropertyValue(`--${color}`).trim();
 
 /** Gives the chart the colours of the page, or of paper. */
@@ -87,6 +90,7 @@ function paint({ view, paperColors }, onPaper) {
 async function draw(element) {
   const spec = read(`chart-${element.dataset.chart}`);
   const data = Object.fromEntries(Object.entries(spec.datasets).map(([name, dataSet]) => [name, rowsOf(dataSet)]));
+  // Parameters with a value are colours: profile_grid/figures/paper.py adds them with their values on paper.
   const paperColors = Object.fromEntries(spec.params.filter(({ value }) => value).map(({ name, value }) => [name, value]));
   const options = { ast: true, actions: false, renderer: "svg", tooltip: { disableDefaultStyle: true } };
   const { view } = await (await vegaEmbed())(element, { ...spec, datasets: Object.fromEntries(fittingRows(data)) }, options);

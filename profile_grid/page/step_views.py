@@ -19,13 +19,13 @@ from profile_grid.tables.pivoting import sorted_values
 from profile_grid.tables.wording import capital, config_in_words, run_in_words
 
 ADVICE_TABLES = largest_gains.SOURCES
-MAX_ADVICE, MAX_VALUES = 3, 8
+MAX_ADVICE, MAX_VALUES = 3, 8  # pieces of advice; values of a dimension that are named
 FORWARDS_PER_STEP = 3  # matrix multiplies of a training step, in forward passes: the backward pass has two
 ALWAYS_NAMED = (BATCH_SIZE, PRECISION)  # dimensions whose defaults are named, too
 PICTURE_KEY = "Each bar is a phase, divided into the parts of the model; the strip below it into classes of kernels."
 MAX_FLAMES = 60
 LEAF_KEYS = ["phase", "range", "kernel", "class"]
-RANK_END = ": "  # after the rank in the name of a lane
+RANK_END = ": "  # in the name of a lane of a run with several ranks: "rank 1: stream 7"
 
 
 def speed(tables: Tables, run: str) -> str:
@@ -78,7 +78,8 @@ def scope(runs: pd.DataFrame) -> str:
 
 
 def flames(tables: Tables, names: Names) -> tuple[dict[str, dict], str]:
-    """(flame graphs by run, those of the fullest mode first, at most MAX_FLAMES; a sentence on the others, or "")."""
+    """(flame graphs by run, a sentence on the runs without one). Runs of the fullest mode come first; at most
+    MAX_FLAMES have a graph. The sentence is "" if all have one."""
     kernels, modes = tables["kernels"], tables["runs"].set_index("run")["mode"]
     runs = sorted(dict.fromkeys(kernels["run"]), key=lambda run: FULLEST_FIRST.index(modes[run]))
     shown, left_out = runs[:MAX_FLAMES], len(runs) - MAX_FLAMES
@@ -86,7 +87,7 @@ def flames(tables: Tables, names: Names) -> tuple[dict[str, dict], str]:
     sentence = (
         f"To limit the size of the page, {left_out} more runs have no flame graph; the table of kernels has them."
     )
-    return {run: flame(leaves(groups.get_group(run)), names) for run in shown}, sentence if left_out > 0 else ""
+    return {run: flame(leaves(groups.get_group(run)), names) for run in shown}, (sentence if left_out > 0 else "")
 
 
 def leaves(kernels: pd.DataFrame) -> list[Leaf]:
@@ -125,14 +126,14 @@ def _busy(phases: pd.DataFrame, run: str) -> list[str]:
 
 
 def run_timeline(table: pd.DataFrame, names: Names) -> Timeline | None:
-    """The timeline of a step from its table, rank by rank: a lane per thread and level of ranges, per calling thread,
-    and per stream; None without rows."""
+    """The timeline of a step from its table, rank by rank: a lane for each level of ranges on each thread, for each
+    thread that makes calls, and for each stream; None without rows."""
     rows = table.rename(columns={"class": "kernel_class"}).itertuples(index=False)
     return timeline(map(_bar, rows), names) if len(table) else None
 
 
 def _bar(row) -> TimelineBar:
-    rank, end, device = row.lane.rpartition(RANK_END)
+    rank, end, device = row.lane.rpartition(RANK_END)  # device: a thread or a stream
     level = 0 if row.track == KERNEL else row.depth
     # Lanes are sorted by this: rank by rank, the main thread first; numbers at the ends of names by size.
     lane = (len(rank), rank, TRACKS.index(row.track), device != MAIN, len(device), device, level)
@@ -140,5 +141,6 @@ def _bar(row) -> TimelineBar:
     path = names_in(row.path)
     path_in_step = tuple(path[path.index(STEP) + 1 :] if STEP in path else path)
     return TimelineBar(
-        lane, f"{rank}{end}{title}", row.track, row.name, row.kernel_class, path_in_step, row.start_ns, row.end_ns
-    )
+        lane=lane, title=f"{rank}{end}{title}", track=row.track, name=row.name, kernel_class=row.kernel_class,
+        path=path_in_step, start_ns=row.start_ns, end_ns=row.end_ns,
+    )  # fmt: skip

@@ -20,7 +20,7 @@ from profile_grid.tables import on_disk, per_pass, pivoting
 
 SIGNIFICANT_DIGITS = 6
 DIMENSION_KEYS = tuple(dimension.key for dimension in EVERY_DIMENSION)
-UNITS = {"ms": "ms", "us": "µs", "s": "s", "bytes": "GiB"}
+UNITS = {"ms": "ms", "us": "µs", "s": "s", "bytes": "GiB"}  # shown, by the end of a column's name
 RUN_COLUMNS = (
     *(dimension.key for dimension in OPERATOR_DIMENSIONS), *(stage.status_column for stage in STAGES), "reason",
     "parameters", "peak_allocated_bytes", "steps_timed", "steps_captured", "note",
@@ -29,8 +29,8 @@ HEADINGS = {dimension.key: dimension.heading for dimension in EVERY_DIMENSION} |
     "flop_per_s": "FLOP/s",
     "flops_formula": "FLOP, formula",
 }
-STATIC_ROWS = 8
-MAX_ROWS, MAX_BYTES = 3500, 3_200_000  # of one table; of all together. The files have everything
+STATIC_ROWS = 8  # that are shown if scripts do not run
+MAX_ROWS, MAX_BYTES = 3500, 3_200_000  # of one table; of all tables together. Their files have everything
 
 
 def names_that_fit(sizes: Mapping[str, int], room: int) -> set[str]:
@@ -60,8 +60,6 @@ def rounded(value: float) -> float | int:
 
 @dataclass(frozen=True)
 class RenderedColumn:
-    """One column of a table of the page."""
-
     name: str  # its key in the data
     title: str
     help: str  # what it means
@@ -88,8 +86,8 @@ def page_tables(
     tables: dict[str, pd.DataFrame], names: timeline.Names, questions: Iterable[Question] = QUESTIONS,
     files: Mapping[str, str] | None = None,
 ) -> dict[str, RenderedTable]:  # fmt: skip
-    """The tables of these questions, and those of runs and kernels, as far as the grid has them, by name. `files` are
-    the paths of the complete tables by name, by default those that a grid writes."""
+    """By name, the tables of these questions and those of runs and kernels, if this grid has them. `files` are the
+    paths of the complete tables by name, by default those that a grid writes."""
     dimensions = pivoting.shown_dimensions(tables["runs"], KEYS_WITHOUT_DEFAULT)
     rendered, sources = {}, table_names_of(tables["runs"].to_dict("records"))
     for name, table in every_table(questions).items():
@@ -133,13 +131,13 @@ KERNELS = PageTable("kernels", "Every kernel by phase, per step", select=kernels
 def _shown_columns(
     frame: pd.DataFrame, runs: pd.DataFrame, dimensions: list[str], chosen: tuple[str, ...] | None
 ) -> pd.DataFrame:
-    """The dimensions and the chosen columns, by default all; without those of dimensions without values, and of stages
-    that were requested for no run. The rows keep their order."""
+    """The rows of `frame` in their order, with the columns `dimensions`, then the chosen ones, by default all. Left out
+    are columns of dimensions without values, and of the status of stages that were requested for no run."""
     columns = list(chosen) if chosen else [name for name in frame.columns if name not in LEADING]
     columns = [name for name in columns if name not in DIMENSION_KEYS or frame[name].notna().any()]
     columns = [name for name in columns if not len(frame) or not frame[name].eq(NOT_ASKED).all()]
-    position = frame[["run", *columns]].reset_index(drop=True).reset_index(names="_position")
-    return with_dimensions(position, runs).sort_values("_position", ignore_index=True)[[*dimensions, *columns]]
+    numbered_rows = frame[["run", *columns]].reset_index(drop=True).reset_index(names="_position")
+    return with_dimensions(numbered_rows, runs).sort_values("_position", ignore_index=True)[[*dimensions, *columns]]
 
 
 def page_table(
@@ -148,6 +146,7 @@ def page_table(
     """These rows as a table of the page. `declared` has the meanings and units of the columns; `path` is the file with
     all rows."""
     shown = rows.head(MAX_ROWS)
+    # Columns that `select` of the table has added are not declared.
     declared_columns = {column.name: column for column in declared.all_columns}
     shown_columns = [declared_columns.get(name, Column(name, TEXT, "", "")) for name in shown.columns]
     kinds = {column.name: _kind(column, shown[column.name]) for column in shown_columns}
@@ -163,7 +162,7 @@ def page_table(
 
 def _within_room(tables: dict[str, RenderedTable]) -> dict[str, RenderedTable]:
     """The tables, cut to the first rows for which all tables together have room."""
-    row_ends = {}  # by table, for each row, the bytes of all rows up to it
+    row_ends = {}  # by table, for each row, the bytes of all rows up to the end of this one
     for name, table in tables.items():
         row_ends[name] = list(accumulate(len(markup.for_script(row)) + 1 for row in table.rows))
     rooms = divided_room({name: max(ends, default=0) for name, ends in row_ends.items()}, MAX_BYTES)

@@ -1,5 +1,6 @@
-"""The tables of the documents: a line per run or row, which begins with its dimensions; a status replaces missing
-results. `lines_table` is the general one; `rows_table` has a function per column, `run_table` the cells of each run."""
+"""The tables of the documents: a line per run, or per row of a DataFrame, which begins with its dimensions; a status
+replaces missing results. `lines_table` is the general one; `rows_table` gets a function per column, `run_table` the
+cells of each run."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -17,7 +18,7 @@ from profile_grid.tables.wording import run_in_words
 STATUS_WORDS = {OUT_OF_MEMORY: "OOM"}  # other statuses are written as they are
 NOT_IN_GRID = "not run"
 MODEL_AND_CONTEXT = (MODEL.key, CONTEXT_LENGTH.key)
-Part = str | tuple[str, MarkdownTable | None]  # of a document: a paragraph, or (introduction, table)
+Part = str | tuple[str, MarkdownTable | None]  # a part of a document: a paragraph, or (introduction, table)
 Column = tuple[str, Callable[[dict], str]]  # heading, text of a row
 
 
@@ -28,10 +29,11 @@ def run_table(
     """One line per run of a mode (by default inference): its dimensions, then its cells or its status."""
 
     def run_cells(row: dict) -> tuple[str, ...]:
-        status = (status_word(row[CAPTURE.status_column]), *[ABSENT] * (len(headings) - 1))
-        return cells_by_run.get(row["run"], status[: len(headings)])
+        if row["run"] in cells_by_run or not headings:
+            return cells_by_run.get(row["run"], ())
+        return (status_word(row[CAPTURE.status_column]), *[ABSENT] * (len(headings) - 1))
 
-    runs = measured.runs[measured.runs["mode"] == (mode or measured.inference_mode)]
+    runs = measured.runs[measured.runs[MODE.key] == (mode or measured.inference_mode)]
     return lines_table(runs, MODEL_AND_CONTEXT, headings, run_cells, left_aligned, hidden=(MODE.key,))
 
 
@@ -47,8 +49,7 @@ def rows_table(
 
 
 def columns_with_values(rows: pd.DataFrame, headings: Mapping[str, str], text: Callable[[float], str]) -> list[Column]:
-    """The columns for `rows_table`: those of the rows that `headings` names, with their headings, without those that
-    have no value."""
+    """The columns of `rows` in `headings`, with these headings, for `rows_table`; not those without any value."""
 
     def cell(name: str) -> Callable[[dict], str]:
         return lambda row: text(row[name]) if known(row[name]) else ABSENT
@@ -71,8 +72,8 @@ def lines_table(
     rows: pd.DataFrame, always_shown: Sequence[str], headings: Sequence[str], cells: Callable[[dict], Iterable[str]],
     left_aligned: int = 0, hidden: Sequence[str] = (),
 ) -> MarkdownTable:  # fmt: skip
-    """One line per row: its dimensions, then its cells, of which so many are aligned on the left, numbers on the right.
-    `always_shown` and `hidden` are keys of dimensions, as for shown_dimensions."""
+    """One line per row: its dimensions, then its cells. The first `left_aligned` cells are aligned on the left, the
+    others on the right. `always_shown` and `hidden` are keys of dimensions, as for shown_dimensions."""
     keys = pivoting.shown_dimensions(rows, always_shown, hidden)
     lines = tuple((*leading_cells(row, keys), *cells(row)) for row in rows.to_dict("records"))
     return MarkdownTable((*headings_of(keys), *headings), lines, first_right=len(keys) + left_aligned)
@@ -89,7 +90,7 @@ def leading_cells(row: dict, keys: Sequence[str]) -> tuple[str, ...]:
 
 
 def titled(introduction: str, tables: Iterable[tuple[str, MarkdownTable]], form: str = "{}, {}") -> list[Part]:
-    """The parts of a document with these tables and their titles: each title, if there is any, follows the introduction
+    """The parts of a document with these tables and their titles. A title that is not empty follows the introduction,
     in this form."""
     return [(form.format(introduction, title) if title else introduction, table) for title, table in tables]
 
@@ -98,8 +99,8 @@ def table_per_run(
     introduction: str, rows: pd.DataFrame, table: Callable[[pd.DataFrame], MarkdownTable],
     always_named: Collection[str] = (),
 ) -> list[Part]:  # fmt: skip
-    """The parts of a document with a table of the rows of each run, below the introduction with the run in brackets;
-    `always_named` is as for `wording.config_in_words`."""
+    """The parts of a document with a table of the rows of each run, below the introduction with the run in brackets.
+    The dimensions `always_named` are named even at their defaults."""
     runs = (run_rows for _, run_rows in rows.groupby("run", sort=False))
     tables = ((run_in_words(run_rows.iloc[0], always_named), table(run_rows)) for run_rows in runs)
     return titled(introduction, tables, "{} ({})")
@@ -116,14 +117,16 @@ def status_word(status) -> str:
 
 
 def families_by_share(shares: pd.DataFrame) -> list[str]:
-    """Matrix multiplies, if they have rows, then the other families with a share, by mean share, the largest first."""
+    """Matrix multiplies, if they have rows, then the other families (classes without refinement) whose mean share is
+    not 0, the largest first."""
     means = shares.groupby("family")["share"].mean().sort_values(ascending=False)
     others = [family for family in means[means > 0].index if family != classes.MATMUL]
     return [classes.MATMUL, *others] if classes.MATMUL in means.index else others
 
 
 def small_families_merged(shares: pd.DataFrame, columns: list[str], keys: list[str]) -> pd.DataFrame:
-    """The shares; if two or more families are below NON_TRIVIAL_SHARE everywhere, as one family with their names."""
+    """The shares, with all families below NON_TRIVIAL_SHARE everywhere as one family that has their names; unchanged if
+    fewer than two of these have any share. Matrix multiplies always stay a family."""
     largest = shares.groupby("family")[columns].max().max(axis=1)
     small = [family for family in largest[largest < classes.NON_TRIVIAL_SHARE].index if family != classes.MATMUL]
     present = [family for family in small if largest[family] > 0]
@@ -134,8 +137,9 @@ def small_families_merged(shares: pd.DataFrame, columns: list[str], keys: list[s
 
 
 def errors_table(rows: pd.DataFrame, always_shown: Sequence[str]) -> MarkdownTable | None:
-    """One line per run: its relative errors, the error that its precision explains, and the verdict; None without
-    errors. The dimensions in `always_shown` have a column in any case."""
+    """One line per run: the relative errors of loss, logits and gradients against a float64 reference, the largest
+    error that rounding explains, and whether they may be rounding. None without errors. The dimensions in
+    `always_shown` have a column in any case."""
     if rows["loss_error"].isna().all():
         return None
     return lines_table(

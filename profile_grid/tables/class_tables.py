@@ -1,5 +1,5 @@
-"""Tables that several questions read: the kernels with the most GPU time of each run (b, c), and GPU time by kernel
-class (c, d, e)."""
+"""Tables that several questions read, with the letters of these questions: the kernels with the most GPU time of each
+run (b, c), and GPU time by kernel class (c, d, e)."""
 
 import pandas as pd
 
@@ -70,7 +70,7 @@ def forward_classes(merged: Merged) -> pd.DataFrame:
     """(c) GPU time of the forward pass by kernel class, with its share of the forward pass's GPU time."""
     kernels = merged.kernels
     table = per_pass(kernels[kernels["phase"] == FORWARD], ["class"], merged.captured_steps)
-    return with_share(table, ["run"], "share").pipe(in_run_order, kernels, []).drop(columns="total_ns")
+    return in_run_order(with_share(table, ["run"], "share"), kernels, by=[]).drop(columns="total_ns")
 
 
 def class_shares(merged: Merged) -> pd.DataFrame:
@@ -82,7 +82,7 @@ def class_shares(merged: Merged) -> pd.DataFrame:
     table = with_share(table, ["run", "phase"], "share")
     table["share_of_step"] = table["total_ns"] / as_floats(table["run"].map(total_by_run(kernels)))
     conservation.check_shares(table, ["run", "phase"])
-    return in_run_order(table, kernels, []).drop(columns=["total_ns", "same_in_every_step"])
+    return in_run_order(table, kernels, by=[]).drop(columns=["total_ns", "same_in_every_step"])
 
 
 FORWARD_CLASSES = TableSpec(

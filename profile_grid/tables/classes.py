@@ -8,11 +8,11 @@ from profile_grid.tables.pivoting import unstacked
 
 MATMUL = "gemm"
 MEMORY_OPERATIONS = ("memcpy", "memset")
-NON_TRIVIAL_SHARE = 0.01
+NON_TRIVIAL_SHARE = 0.01  # of the GPU time: families below it share one column
 
 
 def family(kernel_class: str) -> str:
-    """The class without its refinement: "elementwise" for "elementwise/copy"."""
+    """The family of a class, which is its name without refinement: "elementwise" for "elementwise/copy"."""
     return kernel_class.split("/")[0]
 
 

@@ -11,13 +11,13 @@ from profile_grid.tables.evidence import HOST_BOUND_SPREAD, assumed_spread, erro
 from profile_grid.tables.names import PROCESS_STATISTICS, SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
 from profile_grid.tables.per_pass import Merged, as_floats
 
-PHASE_BY_PREFIX = {"": WHOLE_STEP, "without_": WITHOUT_COMMUNICATION}  # of columns
+PHASE_BY_PREFIX = {"": WHOLE_STEP, "without_": WITHOUT_COMMUNICATION}  # by prefix of the columns about this phase
 
 
 def communication_times(merged: Merged) -> pd.DataFrame:
-    """One row per run on several GPUs: its step without a profiler, its step without communication, and what
-    communication costs, with a verdict: the step minus a baseline without communication. Runs that differ only in how
-    gradients are reduced have the same baseline; runs that divide the parameters have none."""
+    """One row per run on several GPUs, timed without a profiler: its step, its step without communication, and the cost
+    of communication with a verdict. The cost is the step minus a baseline without communication. Runs that differ only
+    in how gradients are reduced have the same baseline; runs that divide the parameters have none."""
     runs = merged["runs"]
     runs = runs[as_floats(runs[GPUS.key]) > 1].reset_index(drop=True)
     times = merged["rank_times"]
@@ -37,7 +37,7 @@ def communication_times(merged: Merged) -> pd.DataFrame:
 
 def _baselines(table: pd.DataFrame) -> pd.DataFrame:
     """Per row of `table`: the median time without communication of all runs with the same work, the spread between
-    their processes, and the number of these; no row if the parameters are divided."""
+    their processes, and the number of processes; no row if the parameters are divided."""
     baselines = {}
     undivided = table[~table[PARALLEL.key].isin(DIVIDED)]  # otherwise a process updates only its part of the parameters
     for _, group in undivided.groupby(keys_without(PARALLEL.key), sort=False):
@@ -49,8 +49,8 @@ def _baselines(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def _error_of_cost(table: pd.DataFrame, assumed: pd.Series) -> tuple[pd.Series, pd.Series]:
-    """(standard error of the logarithm of baseline ÷ step, degrees of freedom). If one process timed a step, its
-    spread is that of the baseline's processes, and at least the assumed one."""
+    """(standard error of the logarithm of baseline ÷ step, degrees of freedom). If only one process timed a step, the
+    spread of the baseline's processes is taken for it, and at least the assumed one."""
     has_several = table["processes"] > 1
     step = pd.DataFrame({"spread": table["process_spread"], "processes": table["processes"]})
     baseline = pd.DataFrame({"spread": table["baseline_spread"].fillna(0.0), "processes": table["baseline_processes"]})

@@ -22,7 +22,7 @@ HOST_BOUND_WAITING = 0.05  # if the GPU waits for this share of a step or more, 
 # Relative standard deviations between processes, assumed of steps whose time the GPU or the host determines.
 GPU_BOUND_SPREAD, HOST_BOUND_SPREAD = 0.01, 0.15
 RELEVANT_DIFFERENCE = 0.1  # relative; documents say how many processes would show it
-POWER = 0.8  # probability with which so many processes show it
+POWER = 0.8  # probability with which that many processes show it
 MIN_SPREAD = 1e-4  # relative; measured times may be equal only because of the timer's resolution
 LAUNCH_BOUND_SHARE = IDLE_SHARE  # of a step in which the GPU idles; the same limit as in the diagnosis
 
@@ -62,7 +62,7 @@ def ratio_verdicts(ratio: pd.Series, error: pd.Series, freedom: pd.Series | floa
     """
     from scipy.special import stdtr, stdtrit  # imported in 0.15 s, and most tables have nothing to compare
 
-    freedom = pd.Series(freedom, index=ratio.index, dtype="float64").clip(upper=1e9)
+    freedom = pd.Series(freedom, index=ratio.index, dtype="float64").clip(upper=1e9)  # as good as infinite
     distance = np.log(ratio.astype("float64")).abs()
     p_values = 2 * stdtr(freedom, -distance / error)
     factor = np.exp(stdtrit(freedom, (1 + CONFIDENCE) / 2) * error)
@@ -78,7 +78,7 @@ def ratio_verdicts(ratio: pd.Series, error: pd.Series, freedom: pd.Series | floa
 
 def adjusted_p_values(p_values: np.ndarray) -> np.ndarray:
     """The p-values adjusted by Benjamini and Hochberg: of the verdicts with an adjusted value below FALSE_RATE, at
-    most that share is expected to be wrong. NaN stays NaN."""
+    most a share of FALSE_RATE is expected to be wrong. NaN stays NaN."""
     result = np.full(len(p_values), np.nan)
     order = np.argsort(p_values)[: np.count_nonzero(~np.isnan(p_values))]  # NaN is sorted last
     scaled = p_values[order] * len(order) / np.arange(1, len(order) + 1)
@@ -95,8 +95,9 @@ def needed_processes(spread: float) -> int:
 
 
 def pooled_time(times: pd.Series, processes: pd.Series, process_spread: pd.Series) -> tuple[float, float, float]:
-    """(median, relative standard deviation between processes, number of processes) of times of the same work. Each
-    time comes from `processes` processes, with a measured spread between them. For one process, it is NaN."""
+    """(median, relative standard deviation between processes, number of processes) of times of the same work. Each time
+    is the mean of as many processes as `processes` says, and `process_spread` is measured between these. With one
+    process in all, the standard deviation is NaN."""
     counts, logarithms = processes.astype("float64").fillna(1), np.log(times.astype("float64"))
     total = counts.sum()
     mean = (counts * logarithms).sum() / total if total else math.nan
@@ -122,7 +123,8 @@ def typical_ms(times: np.ndarray) -> np.ndarray:
 
 
 def fastest(times: pd.Series, process_spreads: pd.DataFrame) -> object | None:
-    """The label of the shortest of these times, if there are others and it is faster than each of them, else None.
+    """The label of the shortest of these times, if its verdict against each of the others is FASTER; else, and without
+    others, None.
     `process_spreads` has the columns of `spreads` and the same index."""
     best = times.idxmin()
     others = times.drop(best)

@@ -22,9 +22,9 @@ def whole_steps(times: pd.DataFrame) -> pd.DataFrame:
 
 
 def largest_gain(times: pd.DataFrame, dimension: Dimension, base: str, modes: Sequence[str] = FULLEST_FIRST) -> Claim:
-    """The first sentence of an answer: the largest clear difference, in the first of the modes that has one, and the
-    median of all speed-ups; or that all are unclear, and how many processes would help. `times` is a table of
-    `times_with_base`; `base` is the default in words: "in fp32"."""
+    """The first sentence of an answer: the largest clear difference, and the median of all speed-ups; or that all are
+    unclear, and how many processes would help. The difference is of the first of the `modes` that has a clear one; if
+    `modes` is empty, of any. `times` is a table of `times_with_base`; `base` is the default in words: "in fp32"."""
     steps = whole_steps(times)
     clear = steps[steps["verdict"] != UNCLEAR]
     mode = next((mode for mode in modes if (clear["mode"] == mode).any()), None)
@@ -70,6 +70,7 @@ def verdict_counts(steps: pd.DataFrame, heading: str) -> Claim:
     for verdict in (FASTER, SLOWER, UNCLEAR):
         rows = steps[steps["verdict"] == verdict]
         if len(rows):
+            # The first count names the total: "faster in 3 of 5 runs (...), slower in 2 (...)".
             runs = str(len(rows)) if verdicts else of_all(len(rows), len(steps), "run")
             amounts = 'marked "?"' if verdict == UNCLEAR else interval(rows["speed_up"], ratio)
             verdicts.append(f"{verdict} in {runs} ({amounts})")
@@ -118,15 +119,15 @@ def phases_table(times: pd.DataFrame, dimension: Dimension) -> MarkdownTable:
 
 
 def parts_tables(parts: pd.DataFrame) -> list[tuple[str, MarkdownTable]]:
-    """(title, table) for each combination of further dimensions that vary: the speed-up of the GPU time of each part, a
-    column per model. Empty if no kernel is inside the range of a part. `parts`: rows of one phase of
-    `parts_with_base`."""
+    """(title, table) for each combination of the dimensions other than model and mode that vary: the speed-up of the
+    GPU time of each part, with a column per model. Empty if no kernel is inside the range of a part. `parts` are the
+    rows of one phase of `parts_with_base`."""
     groups = pivoting.split(model_parts.rows_in_parts(parts), (MODEL.key, MODE.key))
     return [(title, parts_table(rows, "base_share", lambda row: ratio(row["speed_up"]))) for title, rows in groups]
 
 
 def time_and_gain(ms: float, gain: float, verdict: str) -> str:
-    """A time in ms with its speed-up over the default in brackets, with "?" if that is unclear: "12.3 (× 1.53)"."""
+    """A time in ms with its speed-up over the default: "12.3 (× 1.53)", or "12.3 (× 1.03 ?)" if that is unclear."""
     return f"{significant(ms)} ({_marked_ratio(gain, verdict)})" if known(ms) else ABSENT
 
 

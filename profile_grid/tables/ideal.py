@@ -23,12 +23,13 @@ SHAPE_FIELDS = ("context_length", "vocab_size", "d_model", "num_layers", "num_he
 # The matrix products of attention, each as large: scores and values in the forward pass; in the backward pass the
 # scores once more, and the gradients of values, probabilities, queries and keys (Dao 2023, arXiv:2307.08691).
 FORWARD_PRODUCTS, BACKWARD_PRODUCTS = 2, 5
-ADAMW_MOVED = 7  # numbers per parameter: weight, gradient and two moments are read, all but the gradient written
+# Per parameter, weight, gradient and two moments are read, all but the gradient written; counted as fp32 throughout.
+ADAMW_MOVED, ADAMW_NUMBER_BYTES = 7, 4
 ATTENTION_PRODUCTS = (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
 
 
 class LeastMs(NamedTuple):
-    """Least milliseconds by a device's peak FLOP/s, and by its peak bytes/s; None if none is known."""
+    """Least milliseconds by a device's peak FLOP/s, and by its peak bytes/s; None if unknown or no limit."""
 
     by_flops: float | None
     by_bytes: float | None
@@ -52,8 +53,8 @@ def shape_of_run(run: Mapping) -> ModelShape | None:
 
 def ideal_times(runs: pd.DataFrame) -> pd.DataFrame:
     """One row per run and phase with the least time in ms: `by_flops`, of the matrix products at the peak of the run's
-    precision (NaN without any), and `by_bytes`, of moving their operands and results, and the optimizer's, once. Runs
-    without known peaks or shape have no rows."""
+    precision (NaN without any), and `by_bytes`, of moving their operands and results once, and in the optimizer what it
+    reads and writes. Runs without known peaks or shape have no rows."""
     rows = [(run["run"], phase, *least) for run in runs.to_dict("records") for phase, least in _least_ms(run).items()]
     table = pd.DataFrame(rows, columns=["run", "phase", *LeastMs._fields])
     return table.astype(dict.fromkeys(LeastMs._fields, "float64"))
@@ -95,7 +96,7 @@ def attention_flops(batch_size: int, context_length: int, width: int) -> dict[st
 
 
 def _least_ms(run: Mapping) -> dict[str, LeastMs]:
-    """The least time of each phase, and of the step. Empty if peaks or shape are unknown."""
+    """The least time of each phase of a row of `runs`, and of its step. Empty if peaks or shape are unknown."""
     peaks, shape = peaks_of(run.get("device_name")), shape_of_run(run)
     rate = peaks.flop_per_s(run["precision"]) if peaks else None
     if rate is None or shape is None:
@@ -106,7 +107,7 @@ def _least_ms(run: Mapping) -> dict[str, LeastMs]:
     if run["mode"] != names.FORWARD:
         phases[names.BACKWARD] = LeastMs(*(BACKWARD_IN_FORWARDS * ms for ms in forward))
     if run["mode"] == "train_step":
-        optimizer_ms = 1e3 * ADAMW_MOVED * 4 * parameter_count(shape) / peaks.memory_bytes_per_s
+        optimizer_ms = 1e3 * ADAMW_MOVED * ADAMW_NUMBER_BYTES * parameter_count(shape) / peaks.memory_bytes_per_s
         phases[names.OPTIMIZER] = LeastMs(None, optimizer_ms)
     by_flops, by_bytes = zip(*phases.values(), strict=True)
     return phases | {names.WHOLE_STEP: LeastMs(sum(ms or 0.0 for ms in by_flops), sum(by_bytes))}

@@ -22,12 +22,13 @@ def largest_first(merged: Merged) -> pd.DataFrame:
     """One row per run and finding, or rule that abstains, with its largest gains; in a run, the largest first, then
     rules that abstain."""
     findings = with_shown_gains(with_unprofiled_gains(all_findings(merged), merged))
-    findings = findings.assign(_ms=findings["ms"].fillna(0.0))
+    findings = findings.assign(_ms=findings["ms"].fillna(0.0))  # by which rows without a gain can be sorted
     return in_order_of(findings, merged["runs"]["run"], "abstained", "_ms", largest_first="_ms").drop(columns="_ms")
 
 
 def all_findings(merged: Merged) -> pd.DataFrame:
-    """The findings of every run; of a run with counters, also those of the rules that need them."""
+    """The findings of every run. In a run with counters, rules that need them have their findings from the counters,
+    instead of the rows that say that they lack data."""
     findings, runs = merged["findings"], merged["runs"]
     runs_with_counters = runs.loc[runs[COUNTERS.status_column] == COMPLETE, "run"]
     if runs_with_counters.empty:
@@ -40,7 +41,7 @@ def all_findings(merged: Merged) -> pd.DataFrame:
 
 def with_unprofiled_gains(findings: pd.DataFrame, merged: Merged) -> pd.DataFrame:
     """The findings with unprofiled_ms and unprofiled_percent: the gain, limited to what a step without a profiler
-    allows; of NO_TENSOR_CORES, only what bf16 saves. NaN for runs that were not timed without a profiler."""
+    allows; for NO_TENSOR_CORES, only what bf16 saves. NaN for runs that were not timed without a profiler."""
     run = findings["run"].astype("str")
     step_ms = as_floats(run.map(merged.step_ms))
     idle_ms = (step_ms - as_floats(run.map(merged.device_busy_ms))).clip(lower=0.0)

@@ -19,12 +19,14 @@ from profile_grid.tables.on_disk import declared_tables
 
 HEADINGS = {dimension.key: dimension.heading for dimension in MACHINE_DIMENSIONS}
 DIGEST_DIGITS = 12  # in a title
+KERNEL_TIME = "gpu_time_ms"  # the column with the time of a kernel in summary tables
+PLAIN_NAME = re.compile(r"[\w:.]+", re.ASCII)  # has no character with a meaning in Markdown
 
 
 @dataclass(frozen=True)
 class Machine:
     """One machine: `facts` are the values of MACHINE_DIMENSIONS, as text, None if unknown; each is also an attribute.
-    `distinct_by`: keys of further dimensions that the title needs to differ from that of another machine."""
+    `distinct_by`: keys of further dimensions in the title, without which another machine would have the same title."""
 
     facts: tuple[str | None, ...]
     distinct_by: tuple[str, ...] = ()
@@ -67,7 +69,7 @@ def by_machine(runs: pd.DataFrame) -> list[MachineRuns]:
     """The runs of each machine, in the order of the table. A run that failed before it recorded all facts belongs to a
     machine that contradicts none of them: the one with the most facts, then the first."""
     recorded = [_recorded_machine(row) for row in runs.to_dict("records")]
-    machines: list[Machine] = []  # those with the most facts first, so that the others find theirs
+    machines: list[Machine] = []  # the machine with the most facts first, so that runs with fewer facts join it
     for machine in sorted(dict.fromkeys(recorded), key=lambda machine: machine.facts.count(None)):
         if _first_match(machine, machines) is None:
             machines.append(machine)
@@ -78,7 +80,7 @@ def by_machine(runs: pd.DataFrame) -> list[MachineRuns]:
 
 
 def _with_distinct_title(machine: Machine, machines: Iterable[Machine]) -> Machine:
-    """The machine with the dimensions in which machines of the same title differ."""
+    """The machine with `distinct_by`: the dimensions in which the machines differ that would have its title."""
     same_title = [other for other in machines if other.title == machine.title]
     differing = [key for key in MACHINE_KEYS if len({getattr(other, key) for other in same_title}) > 1]
     return replace(machine, distinct_by=tuple(differing))
@@ -93,7 +95,8 @@ def command_to_measure_again(runs: pd.DataFrame) -> str:
 
 
 def _title_value(key: str, fact: str | None) -> str:
-    return (fact or "unknown")[: DIGEST_DIGITS if key.endswith("_sha256") else None]
+    text = fact or "unknown"
+    return text[:DIGEST_DIGITS] if key.endswith("_sha256") else text
 
 
 def _recorded_machine(row: dict) -> Machine:
@@ -102,15 +105,11 @@ def _recorded_machine(row: dict) -> Machine:
 
 
 def _first_match(machine: Machine, machines: Iterable[Machine]) -> Machine | None:
-    """The first of the machines that has all known facts of this one."""
+    """The first of the machines that has all known facts of this one; None if there is none."""
     for other in machines:
         if all(fact in (None, theirs) for fact, theirs in zip(machine.facts, other.facts, strict=True)):
             return other
     return None
-
-
-KERNEL_TIME = "gpu_time_ms"
-PLAIN_NAME = re.compile(r"[\w:.]+", re.ASCII)  # has no character with a meaning in Markdown
 
 
 @dataclass(frozen=True)
@@ -213,8 +212,8 @@ def measured_on(
 
 
 def names_of_summary_kernels(tables: Mapping[str, pd.DataFrame]) -> dict[str, str]:
-    """By kernel in the summary tables, and so in the documents of a machine, its short name; the kernel with the most
-    time in all these tables together comes first. Figures and page name further kernels."""
+    """The short names of the kernels in the summary tables, which are those that documents of a machine name. Names are
+    given first to the kernel with the most time in all these tables together. Figures and page name further kernels."""
     columns = ["kernel", KERNEL_TIME]
     kernel_times = [tables[name][columns] for name in _names_with_columns(tables, columns)]
     if not kernel_times:

@@ -10,10 +10,11 @@ KEY_COLUMNS = ["run", "phase", "range"]
 
 
 def ranges_with_parts(kernels: pd.DataFrame) -> pd.DataFrame:
-    """The distinct values of KEY_COLUMNS in these kernels, with their `pass` (backward; recomputation in it; forward,
-    with the loss and everything else) and `part`: the part of the model, or the parts of a compiled kernel, joined."""
+    """The distinct values of KEY_COLUMNS in these kernels, with `pass` and `part`. The pass is backward, recomputation
+    inside it, or forward, which includes the loss and everything else. The part is that of the model, or the joined
+    names of all parts that a compiled kernel computes."""
     distinct = kernels[KEY_COLUMNS].drop_duplicates()
-    forward_parts: dict[str, set[str]] = {}  # by run, the parts outside its backward pass
+    forward_parts: dict[str, set[str]] = {}  # by run, all range names outside its backward pass
     for run, phase, path in distinct.itertuples(index=False, name=None):
         names = names_in(path) if phase != BACKWARD else []
         forward_parts.setdefault(run, {LOSS}).update(part for name in names for part in parts_in(name))
@@ -46,8 +47,8 @@ def parts_in(name: str) -> list[str]:
 
 
 def _pass_and_part(phase: str, names: list[str], forward_parts: set[str]) -> tuple[str, str]:
-    """(pass, part). The part is the innermost range; in the backward pass, where libraries open their own ranges, the
-    innermost that also occurs outside it; NO_RANGE without one."""
+    """(pass, part). The part is the innermost range. In the backward pass, where libraries open ranges of their own, it
+    is the innermost range that also occurs outside the backward pass; NO_RANGE without one."""
     if phase != BACKWARD:
         without_range = LOSS if phase == LOSS else NO_RANGE
         return FORWARD, names[-1] if names else without_range

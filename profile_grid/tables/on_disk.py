@@ -15,6 +15,11 @@ import pyarrow.parquet as pq
 from profile_grid.study import catalogue, dimensions, table_spec
 from profile_grid.tables.texts import with_categories
 
+# By table, the columns to read for summaries, figures and page: without mean, shortest and longest time of a row.
+KERNEL_COLUMNS = ("step", "phase", "range", "kernel", "class", "launches", "total_ns")
+COLUMNS_FOR_SUMS = {"kernels": (*dimensions.LEADING, *KERNEL_COLUMNS)}
+TEXT_KEYS = [key for key in dimensions.KEYS if not dimensions.BY_KEY[key].is_number]  # their values are texts
+
 
 @cache
 def declared_tables() -> dict[str, table_spec.TableSpec]:
@@ -23,17 +28,11 @@ def declared_tables() -> dict[str, table_spec.TableSpec]:
     return {name: by_name[name] for name in catalogue.TABLE_NAMES}
 
 
-# Without the mean, shortest and longest time of a row, which nothing is computed from.
-KERNEL_COLUMNS = ("step", "phase", "range", "kernel", "class", "launches", "total_ns")
-COLUMNS_FOR_SUMS = {"kernels": (*dimensions.LEADING, *KERNEL_COLUMNS)}
-TEXT_KEYS = [key for key in dimensions.KEYS if not dimensions.BY_KEY[key].is_number]
-
-
 class TablesOnDisk(Mapping):
     """The Parquet tables in a folder by name, each read once, on first use.
 
-    `columns`: by table, the columns to read; by default all. Raises WrongTable if a table in `declared` differs from
-    its declaration there.
+    `columns` has, by table, the columns to read; of other tables all are read. Raises WrongTable if a table differs
+    from its declaration in `declared`; tables that are not in it are not checked.
     """
 
     def __init__(

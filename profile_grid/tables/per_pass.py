@@ -79,13 +79,13 @@ class Merged:
 
 
 def per_pass(rows: pd.DataFrame, by: list[str], step_counts: pd.Series) -> pd.DataFrame:
-    """One row per run and `by`: total_ns over all steps, gpu_time_ms per step and its standard deviation, invocations
-    per step, and whether every measured step had the same number of them. `step_counts`: captured steps by run."""
+    """One row per run and value of `by`: total_ns over all steps, gpu_time_ms per step and its standard deviation,
+    invocations per step, and whether each measured step had as many. `step_counts`: captured steps by run."""
     keys = ["run", *by]
     sums = rows.groupby([*keys, "step"], sort=False, observed=True)[["total_ns", "launches"]].sum()
     per_step = sums.reset_index()
     groups = per_step.groupby(keys, sort=False, observed=True)
-    group_index = groups.ngroup()  # by row of per_step: the row of its group in the table
+    group_index = groups.ngroup()  # for each row of per_step, the position of its group in the table
     table = groups.agg(
         total_ns=("total_ns", "sum"), launches=("launches", "sum"), steps=("step", "size"),
         fewest=("launches", "min"), most=("launches", "max"),
@@ -121,12 +121,14 @@ def total_by_run(rows: pd.DataFrame) -> pd.Series:
 
 
 def largest_by_run(rows: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The first row of each run with the largest value in this column; the largest of all first."""
+    """The row of each run with the largest value in this column, if there are several the first; runs are sorted by
+    that value, the largest first."""
     return rows.sort_values(column, ascending=False, kind="stable").drop_duplicates("run")
 
 
 def in_run_order(table: pd.DataFrame, kernels: pd.DataFrame, by: list[str]) -> pd.DataFrame:
-    """The rows in the order of the runs in `kernels`, then by phase and `by`, by default the longest time first."""
+    """The rows in the order of the runs in `kernels`, then by phase if there is one, then by the columns `by`; if these
+    are empty, the longest time comes first."""
     phases = ["phase"] if "phase" in table.columns else []
     return in_order_of(table, kernels["run"].unique(), *phases, *(by or ["gpu_time_ms"]), largest_first="gpu_time_ms")
 
@@ -141,5 +143,5 @@ def in_order_of(table: pd.DataFrame, runs: Iterable[str], *by: str, largest_firs
 
 
 def with_leading_columns(table: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The table with LEADING, the dimensions of its runs, as first columns; `rows` has these values."""
+    """The table with the columns LEADING (run and dimensions) first; their values are taken from `rows`."""
     return rows[LEADING].drop_duplicates("run").merge(table, on="run", how="right", validate="one_to_many")

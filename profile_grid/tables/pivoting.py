@@ -55,8 +55,8 @@ def unstacked(table: pd.DataFrame | pd.Series, level: str, fill_value: float | N
 
 
 def shown_dimensions(rows: pd.DataFrame, always_shown: Sequence[str], hidden: Sequence[str] = ()) -> list[str]:
-    """The keys of the dimensions with a column in a table of these rows: those in `always_shown`, and all that are not
-    at their default everywhere; without `hidden` ones and those without any value."""
+    """The keys of the dimensions that get a column in a table of these rows: those in `always_shown`, and those that
+    are not at their default in every row. Dimensions in `hidden`, or without any value, get none."""
     return [
         dimension.key
         for dimension in DIMENSIONS
@@ -78,8 +78,8 @@ def split(rows: pd.DataFrame, shown_keys: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def sorted_values(rows: pd.DataFrame, key: str) -> list:
-    """The distinct values of a dimension in these rows: in the declared order; otherwise numbers by size, texts in
-    order of appearance."""
+    """The distinct values of a dimension in these rows, in the order that the dimension declares; if it declares none,
+    numbers by size and texts in order of appearance."""
     present, dimension = list(dict.fromkeys(rows[key])), BY_KEY[key]
     if dimension.sort_key:
         return sorted(present, key=dimension.sort_key)

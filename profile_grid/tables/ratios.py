@@ -16,8 +16,9 @@ from profile_grid.tables.per_pass import Merged, as_floats, in_order_of, per_pas
 
 
 def with_base(rows: pd.DataFrame, dimension: Dimension, mean: str, std: str, by: Sequence[str] = ()) -> pd.DataFrame:
-    """The rows that are not at the dimension's default, each with the row of its base that agrees in `by`. Rows without
-    a value in the column `mean`, or without a base, are left out. The column `std` has standard deviations.
+    """The rows that are not at the dimension's default, each with the row of its base that has the same values of `by`.
+    Rows without a value in the column `mean`, or without a base, are left out. The column `std` has standard
+    deviations.
 
     Adds base_run, base_`mean`, base_`std`, and the columns of with_speed_up. Raises MergeError if a row has two bases.
     """
@@ -38,7 +39,7 @@ def with_speed_up(pairs: pd.DataFrame, mean: str, std: str) -> pd.DataFrame:
 def ratio_and_std(
     upper: pd.Series, upper_std: pd.Series, lower: pd.Series, lower_std: pd.Series
 ) -> tuple[pd.Series, pd.Series]:
-    """(`upper` ÷ `lower`, its standard deviation), from independent standard deviations of both."""
+    """(`upper` ÷ `lower`, its standard deviation), if the errors of both are independent."""
     ratio = upper / lower
     return ratio, ratio * ((upper_std / upper) ** 2 + (lower_std / lower) ** 2) ** 0.5
 
@@ -52,8 +53,9 @@ def base_pairs(runs: pd.DataFrame, dimension: Dimension) -> pd.DataFrame:
 
 
 def join_base(merged: Merged, dimension: Dimension, times: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """One row per run with a base, both in `times`, and per value of `by` that either has: the other columns of `times`
-    of the run, and of its base as base_...; 0 for the one that lacks the value. In the order of the runs."""
+    """One row per run that is in `times` together with its base, and per value of `by` that either of them has, in the
+    order of the runs. The other columns of `times` are those of the run; with the prefix base_, those of its base.
+    Where one of the two lacks the value of `by`, its columns are 0."""
     time_columns = [name for name in times.columns if name not in ("run", *by)]
     base_names = {name: f"base_{name}" for name in ("run", *time_columns)}
     captured = merged["runs"][merged["runs"]["run"].isin(times["run"])]
@@ -61,8 +63,8 @@ def join_base(merged: Merged, dimension: Dimension, times: pd.DataFrame, by: Seq
     variants = pairs.merge(times, on="run")
     bases = pairs.merge(times.rename(columns=base_names), on="base_run")
     table = variants.merge(bases, on=["run", "base_run", *by], how="outer", sort=False)
-    numeric = [*time_columns, *(base_names[name] for name in time_columns)]
-    table = table.fillna(dict.fromkeys(numeric, 0.0)).astype(dict.fromkeys(numeric, "float64"))
+    both_times = [*time_columns, *(base_names[name] for name in time_columns)]
+    table = table.fillna(dict.fromkeys(both_times, 0.0)).astype(dict.fromkeys(both_times, "float64"))
     return with_leading_columns(in_order_of(table, captured["run"]), captured)
 
 
@@ -77,9 +79,10 @@ def times_with_base(merged: Merged, dimension: Dimension) -> pd.DataFrame:
     of both, the speed-up, and its verdict, adjusted for all rows of the phase."""
     timings = merged["timings"][[*LEADING, "phase", "mean_ms", "std_ms"]]
     table = with_base(timings, dimension, "mean_ms", "std_ms", by=["phase"])
-    variant, base = (merged.spreads_of(table[run], table["phase"]) for run in ("run", "base_run"))
+    variant, base = (merged.spreads_of(table[run_column], table["phase"]) for run_column in ("run", "base_run"))
     error, freedom = error_of_ratio(variant, base)
-    phase_indices = [rows.index for _, rows in table.groupby("phase", sort=False)] or [table.index]  # without rows
+    # A table without rows has no phases, but the columns of verdicts, too.
+    phase_indices = [rows.index for _, rows in table.groupby("phase", sort=False)] or [table.index]
     by_phase = [ratio_verdicts(table["speed_up"][index], error[index], freedom[index]) for index in phase_indices]
     verdicts = pd.concat(by_phase).reindex(table.index)
     return table.assign(

@@ -29,10 +29,13 @@ RULES = {
 VERDICTS = ("difference", "unclear")  # the rules that rest on differences between processes
 FIELD = re.compile(r"\{[^{}]*\}")  # of a template
 WORD = re.compile(r"\S*\w\S*")
-WITH = "with "  # begins the words of several dimensions
+WITH = "with "  # with which the words of some dimensions begin
 NO_KERNEL = "No available kernel. Aborting execution. "  # PyTorch writes this before a reason
 SWITCHED_OFF = re.compile(r" [\w ]+ not used because: [\w ]+ disabled\.")  # backends other than the refused one
 MAX_WORDS, MAX_BULLETS = 30, 5  # words of a lead; sentences below it
+PASSES = {mode: name if "+" in name else f"the {name}" for mode, name in MODES.items()}  # modes in sentences
+TRAINING = {mode: name for mode, name in PASSES.items() if mode != FORWARD}
+NO_WINNER = "no clear winner"  # of several times
 
 
 class Claim(str):
@@ -57,9 +60,6 @@ def word_count(text: str) -> int:
     return len(WORD.findall(text))
 
 
-PASSES = {mode: name if "+" in name else f"the {name}" for mode, name in MODES.items()}
-TRAINING = {mode: name for mode, name in PASSES.items() if mode != FORWARD}
-NO_WINNER = "no clear winner"  # of several times
 NO_FORWARD_PASS = Claim("Not answered: no capture of a forward pass is complete.", "missing")
 
 
@@ -75,7 +75,7 @@ def config_in_words(row: Mapping | pd.Series, always_named: Collection[str] = ()
 
 
 def named_keys(runs: pd.DataFrame) -> list[str]:
-    """Those of precision, attention and number of GPUs that vary, so that their defaults have to be named, too."""
+    """The keys of precision, attention and GPUs, if they vary, so that their defaults have to be named, too."""
     return [dimension.key for dimension in (PRECISION, ATTENTION, GPUS) if runs[dimension.key].nunique() > 1]
 
 
@@ -105,10 +105,12 @@ def configs_in_words(rows: pd.DataFrame, max_names: int = 4) -> str:
 
 
 def some_runs(rows: pd.DataFrame, all_rows: pd.DataFrame) -> str:
-    """These runs of all: one by its name, others as a number of all, since the document's tables name them."""
+    """The runs of `rows`, which are some of `all_rows`, in words: a single one by its name, several as "3 of 20 runs",
+    since the document's tables name them."""
     if len(rows) != 1 or len(all_rows) == 1:
         return of_all(len(rows), len(all_rows), "run")
-    return (run_in_words if all_rows[MODE.key].nunique() > 1 else config_in_words)(rows.iloc[0])
+    in_words = run_in_words if all_rows[MODE.key].nunique() > 1 else config_in_words
+    return in_words(rows.iloc[0])
 
 
 def capital(text: str) -> str:
@@ -118,7 +120,9 @@ def capital(text: str) -> str:
 
 def listed(words: list[str]) -> str:
     """Words as an English list: "a, b and c"."""
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1] if words else ""
+    if len(words) < 2:
+        return "".join(words)
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def runs_in_words(rows: pd.DataFrame, max_names: int = 2) -> str:
@@ -139,10 +143,10 @@ def of_all(number: int, total: int, noun: str = "configuration", plural: str | N
 
 
 def leaders(names: list[str], max_names: int = 3, noun: str = "run", run_count: int | None = None) -> str:
-    """The commonest names with their counts: "**sgemm 128×64 tn** in 12 of 20 runs, **reduce sum** in 8". `run_count`:
-    the number of all runs, if some have no name."""
+    """The commonest names with their counts: "**sgemm 128×64 tn** in 12 of 20 runs, **reduce sum** in 8". `names` has a
+    name per run; `run_count` is the number of all runs, if some have no name."""
     ranking, total = Counter(names).most_common(), run_count or len(names)
-    if len(ranking) < 2:
+    if len(ranking) < 2:  # one name, or none
         return "".join(name + (f" in {of_all(number, total, noun)}" if total > 1 else "") for name, number in ranking)
     if len(ranking) == max_names + 1:  # "others" would stand for one name
         max_names += 1
@@ -153,8 +157,8 @@ def leaders(names: list[str], max_names: int = 3, noun: str = "run", run_count: 
 
 
 def winners(names: list[str], noun: str = "run") -> str:
-    """The winners with their counts, from `names`, the winner of each run or NO_WINNER: "flash in 2 of 3 runs"; of a
-    single run, only the name; "none" if nothing wins."""
+    """The winners with their counts: "flash in 2 of 3 runs"; of a single run, only the name; "none" if nothing wins.
+    `names` has the winner of each run, or NO_WINNER."""
     counts = Counter(name for name in names if name != NO_WINNER).most_common()
     if len(names) == 1 and counts:
         return counts[0][0]
@@ -167,7 +171,7 @@ def median_note(values: pd.Series, text: Callable[[float], str]) -> str:
 
 
 def mode_note(measured: Measured) -> list[str]:
-    """A sentence that the forward phase of another mode is used, if no run measured the forward pass alone."""
+    """If no run measured the forward pass alone, a sentence that the forward phase of another mode is used."""
     if measured.inference_mode == FORWARD:
         return []
     text = "No run measured the forward pass alone; the numbers are those of the forward phase of the {mode}."
@@ -199,8 +203,8 @@ def first_ranked(table: pd.DataFrame, scope: str) -> pd.DataFrame:
 
 
 def fused_sentence(measured: Measured, classes: pd.DataFrame) -> list[str]:
-    """A sentence that fused attention kernels contain matrix multiplies, which count as attention, if the forward pass
-    has such kernels; `classes` are its shares by class."""
+    """If the forward pass has fused attention kernels, a sentence that these contain matrix multiplies, which count as
+    attention. `classes` are the shares of the forward pass by class."""
     shares = family_shares(classes).query("family == 'attention' and share > 0")
     if shares.empty:
         return []
