@@ -15,7 +15,7 @@ from cs336_model.arithmetic.flops import (
     sequences_per_gpu,
 )
 from cs336_model.arithmetic.layer_limits import BACKWARD_IN_FORWARDS
-from cs336_model.arithmetic.memory import ELEMENT_BYTES
+from cs336_model.arithmetic.memory import ELEMENT_BYTES, NUMBER_BYTES
 from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.tables import names
 
@@ -23,8 +23,7 @@ SHAPE_FIELDS = ("context_length", "vocab_size", "d_model", "num_layers", "num_he
 # The matrix products of attention, each as large: scores and values in the forward pass; in the backward pass the
 # scores once more, and the gradients of values, probabilities, queries and keys (Dao 2023, arXiv:2307.08691).
 FORWARD_PRODUCTS, BACKWARD_PRODUCTS = 2, 5
-# Per parameter, weight, gradient and two moments are read, all but the gradient written; counted as fp32 throughout.
-ADAMW_MOVED, ADAMW_NUMBER_BYTES = 7, 4
+ADAMW_MOVED = 7  # numbers per parameter: weight, gradient and two moments are read, and all but the gradient written
 ATTENTION_PRODUCTS = (ranges.ATTENTION_SCORES, ranges.FINAL_MATMUL)
 
 
@@ -107,7 +106,8 @@ def _least_ms(run: Mapping) -> dict[str, LeastMs]:
     if run["mode"] != names.FORWARD:
         phases[names.BACKWARD] = LeastMs(*(BACKWARD_IN_FORWARDS * ms for ms in forward))
     if run["mode"] == "train_step":
-        optimizer_ms = 1e3 * ADAMW_MOVED * ADAMW_NUMBER_BYTES * parameter_count(shape) / peaks.memory_bytes_per_s
+        adamw_bytes = ADAMW_MOVED * NUMBER_BYTES[run["precision"]].number * parameter_count(shape)
+        optimizer_ms = 1e3 * adamw_bytes / peaks.memory_bytes_per_s
         phases[names.OPTIMIZER] = LeastMs(None, optimizer_ms)
     by_flops, by_bytes = zip(*phases.values(), strict=True)
     return phases | {names.WHOLE_STEP: LeastMs(sum(ms or 0.0 for ms in by_flops), sum(by_bytes))}

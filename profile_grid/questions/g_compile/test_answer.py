@@ -4,7 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from cs336_model.arithmetic.flops import parameter_count
 from profile_grid.documents.documents import document_names
+from profile_grid.tables.ideal import ideal_times, shape_of_run
 from tests.profile_grid.made_up import GEMM, MUL, Kernel, Made, forward_kernels, grid, merged
 from tests.profile_grid.made_up_answers import answered, summaries_of, told
 from tests.profile_grid.test_answers import line_of
@@ -121,6 +123,15 @@ def test_the_ideal_is_the_time_at_the_peaks_of_the_data_sheet():
     )
     assert row["ideal_by_flops"] == pytest.approx(20.0 / (533_968_453_632 / 67e12 * 1e3))
     assert row["ideal_by_flops"] < row["ideal_by_bytes"]
+
+
+@pytest.mark.parametrize(("precision", "number_bytes"), [("bf16", 4), ("bf16-weights", 2)])
+def test_the_least_time_of_adamw_is_that_of_its_numbers_in_their_own_precision(precision, number_bytes):
+    own_model = {"d_ff": 3072, "forward_flops": 533_968_453_632}
+    runs = merged([Made(mode="train_step", precision=precision, others=own_model)])["runs"]
+    least_ms = ideal_times(runs).set_index("phase").loc["optimizer", "by_bytes"]
+    parameters = parameter_count(shape_of_run(runs.iloc[0]))
+    assert least_ms == pytest.approx(1e3 * 7 * number_bytes * parameters / 4.8e12)
 
 
 def test_the_document_shows_kernels_and_cost_of_every_compiled_run():
