@@ -12,7 +12,7 @@ import pytest
 
 from profile_grid.host import gpu_check
 from profile_grid.host.leases import gpu_leases as leases
-from profile_grid.host.leases.gpu_leases import TICKET_PREFIX, acquire_lease, new_ticket
+from profile_grid.host.leases.gpu_leases import PRESENCE_LOCK, TICKET_PREFIX, acquire_lease, new_ticket
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, HostLock, LeaseError, held_gpus, lock_names
 
 ROOT = Path(__file__).parents[3]
@@ -174,6 +174,14 @@ def test_no_more_gpus_are_found_locked_by_who_looks_than_it_needs():
         patch.setattr(leases, "HostLock", RecordingLock)
         assert leased_at_once(["GPU-a", "GPU-b"], 1) == ("GPU-a",)
     assert "GPU-b" not in tried
+
+
+def test_a_gpu_on_which_somebody_is_still_present_is_left_to_others_by_who_must_be_alone():
+    with HostLock(PRESENCE_LOCK.format("GPU-a")) as still_present:
+        assert still_present.try_lock(shared=True)
+        with acquire_lease(["GPU-a", "GPU-b"], 1, "this test", must_be_alone=True) as lease:
+            assert lease.gpus == ("GPU-b",)
+            assert held_gpus() == {"GPU-b"}
 
 
 def test_who_needs_the_whole_host_is_passed_over_by_those_on_gpus_until_it_has_waited_long(monkeypatch):
