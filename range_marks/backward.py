@@ -48,8 +48,8 @@ def follow_backward(marker: Marker | None) -> None:
 
 @contextmanager
 def _parts_of_backward(marker: Marker, roots: Iterable[Any]) -> Iterator[None]:
-    """A block in which the backward pass from these tensors (or GradientEdges) opens parts, on all threads that it uses;
-    its end closes them all. A checkpoint enters such a block inside the node of another backward pass."""
+    """A block in which the backward pass from these tensors (or GradientEdges) opens parts, on each thread that it
+    uses; its end closes all. A checkpoint enters such a block inside the node of another backward pass."""
     state = marker.state
     reopened_before, forward_before = state.reopened_parts, state.forward_parts
     state.forward_parts = ()  # so that a part that a checkpoint computes again is not inside those around this block

@@ -27,8 +27,8 @@ class Closures:
         self._is_on = False
 
     def attach(self) -> None:
-        """Sets the hook that finds closures. Call this before optimizers are compiled, and `detach` when they are used no
-        more: torch.compile compiles an optimizer again if its hooks change."""
+        """Sets the hook that finds closures. Call this before optimizers are compiled, and `detach` after their last
+        use: torch.compile compiles an optimizer again if its hooks change."""
         self._hook = register_optimizer_step_pre_hook(self._before_step)
 
     def begin(self) -> None:
