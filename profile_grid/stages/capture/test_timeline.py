@@ -1,4 +1,5 @@
-"""The timeline of a step, from a tiny capture: which rows there are, on which lane, from the step's begin."""
+"""The timeline of a step, from a tiny capture: which rows there are, on which lanes, and when after the begin of the
+step."""
 
 import pandas as pd
 
