@@ -59,7 +59,7 @@ class _ActiveParts(threading.local):
 
 
 _ACTIVE = _ActiveParts()
-_marker: Marker | None = None
+_marker: Marker | None = None  # set by open_ranges, as the next
 _ranges_of: Callable[[Parts], Sequence[PartRange]] = list
 _original_methods: dict[str, Callable[..., Any]] = {}
 

@@ -30,8 +30,8 @@ PRESENCE_LOCK = "present-{}"  # name for one GPU; all processes on it share this
 RESERVE_AFTER_S = 300.0  # of waiting: from then on, the GPUs that a ticket can use are reserved for it
 POLL_S, POLL_NEAR_FRONT_S = 0.2, 0.05  # between two attempts; an attempt on four GPUs takes half a millisecond
 TICKET_PREFIX = "waiting-"
-TICKET_NAME = re.compile(rf"{TICKET_PREFIX}(\d{{20}})-\d+")  # nanoseconds since the host started, and the process
-STALE_TICKET_S = 10.0  # since the last attempt
+TICKET_NAME = re.compile(rf"{TICKET_PREFIX}(\d{{20}})-\d+")  # nanoseconds from the start of the host, process id
+STALE_TICKET_S = 10.0  # since the last attempt: then the process counts as stopped, and its ticket is ignored
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,14 @@ class QueueTicket:
     """The place of a process in the queue: it waits for `count` of these GPUs and, if `whole_host`, the entire host."""
 
     path: Path
-    holder: str
+    holder: str  # in words: who waits, for what and since when
     gpus: tuple[str, ...]
     count: int
     whole_host: bool
 
     @property
     def has_waited_long(self) -> bool:
-        """Whether the GPUs that it can use are reserved for it by now."""
+        """Whether the GPUs that it can use are already reserved for it."""
         return _now_ns() - int(TICKET_NAME.fullmatch(self.path.name)[1]) > 1e9 * RESERVE_AFTER_S
 
     def earlier_names(self) -> list[str]:
@@ -180,8 +180,8 @@ def _lock_free_gpus(
 
 
 def _reserved(ticket: QueueTicket, free_gpus: Collection[str]) -> dict[str, str]:
-    """{free GPU: the holder of the earlier ticket that will take the GPU, or for which it is reserved}, or
-    {HOST: that holder} if the earlier ticket has such a claim to the entire host."""
+    """Whom to wait for, by free GPU: the holder of an earlier ticket that will take the GPU, or for which it is
+    reserved. If an earlier ticket has such a claim to the entire host, the only key is HOST."""
     reserved: dict[str, str] = {}
     for earlier in ticket.earlier_tickets():
         holder = f"{earlier.holder}, which waited before"

@@ -24,7 +24,7 @@ PRINTED_STACKS = re.compile(r"^Timeout \(\d+:\d\d:\d\d", re.MULTILINE)  # as fau
 
 def program_command(job: Job, result_path: Path, module: str | None = None, **options: object) -> list[str]:
     """The command line of a measured program, by default BENCHMARK. It writes its result to `result_path`, as JSON.
-    `options` are options of this program, besides those that all programs have; one that is None is left out."""
+    `options` come beside those that all programs have, or replace them; one that is None is left out."""
     options = {
         "spec": json.dumps(job.program, sort_keys=True), "output": result_path, "time_limit_s": job.time_limit_s,
         "lease": job.leases.address, **options,
