@@ -46,8 +46,7 @@ class Closures:
 
     @uncompiled
     def _before_step(self, _: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
-        """What a hook of PyTorch returns: the new arguments of the step, with the closure wrapped; None to keep them.
-        args[0] is the optimizer."""
+        """The hook returns new arguments of the step, with a wrapped closure, or None. args[0] is the optimizer."""
         if torch.compiler.is_compiling() or not self._is_on:
             return None
         if callable(kwargs.get("closure")):

@@ -162,16 +162,14 @@ class PartBlock(NamedTuple):
 
 
 class SourceParts:
-    """The parts in the sources of this process's modules: blocks `with span(NAME)`. NAME is a string, or a global name
-    or an attribute whose value is one."""
+    """The parts in the sources of this process's modules: blocks `with span(NAME)`; NAME is a string or a constant."""
 
     def __init__(self, span: Callable[[str], Any]) -> None:
         self._span = span
         self._blocks = cache(self._blocks_of)
 
     def innermost(self, stack_trace: str) -> str | None:
-        """The innermost part around a stack of calls; None if it is in no part. The outermost call comes first in the
-        trace, as Python writes it."""
+        """The innermost part around a stack of calls; None if it is in no part. The innermost call comes last."""
         for path, line in reversed(STACK_FRAME.findall(stack_trace)):
             parts = [block.part for block in self._blocks(path) if block.first <= int(line) <= block.last]
             if parts:

@@ -122,8 +122,7 @@ class MarkerState(threading.local):
             del self.first_nodes[: MAX_CHAINS // 2], self.chains[: MAX_CHAINS // 2]
 
     def parts_of_node(self, number: int) -> NodeParts:
-        """The parts that were open when this thread made the node `number`. The chain is empty if none was open, or if
-        the node is so old that its parts are forgotten."""
+        """The parts that were open when this thread made this node; an empty chain if none, or if forgotten."""
         index = bisect_right(self.first_nodes, number)
         end = self.first_nodes[index] if index < len(self.first_nodes) else sys.maxsize
         if index == 0:

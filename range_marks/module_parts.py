@@ -92,8 +92,7 @@ def is_outermost(open_calls: list) -> bool:
 
 
 def keyword_arguments() -> dict[str, Any]:
-    """The keyword arguments of the call before which a hook runs, from PyTorch's frame of that call: PyTorch does not
-    pass them to hooks for all modules."""
+    """The keyword arguments of the call before which a hook runs. PyTorch passes them to no hook for all modules."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != nn.modules.module.__file__:
         frame = frame.f_back
@@ -141,12 +140,10 @@ class ModuleParts:
 
     @uncompiled
     def call_begins(self, module: nn.Module, args: tuple) -> None:
-        """Opens the ranges of a module that is about to be called. Public for calls that began before the hooks were
-        registered."""
+        """Opens the ranges of a module that is called now. Public for a call that began before `begin`."""
         if torch.compiler.is_compiling() or not self._is_on:
             return
-        open_calls = self._stack.open_calls
-        name = self._name_of(module)
+        open_calls, name = self._stack.open_calls, self._name_of(module)
         outer_name = next((call.name for call in reversed(open_calls) if call.name is not None), None)
         contexts = []
         if self._around and is_outermost(open_calls):

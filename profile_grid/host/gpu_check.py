@@ -15,10 +15,9 @@ SLOWDOWNS = ("hardware slowdown", "software thermal slowdown", "hardware thermal
 
 
 def notes_before(program: dict, gpus: Sequence[str], *, others_may_end: bool = False) -> list[str]:
-    """One sentence for each problem of these GPUs that makes the times of a run hard to compare, or may exhaust the
-    memory. GPUs whose driver reports no memory in use are left out. If `others_may_end`, processes that returned their
-    lease may still be on the GPUs, and are not noted."""
-    # All GPUs are queried at once, since the run already holds them.
+    """A sentence for each problem of these GPUs that makes the times of a run hard to compare, or may exhaust memory;
+    without GPUs whose driver reports no memory in use. If `others_may_end`, processes that returned their lease may
+    still be on the GPUs, and are not noted. All GPUs are queried at once, since the run already holds them."""
     with ThreadPoolExecutor(max(len(gpus), 1)) as pool:
         states = list(pool.map(nvidia_smi.gpu_state, gpus))
     run_bytes = needed_bytes(program)

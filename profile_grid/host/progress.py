@@ -55,8 +55,7 @@ class ProgressLine:
 
 
 def _planned_seconds() -> dict[str, float]:
-    """Estimated seconds of each measurement by the path of its result. {} without the file, which is no error: no
-    measurement should fail because of its line of progress."""
+    """Estimated seconds by the path of each result; {} without the file: no measurement fails for its progress line."""
     try:
         return json.loads(Path(os.environ[PLANNED_VARIABLE]).read_text())
     except (KeyError, FileNotFoundError):

@@ -131,8 +131,7 @@ def acquire_lease(
 def _try_lease(
     locks: ExitStack, ticket: QueueTicket, purpose: str, must_be_alone: bool
 ) -> tuple[Lease | None, list[str]]:
-    """(lease, []), or (None, whom to wait for): one attempt at what a ticket asks for. All locks are released when
-    `locks` is closed."""
+    """One attempt at what a ticket asks for: (lease, []), or (None, whom to wait for). `locks` gets all locks."""
     host = locks.enter_context(HostLock(HOST))
     if not host.try_lock(shared=not ticket.whole_host):
         return None, [f"this host: {host.holder()}"]

@@ -195,8 +195,7 @@ def test_who_needs_the_whole_host_is_passed_over_by_those_on_gpus_until_it_has_w
 
 
 def test_of_many_who_wait_each_is_served_in_its_turn(tmp_path):
-    """Each process asks when the one before already waits. After the test has given the GPU back, each has it for 50
-    ms."""
+    """Each process asks when the one before already waits. Then the test returns the GPU, and each has it for 50 ms."""
     order = tmp_path / "order"
     program = f"""
 import sys, time

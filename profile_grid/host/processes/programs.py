@@ -75,8 +75,8 @@ class RunningProgram:
     waited_before_s: float  # for leases of its job, until the program started
 
     def wait(self) -> ProcessExit:
-        """How it ended, after waiting for that; it is killed at the time limit. Raises WorkflowGone if the
-        Snakemake that started this job is gone."""
+        """Waits until it ends or is killed at the time limit, and returns how it ended. Raises WorkflowGone if this
+        job's Snakemake is gone."""
         has_ended = self._ends_in_time()
         self.end()
         return ProcessExit(self.supervisor.returncode, not has_ended, self._running_s(), self.log_start)

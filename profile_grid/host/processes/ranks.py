@@ -45,8 +45,7 @@ def _with_rank(name: str, rank: str) -> str:
 
 
 def launch_command(folder: Path, commands: Sequence[Sequence[str]]) -> list[str]:
-    """The command that starts the commands of all ranks, which write their logs and find each other in `folder`; for a
-    single rank, its own command."""
+    """The command that starts all ranks, which write logs and find each other in `folder`; a single rank's own one."""
     if len(commands) == 1:
         return list(commands[0])
     return [sys.executable, "-m", LAUNCHER, "--folder", str(folder), json.dumps(list(map(list, commands)))]
@@ -59,8 +58,7 @@ def first_failed_rank(folder: Path) -> int | None:
 
 
 def gather_logs(folder: Path, log: Path) -> None:
-    """Appends the logs of the ranks to the log of the run. The rank that failed before the others comes last, since
-    messages quote the end of the log."""
+    """Appends all ranks' logs to that of the run; last that of the first to fail, since messages quote the end."""
     last = folder / f"rank{first_failed_rank(folder)}.log"  # which does not exist if no rank failed
     with log.open("ab") as sink:
         for path in sorted(folder.glob("rank*.log"), key=lambda path: (path == last, len(path.name), path.name)):
@@ -71,10 +69,10 @@ def gather_logs(folder: Path, log: Path) -> None:
 def results_of_ranks(
     job: Job, title: str, result_path: Path, *, capture: Path | None = None, **options: object
 ) -> tuple[list[dict], ProcessExit]:
-    """Runs the program of a job in every rank. Returns (the results as in `read_rank_results`, how the program ended).
-    The first rank writes its result to `result_path` and, if `capture` is given, its capture to that path; `options`
-    are those of `program_command`. Raises ProgramFailed, with the `title` of the program, if a rank wrote nothing, or
-    if one failed, unless its result says so."""
+    """Runs the program of a job in every rank. Returns (results as in `read_rank_results`, how the program ended). The
+    first rank writes its result to `result_path`, and its capture to `capture` if given; `options` are those of
+    `program_command`. Raises ProgramFailed, with the `title` of the program, if a rank wrote nothing or failed without
+    a result that says so."""
     logs = result_path.with_name(LOG_FOLDER)
     logs.mkdir()
     commands = [
@@ -91,9 +89,8 @@ def results_of_ranks(
 
 
 def read_rank_results(job: Job, result_path: Path, outcome: ProcessExit) -> list[dict]:
-    """The results of all ranks in their order; [] if one is missing. If ranks have results without times, the list has
-    only one of these: that of the rank that failed first, else preferably one that is no draft. `outcome` says how the
-    processes ended."""
+    """The results of all ranks in their order; [] if one is missing. If some have no times, only one of these: that of
+    the rank that failed first, else preferably one that is no draft. `outcome` says how the processes ended."""
     paths = [rank_path(result_path, rank) for rank in range(rank_count(job.program))]
     results = {rank: json.loads(path.read_text()) for rank, path in enumerate(paths) if path.exists()}
     without_times = {rank: result for rank, result in results.items() if result["status"] != COMPLETE}

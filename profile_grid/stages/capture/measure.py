@@ -68,8 +68,7 @@ def last_attempt(job: Job, backend: str) -> tuple[Attempt, Path, int]:
 
 
 def measure_separately(job: Job, name: str) -> dict:
-    """`measure` for another stage. Its capture becomes the file `name` in the job's folder; nsys's report is not
-    kept."""
+    """`measure` for another stage, whose capture becomes the file `name` in the job's folder, without nsys's report."""
     folder = job.scratch / "captured"
     folder.mkdir()
     result = measure(replace(job, folder=folder))
@@ -78,8 +77,7 @@ def measure_separately(job: Job, name: str) -> dict:
 
 
 def torch_attempt(job: Job, folder: Path, number: int) -> Attempt:
-    """An attempt under PyTorch's profiler. The profiler is part of the program, so its failure is a crash of the
-    program."""
+    """An attempt under PyTorch's profiler, which runs inside the program: if it fails, the program crashes."""
     title = f"capture of {job.program['run']} (torch profiler)"
     results, outcome = ranks.results_of_ranks(job, title, folder / RESULT, profiler=TORCH, capture=folder / SQLITE)
     program, _ = ranks.merge_rank_results(results)

@@ -29,8 +29,7 @@ PREPARING_SHELL = ("sh", "-c", f'mount -t tmpfs none /dev/shm && {{ hostname {HO
 
 @cache
 def namespace_command() -> tuple[str, ...]:
-    """A prefix that hides other processes and the host's name from the command after it; () if the system does not
-    permit that."""
+    """A prefix that hides other processes and the host's name from the command after it; () if not permitted."""
     options = [(), AS_USER] if os.geteuid() == 0 else [AS_USER]
     for user_options in options:
         prefix = (*UNSHARE, *user_options, *PREPARING_SHELL)

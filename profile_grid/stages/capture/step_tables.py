@@ -68,8 +68,7 @@ def tables_of_file(
 
 
 def measured_activities(trace: Trace) -> pd.DataFrame:
-    """One row per activity of the measured window; on a CPU, one row per operator. It has the columns `step` (-1
-    outside of all steps), `phase` and `range`."""
+    """One row per activity (on a CPU, operator) of the measured window, with `step` (-1 outside), `phase`, `range`."""
     is_measured = trace.enclosing(MEASURE) >= 0
     activities, step_instances = trace.activities()[is_measured], trace.enclosing(STEP)[is_measured]
     phases, inner_ranges = _phases_and_inner_ranges(trace.paths)
@@ -81,8 +80,7 @@ def measured_activities(trace: Trace) -> pd.DataFrame:
 
 
 def measured_ranges(trace: Trace) -> pd.DataFrame:
-    """One row per range instance in a measured step and for the step itself, sorted by start. It has the columns
-    `step`, `phase` and `range`."""
+    """One row per measured step and range instance in it, by start, with the columns `step`, `phase` and `range`."""
     instances = trace.range_instances()
     is_in_step = np.array([MEASURE in path and STEP in path for path in trace.paths], dtype=bool)
     instances = instances[is_in_step[instances["path_id"]]].sort_values(["start_ns", "instance"])
@@ -173,8 +171,7 @@ def _phase_row(step: int, phase: str, activities: pd.DataFrame, ranges: pd.DataF
 
 
 def _phases_and_inner_ranges(paths: Iterable[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
-    """(phases, inner_ranges), with a value for each path: the name after `step` (OUTSIDE if there is none), and the
-    rest of the path after that name."""
+    """(phases, inner_ranges), by path: the name after `step`, or OUTSIDE if there is none; the path after that name."""
     phases, inner_ranges = [], []
     for path in paths:
         names = path[path.index(STEP) + 1 :] if STEP in path else ()

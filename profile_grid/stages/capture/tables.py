@@ -84,8 +84,7 @@ def _rank(number: int, trace: Trace) -> RankTrace:
 
 
 def _require_complete(capture: StageResult, ranks: Sequence[RankTrace]) -> None:
-    """Raises TraceError unless the captures of these ranks are complete; tables_of_file has already checked rank
-    0's."""
+    """Raises TraceError unless the captures of these ranks are complete; rank 0's is already checked."""
     steps, device = capture.program.spec["measured_steps"], capture.program.machine.device
     for rank in ranks[1:]:
         errors, _ = capture_problems.errors_and_warnings(
@@ -109,8 +108,7 @@ def _phases(rank: RankTrace) -> pd.DataFrame:
 
 
 def _reports_or_comments(capture: StageResult, sqlite: Path) -> dict[str, str]:
-    """The reports on the capture in this file by their names in this project, or comments that say why there are
-    none."""
+    """The reports on this capture by their names in this project, or comments that say why there are none."""
     if capture.facts["backend"] != "nsys":
         return dict.fromkeys(REPORTS, "# no nsys report: captured by PyTorch's profiler\n")
     if capture.status != COMPLETE:
@@ -122,8 +120,7 @@ def _reports_or_comments(capture: StageResult, sqlite: Path) -> dict[str, str]:
 
 
 def reports(sqlite: Path, scratch: Path, version: tuple[int, ...]) -> dict[str, str]:
-    """What this version of nsys reports on a capture, by the names in this project: CSV, or a comment that says why
-    there is none."""
+    """What this version of nsys reports on a capture, by names in this project: CSV, or a comment that says why not."""
     nsys_names = OLD_REPORTS if version < RENAMED_IN else REPORTS
     command = ["nsys", "stats", "--format=csv", f"--output={scratch / 'report'}", "--force-overwrite=true"]
     command += [*(f"--report={name}" for name in nsys_names.values()), str(sqlite)]

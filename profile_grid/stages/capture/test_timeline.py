@@ -1,5 +1,4 @@
-"""The timeline of a step, from a tiny capture: which rows there are, on which lanes, and when after the begin of the
-step."""
+"""The timeline of a step, from a tiny capture: its rows, their lanes, and their times after the begin of the step."""
 
 import pandas as pd
 

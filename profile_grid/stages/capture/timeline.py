@@ -27,9 +27,8 @@ def timeline(traces: Sequence[Trace], run: str) -> pd.DataFrame:
     Times are nanoseconds from the begin of the step. `lane` is the thread, or the stream of the device. `depth` counts
     the ranges around a range, and is 0 for everything else. `path` joins the names of the open ranges with " > ".
 
-    `traces` has the captures of all ranks, 0 first. If there are several, times count from the earliest begin of the
-    step on any rank, on clocks that are aligned only for this picture; a lane is "rank 0: stream 7"; API calls are left
-    out.
+    `traces` has the captures of all ranks, 0 first. If there are several, times count from the step's first begin on
+    any rank, on clocks that are aligned only for this; a lane is "rank 0: stream 7"; API calls are left out.
     """
     steps = [measured_steps(trace, STEP) for trace in traces]
     if not traces or not all(map(len, steps)):

@@ -1,9 +1,8 @@
 """Counts what kernels do, under Nsight Compute, and calibrates the roofs of the GPU.
 
 If counters are not available (no GPU, nsys or ncu, or no permission), the result is "unsupported", with the cause and
-with what removes it; the rest of the run is not affected. Of ncu's output, only the table is kept, and of the table
-only names, sizes and metrics (kernel_tables.counters.reading). Its report, which would hold the environment, is never
-written.
+with what removes it; the rest of the run is not affected. Of ncu's table, only names, sizes and metrics are kept
+(kernel_tables.counters.reading). Its report, which would hold the environment, is never written.
 """
 
 from __future__ import annotations
@@ -73,8 +72,7 @@ REFUSALS = {  # why ncu counts nothing, by words in its output
 ROOFS_PROGRAM = "cs336_model.program.roofs"
 LAYERS = "num_layers"  # the key among the sizes of a model
 RESULT = "program.json"  # in the folder of a round
-# of problems that may be absent the next time, so that their results are incomplete, not unsupported
-TRANSIENT_CODES = ("time_limit", "ncu_ended_early", "no_table", "no_counters", "crashed")
+TRANSIENT_CODES = ("time_limit", "ncu_ended_early", "no_table", "no_counters", "crashed")  # incomplete: try again
 (COUNTERS_CSV,) = COUNTERS.files
 
 
@@ -107,10 +105,9 @@ def _obstacle(job: Job) -> Problem | None:
 
 
 def with_layers(job: Job, max_layers: int) -> Job:
-    """The job with a model of at most `max_layers` layers. That saves time: every block launches the same kernels, and
-    ncu runs each kernel several times, before each of which it restores the memory of the process. Compiled models and
-    runs on several GPUs keep their layers, since graphs and buckets of gradients depend on them; so do models without
-    LAYERS among their sizes."""
+    """The job with a model of at most `max_layers` layers, to save time: every block launches the same kernels, and ncu
+    runs each several times, and restores all memory of the process each time. Compiled models and runs on several GPUs
+    keep their layers, since graphs and buckets of gradients depend on them; so do models without the size LAYERS."""
     sizes, dimensions = job.program["sizes"], job.program["dimensions"]
     layers = sizes.get(LAYERS)
     keeps_layers = dimensions["compile"] != NOT_COMPILED or dimensions["gpus"] > 1
@@ -140,9 +137,8 @@ def _measure_rounds(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, fl
 
 
 def _tables_of_rounds(rounds: Iterable[tuple[Job, programs.RunningProgram]]) -> tuple[Attempt, list[pd.DataFrame]]:
-    """(attempt, tables): the attempt of the last round, and the counters of all rounds. If a round is incomplete, the
-    first such attempt, and no tables, since those of other rounds are of no use then. No tables, either, if no round
-    counts a kernel."""
+    """(attempt, tables): the last round's attempt, and the counters of all rounds. If a round is incomplete: its
+    attempt, and no tables, since the other rounds are of no use then. No tables, either, if no kernel is counted."""
     attempt, tables, seconds = Attempt(None), [], {"program": 0.0, "calibration": 0.0}
     for job, program in rounds:
         attempt = _finished_round(job, program)
@@ -218,8 +214,7 @@ def _problem_of_round(job: Job, program: dict | None, outcome: programs.ProcessE
 
 
 def _read_counters(path: Path) -> pd.DataFrame:
-    """The counters in ncu's file. The table has no rows if no kernel of the program has a name that the round counts.
-    Raises TraceError or OSError if there is no table."""
+    """The counters in ncu's file; no rows if it says that no kernel was counted. TraceError or OSError without table."""
     if any("No kernels were profiled" in line for line in _ncu_messages(path)):
         return _reading_module().no_counters()
     return _reading_module().read_counters(path)

@@ -111,9 +111,8 @@ def joined_launches(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFr
 
 
 def counters_table(launches: pd.DataFrame, counters: pd.DataFrame, roofs: Roofs) -> pd.DataFrame:
-    """One row per configuration (kernel, grid, block) of joined launches, the one with most time first: its launches in
-    all measured steps, the work of one launch, and its verdict. Raises NotConserved if a launch or a nanosecond is
-    lost."""
+    """One row per configuration (kernel, grid, block) of joined launches, most time first: its launches in all measured
+    steps, the work of one, and its verdict. Raises NotConserved if a launch or a nanosecond is lost."""
     table = configurations(launches)
     conservation.require_same("nanoseconds", table["total_ns"].sum(), launches["duration_ns"].sum())
     conservation.require_same("launches", table["launches"].sum(), len(launches))
@@ -180,8 +179,7 @@ def _loss_warnings(counters: pd.DataFrame) -> list[str]:
 
 
 def known_sums(rows: pd.DataFrame, by: Sequence[str], quantities: Sequence[str], sort: bool = True) -> pd.DataFrame:
-    """The sums of the columns `quantities` in each group of equal values in the columns `by`. A sum with a term that is
-    NaN is NaN; pandas would skip the term."""
+    """The sums of the columns `quantities` in groups by the columns `by`; NaN if a term is NaN, which pandas skips."""
     keys, terms = [rows[name] for name in by], rows[list(quantities)]
     sums = terms.groupby(keys, sort=sort, observed=True).sum()
     return sums.mask(terms.isna().groupby(keys, sort=sort, observed=True).any())

@@ -192,8 +192,7 @@ def test_a_grid_on_several_gpus_alone_has_no_counters_and_is_an_error_only_where
 
 
 def made_up_capture(*kernels: tuple[str, int, tuple[int, int, int]]) -> Synthetic:
-    """Two measured steps of a forward pass. Each has a matrix multiply in `head`, and these kernels (name, duration,
-    grid) in `norm`."""
+    """Two measured steps of a forward pass: a matrix multiply in `head`; these (name, duration, grid) in `norm`."""
     capture = Synthetic().range("measure", 0, 2_000_000)
     for start in (1000, 1_000_000):
         capture.range("step", start, start + 900_000).range("forward", start + 10, start + 800_000)
@@ -280,8 +279,7 @@ def test_the_kernels_of_nccl_are_left_out_and_lose_nothing(tmp_path):
 
 @pytest.fixture
 def run_folder(tmp_path):
-    """A function that writes the results of a run's counters and capture, with these changes, and returns the status of
-    its tables. Of the file `damaged`, the last byte is removed."""
+    """A function that writes the changed results of a run's counters and capture, and returns its tables' status."""
     sqlite = made_up_capture(("add", 1000, (2, 1, 1))).write(tmp_path / "capture.sqlite")
     write_specification(sqlite, CAPTURE["specification"])
     COUNTED.to_csv(tmp_path / "ncu.csv", index=False)

@@ -71,8 +71,7 @@ class AllocationHistory:
         return [self.ranges[outer].name for outer in self.path(number)]
 
     def names_in_step(self, number: int) -> list[str]:
-        """The names in the path of a range that follow its step, of which the first is the phase. [] for a step itself,
-        and outside of steps."""
+        """The names after the step in a range's path: first the phase. [] for a step itself, and outside of steps."""
         names = self.names(number)
         return names[names.index(STEP) + 1 :] if STEP in names else []
 

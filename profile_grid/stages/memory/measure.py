@@ -16,9 +16,8 @@ from profile_grid.study.stages import MEMORY
 
 
 def measure(job: Job) -> dict:
-    """The content of memory.json. The job's folder then has the history of every rank, to its end or until memory ran
-    out; on a GPU also the snapshot of the first rank's allocator. If the program wrote no history, its file has `null`.
-    Raises ProgramFailed if the program fails."""
+    """The content of memory.json. The job's folder then has the history of every rank, or `null` as the history if the
+    program wrote none; on a GPU also the snapshot of the first rank's allocator. Raises ProgramFailed if it fails."""
     title, history = f"memory of {job.program['run']}", job.scratch / HISTORY
     results, outcome = results_of_ranks(job, title, job.scratch / "memory.json", profiler="memory", capture=history)
     if history.exists():

@@ -52,8 +52,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
 
 
 def tables_of_history(history: AllocationHistory, program: dict, rank: int = 0) -> RunTables:
-    """The status and tables of one rank, from its history. The history is complete if a replay of its events reaches
-    the allocator's peak, to the byte."""
+    """The status and tables of one rank, from its history; no tables if `_reason_if_incomplete` has a reason."""
     categories = categories_of(history)
     live = live_bytes(history, categories)
     if reason := _reason_if_incomplete(history, live):

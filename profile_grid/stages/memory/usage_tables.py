@@ -61,8 +61,7 @@ def _rows_at(live: np.ndarray, state: int, step: int, phase: str) -> list[tuple]
 
 
 def activations_table(history: AllocationHistory, categories: np.ndarray) -> pd.DataFrame:
-    """The memory that the last measured step keeps for its backward pass: one row per part of the model, block,
-    operator and line."""
+    """What the last measured step keeps for its backward pass: one row per part, block, operator and line."""
     step = history.measured_steps()[-1]
     blocks, rows = block_by_range(history, step, ranges.FORWARD), []
     for allocation in np.flatnonzero(categories == CATEGORIES.index(Category.ACTIVATIONS)):
@@ -100,8 +99,7 @@ def _part(history: AllocationHistory, number: int) -> str:
 
 
 def largest_table(history: AllocationHistory, category_by_allocation: Sequence[str], state: int) -> pd.DataFrame:
-    """The largest groups of allocations that are live in a state. Those of a group are equal in KEY_COLUMNS. The
-    smaller groups are one row per category."""
+    """The largest groups of live allocations, equal in KEY_COLUMNS, in a state; smaller ones as a row per category."""
     rows = []
     for allocation in np.flatnonzero(history.live_at(state)):
         phase, path = phase_and_range(history, history.range_number[allocation])

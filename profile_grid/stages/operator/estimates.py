@@ -32,8 +32,7 @@ def needed_bytes(program: Mapping) -> int:
 
 
 def seconds(program: Mapping, peaks: Peaks | None, memory_bytes: int | None) -> float:
-    """Seconds of all passes of a run at the context lengths that fit into `memory_bytes` (None: all), on a GPU with
-    these peaks; 0 if the peaks are unknown."""
+    """Seconds of all passes at contexts that fit into `memory_bytes` (None: all); 0 without the peaks of the GPU."""
     dimensions, bench_s = program["dimensions"], program.get("bench_s", 0)
     passes = 1 + program["warmup_passes"] + program["measured_passes"]  # 1: the pass that compiles
     total_s = 0.0

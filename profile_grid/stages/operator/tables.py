@@ -81,8 +81,7 @@ def _worst_verdict(run: load_runs.MeasuredRun) -> str | None:
     """The worst verdict of the checks of a student's code in the run's precision; None without such a check."""
     checks = run.results[OPERATOR.name].program.checks
     verdicts = {check.verdict for check in checks if check.precision == run.entry[dimensions.PRECISION.key]}
-    from_worst = reversed(VERDICTS)
-    return next((verdict for verdict in from_worst if verdict in verdicts), None)
+    return next((worst for worst in reversed(VERDICTS) if worst in verdicts), None)
 
 
 def _mean_ms(seconds: Sequence[float]) -> float | None:

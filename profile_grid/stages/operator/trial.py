@@ -28,8 +28,7 @@ def small_specification(plan: Mapping) -> dict:
 def try_operator(
     plan: Mapping, host: doctor.Host, measurements: list, scratch: Path, time_limit_s: float, leases: Leases
 ) -> doctor.Trial:
-    """The outcome of the trial; problems of this machine do not raise. All trials have the same parameters, so not all
-    are used here."""
+    """The outcome; problems of this machine do not raise. All trials have the same parameters; some are unused here."""
     job = Job(small_specification(plan), scratch, scratch, scratch / "smoke.log", time_limit_s, leases)
     started, machine = time.monotonic(), None
     try:

@@ -37,8 +37,7 @@ def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
 
 
 def timings_table(runs: list[MeasuredRun]) -> pd.DataFrame:
-    """One row per run and phase: the statistics of all processes that timed it, in ms. A run without times has one row,
-    for the phase `step`."""
+    """One row per run and phase: the statistics, in ms, of all processes that timed it; without times, only `step`."""
     rows = []
     for run in runs:
         status = run.statuses[stages.TIMING.name].status
@@ -63,8 +62,7 @@ def steps_table(runs: list[MeasuredRun], times_of: Callable[[ProgramResult], Tim
 
 
 def times_by_phase(program: ProgramResult) -> Times:
-    """Seconds of the steps, then of each phase that has times. The list of steps is empty if the program has no
-    times."""
+    """Seconds of the steps ([] if the program has no times), then of each phase that has times."""
     return _measured_times(program.step_seconds, program.phase_seconds)
 
 
@@ -89,8 +87,7 @@ def rank_times_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 
 
 def _times_by_rank_and_phase(result: StageResult) -> dict[tuple[int, str], list[float]]:
-    """Seconds by (rank, phase); {} for a single rank. First come the times of rank SLOWEST: for every step, the time of
-    the rank that was slowest in it."""
+    """Seconds by (rank, phase); first of rank SLOWEST: each step's time on its slowest rank. {} for a single rank."""
     times = {}
     ranks = result.facts.get("ranks") or []
     if ranks:
@@ -116,8 +113,7 @@ def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 
 
 def statistics(seconds: Sequence[float]) -> dict[str, float]:
-    """STATISTICS of times in seconds: number, mean, standard deviation (n - 1), minimum and maximum. Without times, all
-    but the number are NaN."""
+    """STATISTICS of times in seconds (standard deviation with n - 1); without times, all but the number are NaN."""
     ms = np.asarray(seconds, dtype="float64") * 1e3
     if not len(ms):
         return {"n": 0} | dict.fromkeys(STATISTICS[1:], np.nan)
@@ -126,11 +122,9 @@ def statistics(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def statistics_of_processes(seconds: Sequence[Sequence[float]]) -> dict[str, float]:
-    """STATISTICS and PROCESS_STATISTICS of the times of all processes; `seconds` has a sequence for each process.
-
-    `n` counts the steps of all processes. The mean is the geometric mean of the processes' means. The standard
-    deviation is the root of the mean variance within a process. The spread is the standard deviation of the logarithms
-    of the processes' means, NaN for one process."""
+    """STATISTICS and PROCESS_STATISTICS of the times of all processes, one sequence for each. `n` counts all steps. The
+    mean is the geometric mean of the processes' means. The standard deviation is the root of the mean variance within a
+    process. The spread is the standard deviation of the logarithms of the processes' means; NaN for one process."""
     processes = [statistics(times) for times in seconds if len(times)]
     if len(processes) < 2:
         single = processes[0] if processes else statistics(())
