@@ -94,11 +94,11 @@ def _run_nsys(job: Job, folder: Path, number: int) -> programs.ProcessExit:
 
 
 def _window(job: Job, number: int) -> str | None:
-    """The `window` of `profile_command`. On a CPU, nsys records the entire program (None). On a GPU, it records from the
-    range RECORDING on, which opens before the program has its lease: no leased GPU waits while nsys starts to record.
-    It records only the measured steps (CUDA_CALLS) if more would be a burden: traces of the host, metrics of a GPU that
-    others still use, kernels that a compiler tries. So does the second attempt: some versions of nsys miss ranges of
-    newer nvtx."""
+    """The `window` of `profile_command`. On a CPU, nsys records the entire program (None). On a GPU, it records from
+    the range RECORDING on, which opens before the program has its lease: no leased GPU waits while nsys starts to
+    record. It records only the measured steps (CUDA_CALLS) if more would be a burden: traces of the host, metrics of a
+    GPU that others still use, kernels that a compiler tries. So does the second attempt: some versions of nsys miss
+    ranges of newer nvtx."""
     if job.program["device"] == "cpu" or not gpu_is_visible():
         return None
     is_compiled = job.program["dimensions"]["compile"] != NOT_COMPILED

@@ -214,7 +214,7 @@ def _problem_of_round(job: Job, program: dict | None, outcome: programs.ProcessE
 
 
 def _read_counters(path: Path) -> pd.DataFrame:
-    """The counters in ncu's file; no rows if it says that no kernel was counted. TraceError or OSError without table."""
+    """The counters in ncu's file; no rows if no kernel was counted. Raises TraceError or OSError without a table."""
     if any("No kernels were profiled" in line for line in _ncu_messages(path)):
         return _reading_module().no_counters()
     return _reading_module().read_counters(path)
