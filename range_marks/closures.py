@@ -1,8 +1,8 @@
 """The range of an optimizer's step without its closure: forward pass, backward pass and optimizer are siblings.
 
-PyTorch opens a range around `optimizer.step(closure)`. With a closure, as LBFGS needs it and PyTorch Lightning always
-passes it, forward and backward pass run inside that call, and their kernels would count as the optimizer's. So the
-range is closed while the closure runs. It has one instance before each call of the closure, and one after the last.
+PyTorch opens a range around `optimizer.step(closure)`. LBFGS needs a closure, and PyTorch Lightning always passes one.
+Then forward and backward pass run inside that call, and their kernels would count as the optimizer's. So the range is
+closed while the closure runs. It has one instance before each call of the closure, and one after the last.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,8 @@ class Closures:
         self._is_on = False
 
     def attach(self) -> None:
-        """Sets the hook that finds closures. If it is set or removed later, a compiled optimizer is compiled again."""
+        """Sets the hook that finds closures. Call this before optimizers are compiled, and `detach` after their last
+        use: torch.compile compiles an optimizer again if its hooks change."""
         self._hook = register_optimizer_step_pre_hook(self._before_step)
 
     def begin(self) -> None:
@@ -45,7 +46,7 @@ class Closures:
 
     @uncompiled
     def _before_step(self, _: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
-        """The arguments of the step with another closure; None to keep them as they are. args[0] is the optimizer."""
+        """The hook returns new arguments of the step, with a wrapped closure, or None. args[0] is the optimizer."""
         if torch.compiler.is_compiling() or not self._is_on:
             return None
         if callable(kwargs.get("closure")):

@@ -1,15 +1,14 @@
-"""A compiled graph by parts of the model: ranges in the program that inductor writes, none in the graph that it traces.
+"""Ranges for the parts of a compiled model: in the program that inductor writes, not in the graph that is traced.
 
-Inductor turns a graph into kernels, and a Python program that calls them one by one, GEMMs of libraries included. It
-knows for each call which operations of the model it computes (its "provenance"): the lines of the source they came
-from, and the modules that were called there. This module writes one more line before each call, which opens ranges for
-the parts whose operations the kernel computes: `norm + qkv projection` if two are fused. Kernels and graph stay as they
-are; a call of unknown origin is in no such range. The backward graph has the lines and modules of the operations that
-it differentiates.
+Inductor turns a graph into kernels and a Python program that calls them, and GEMMs of libraries, one by one. For each
+kernel, inductor knows which operations of the model it computes (its "provenance"): the lines of source that they came
+from, and the modules that were called there. This module makes inductor write one more line before each call of a
+kernel. The line opens ranges for the parts whose operations the kernel computes: `norm + qkv projection` if two are
+fused. Kernels and graph stay as they are. A kernel of unknown origin is in no such range. The operations of a backward
+graph have the lines and modules of the operations that they differentiate.
 
-The part of the model around a line of source is known by the blocks `with span(...)` that enclose it. A compiler drops
-ranges from the graph that it traces, or breaks it at them; but it stores with every operation its stack trace. So the
-parts that contain those lines are known without running anything.
+A compiler drops ranges from the graph that it traces, or breaks the graph at them; but it stores a stack trace with
+every operation. `SourceParts` finds the blocks `with span(...)` around the lines of such a trace in the source.
 """
 
 import ast
@@ -26,7 +25,8 @@ from range_marks import JOINT
 from range_marks.marker import Marker, common_length
 
 PATCHED_METHODS = ("write_provenance_debug_handle", "generate_return")  # of inductor's PythonWrapperCodegen
-# dictionaries of torch._inductor.debug by kernel and handle: the stacks of calls, and names of nodes of the graph
+# Names of dictionaries in torch._inductor.debug. Keys: kernel and handle (a number for each call of it). Values: stack
+# traces, and names of nodes of the graph.
 STACK_TRACES, NODE_NAMES = "_inductor_kernel_stack_trace", "_inductor_triton_kernel_to_post_grad_node_info"
 IMPORT_LINE = "from range_marks import compiled as marked_parts"
 STACK_FRAME = re.compile(r'File "([^"]+)", line (\d+), in ')  # groups: path, line
@@ -35,19 +35,19 @@ STACK_FRAME = re.compile(r'File "([^"]+)", line (\d+), in ')  # groups: path, li
 class KernelOrigins(NamedTuple):
     """The operations that a kernel is made of, as far as inductor knows them."""
 
-    stack_traces: list[str]  # of calls, as Python prints them
+    stack_traces: list[str]  # of calls in the model, as Python prints them
     nodes: list[Any]  # of the FX graph that inductor lowers
 
 
 class PartRange(NamedTuple):
-    """A range for parts. It stays open from kernel to kernel as long as its name and instance are the same."""
+    """A range for parts. It stays open from one kernel to the next if both its name and its instance are the same."""
 
     name: str
-    instance: Any = None
+    instance: Any = None  # tells ranges of one name apart
 
 
-# Whose operations a kernel computes, as the function given to `follow_compiled` returns them, such as joint names: any
-# constant whose repr Python can read; false if unknown.
+# Whose operations a kernel computes, as the function given to `follow_compiled` returns them: a joint name, or another
+# constant whose repr is valid Python, since the compiled program contains it. Unknown parts are a false value.
 Parts = Any
 
 
@@ -59,14 +59,14 @@ class _ActiveParts(threading.local):
 
 
 _ACTIVE = _ActiveParts()
-_marker: Marker | None = None
+_marker: Marker | None = None  # set by open_ranges, as the next
 _ranges_of: Callable[[Parts], Sequence[PartRange]] = list
 _original_methods: dict[str, Callable[..., Any]] = {}
 
 
 def follow_compiled(parts_of: Callable[[KernelOrigins], Parts]) -> None:
-    """From now on, programs that inductor compiles enter the parts of each kernel before they call it. They must not
-    come from a cache that was filled without this."""
+    """From now on, programs that inductor writes enter the parts of each kernel before they call it. `parts_of` returns
+    the parts. Programs from inductor's cache enter them only if they were written after this call."""
     from torch._inductor import config, debug
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 
@@ -96,7 +96,7 @@ def follow_compiled(parts_of: Callable[[KernelOrigins], Parts]) -> None:
 
 
 def leave_compiled() -> None:
-    """Undoes `follow_compiled`, for programs that are compiled from now on."""
+    """Undoes `follow_compiled`; programs that are written already stay as they are."""
     if _original_methods:
         from torch._inductor import config
         from torch._inductor.codegen.wrapper import PythonWrapperCodegen
@@ -110,14 +110,14 @@ def leave_compiled() -> None:
 def open_ranges(
     marker: Marker | None, ranges_of: Callable[[Parts], Sequence[PartRange]] = lambda parts: [PartRange(parts)]
 ) -> None:
-    """From now on, parts that are entered open the marker's ranges, or none if it is None; `ranges_of` returns the
-    ranges of parts, outermost first."""
+    """From now on, the marker opens ranges for the parts that compiled programs enter; with None, there are no ranges.
+    `ranges_of` returns the ranges for a value of Parts, outermost first."""
     global _marker, _ranges_of
     _marker, _ranges_of = marker, ranges_of
 
 
 def joint_name(parts: Iterable[str | None]) -> str:
-    """One name for a set of parts: each once, in alphabetical order."""
+    """One name for several parts: each once, in alphabetical order; without those that are None."""
     return JOINT.join(sorted({part for part in parts if part}))
 
 
@@ -135,6 +135,7 @@ def enter(parts: Parts) -> None:
 
 
 def _writes_python(wrapper: Any) -> bool:
+    """Whether this PythonWrapperCodegen is not a subclass of it, such as the one that writes C++."""
     from torch._inductor.codegen import wrapper as python_wrapper
     from torch._inductor.virtualized import V
 
@@ -142,6 +143,7 @@ def _writes_python(wrapper: Any) -> bool:
 
 
 def _origins(kernel_name: str, debug_handle: int | None) -> KernelOrigins:
+    """The origins of a kernel of the graph that inductor compiles at this moment."""
     from torch._inductor import debug
     from torch._inductor.virtualized import V
 
@@ -152,22 +154,22 @@ def _origins(kernel_name: str, debug_handle: int | None) -> KernelOrigins:
 
 
 class PartBlock(NamedTuple):
-    """The lines of a block that opens a part."""
+    """The lines of source inside a block that opens a part."""
 
     first: int
-    last: int
+    last: int  # included
     part: str
 
 
 class SourceParts:
-    """The parts in the sources of this process's modules: blocks `with span(NAME)`, NAME a string or a constant."""
+    """The parts in the sources of this process's modules: blocks `with span(NAME)`; NAME is a string or a constant."""
 
     def __init__(self, span: Callable[[str], Any]) -> None:
         self._span = span
         self._blocks = cache(self._blocks_of)
 
     def innermost(self, stack_trace: str) -> str | None:
-        """The innermost part around a stack of calls, outermost first as Python writes it; None if it is in no part."""
+        """The innermost part around a stack of calls; None if it is in no part. The innermost call comes last."""
         for path, line in reversed(STACK_FRAME.findall(stack_trace)):
             parts = [block.part for block in self._blocks(path) if block.first <= int(line) <= block.last]
             if parts:
@@ -198,7 +200,7 @@ class SourceParts:
 
 
 def _value(expression: ast.expr, module: ModuleType) -> Any:
-    """The value of a constant, a global name or an attribute of one; None for everything else."""
+    """The value of a constant, a global name of the module, or an attribute of these; None for everything else."""
     if isinstance(expression, ast.Constant):
         return expression.value
     if isinstance(expression, ast.Name):

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def when_imported(name: str, call: Callable[[ModuleType], None]) -> None:
-    """Calls `call` with the module once it has been imported; at once if it is already."""
+    """Calls `call` with the module as soon as it has been imported; immediately if it already was."""
     if name in sys.modules:
         call(sys.modules[name])
     else:
@@ -18,11 +18,11 @@ def when_imported(name: str, call: Callable[[ModuleType], None]) -> None:
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds one module as the other finders do, with a loader that calls back."""
+    """Finds one module by the other finders, and replaces its loader by a `_Loader`."""
 
     def __init__(self, name: str, call: Callable[[ModuleType], None]) -> None:
         self.name, self.call = name, call
-        self._is_searching = False
+        self._is_searching = False  # true inside find_spec, which asks all finders, this one included
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if fullname != self.name or self._is_searching:
@@ -38,7 +38,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 class _Loader(importlib.abc.Loader):
-    """Loads the module by its own loader, restores that loader, and calls back."""
+    """Restores the module's own loader, loads the module by it, and then calls the finder's `call`."""
 
     def __init__(self, finder: _Finder, loader: Any) -> None:
         self._finder, self._loader = finder, loader

@@ -1,8 +1,8 @@
 """Parts of a model as ranges, and the record of which part made which node of autograd's graph.
 
-Autograd numbers its nodes: every thread counts the nodes that it makes. So the numbers that the counter had while a
-part was open identify the nodes of the part, and the forward pass only has to read the counter where a part opens and
-closes. `backward` uses these numbers.
+Autograd numbers its nodes: every thread counts the nodes that it makes. The nodes of a part are those whose numbers the
+counter gave while the part was open. So the forward pass only has to read the counter when a part opens or closes.
+`backward` uses these numbers.
 
 A range is a push/pop range of NVTX, or a record_function of PyTorch's profiler.
 """
@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 import torch
-from torch.autograd import _get_sequence_nr as next_node_number  # of this thread
+from torch.autograd import _get_sequence_nr as next_node_number  # counter of this thread
 
 from range_marks import RECOMPUTATION
 from range_marks.uncompiled import uncompiled
@@ -24,16 +24,15 @@ from range_marks.uncompiled import uncompiled
 
 @dataclass(frozen=True)
 class Emitter:
-    """How a thread opens a range by its name, and closes the last one that it opened."""
+    """How a range is opened by its name, and how the range that the calling thread opened last is closed."""
 
     push: Callable[[str], object]
     pop: Callable[[], object]
 
 
 def nvtx_emitter() -> Emitter:
-    """Push/pop ranges in NVTX's default domain, which nsys records. ModuleNotFoundError without the package nvtx.
-
-    They are lighter than nvtx.annotate, which creates attributes for every range."""
+    """Push/pop ranges in NVTX's default domain, which nsys records. They cost less than nvtx.annotate, which creates
+    attributes for every range. ModuleNotFoundError without the package nvtx."""
     try:
         import nvtx
     except ModuleNotFoundError as error:
@@ -43,7 +42,7 @@ def nvtx_emitter() -> Emitter:
 
 
 def record_function_emitter(encode: Callable[[str], str] = str) -> Emitter:
-    """Ranges of PyTorch's own profiler ("user_annotation" in its trace), with their names as `encode` returns them."""
+    """Ranges of PyTorch's own profiler ("user_annotation" in its trace). They have the names that `encode` returns."""
     from torch.autograd.profiler import record_function
 
     stack = _RecordFunctionStack()
@@ -66,13 +65,13 @@ class _RecordFunctionStack(threading.local):
         self.open_ranges: list = []
 
 
-MAX_CHAINS = 1 << 17  # remembered of each thread; older ones are forgotten, so that memory does not grow for ever
+MAX_CHAINS = 1 << 17  # remembered for each thread; older ones are forgotten, so that memory does not grow for ever
 
-Chain = tuple["PartInstance", ...]  # parts, each inside the one before
+Chain = tuple["PartInstance", ...]  # nested parts, the outermost first
 
 
 class PartInstance:
-    """One call of a part in a forward pass. `chain` holds the parts around it and, last, itself."""
+    """One call of a part in a forward pass. `chain` holds the parts around it, then itself."""
 
     __slots__ = ("chain", "name")
 
@@ -104,16 +103,17 @@ class MarkerState(threading.local):
 
     def __init__(self) -> None:
         self.forward_parts: Chain = ()  # the open parts of a forward pass
-        self.reopened_parts: Chain = ()  # those that a backward pass has open, for the node that runs
-        self.suspended_parts: Chain | None = None  # reopened parts, closed while a checkpoint computes parts again
-        # Chain i was open while this thread made the nodes from first_nodes[i] up to, not including, the next of them.
+        self.reopened_parts: Chain = ()  # parts that a backward pass has opened again, for the node that runs
+        # the reopened parts of a checkpoint's node, closed while it computes parts again; None at other times
+        self.suspended_parts: Chain | None = None
+        # chains[i] was open while this thread made the nodes from first_nodes[i] to first_nodes[i + 1] - 1.
         self.first_nodes: list[int] = []
         self.chains: list[Chain] = []
 
     def record(self) -> None:
-        """Notes the open parts for the nodes from the next one on."""
+        """Notes that the nodes from the next one on are made in the parts that are open now."""
         number = next_node_number()
-        if self.first_nodes and self.first_nodes[-1] == number:
+        if self.first_nodes and self.first_nodes[-1] == number:  # no node was made since the last note
             self.chains[-1] = self.forward_parts
             return
         self.first_nodes.append(number)
@@ -122,17 +122,19 @@ class MarkerState(threading.local):
             del self.first_nodes[: MAX_CHAINS // 2], self.chains[: MAX_CHAINS // 2]
 
     def parts_of_node(self, number: int) -> NodeParts:
-        """The parts that were open when this thread made the node `number`; an empty chain if none, or if forgotten."""
+        """The parts that were open when this thread made this node; an empty chain if none, or if forgotten."""
         index = bisect_right(self.first_nodes, number)
         end = self.first_nodes[index] if index < len(self.first_nodes) else sys.maxsize
-        return NodeParts(self.first_nodes[index - 1], end, self.chains[index - 1]) if index else NodeParts(0, end, ())
+        if index == 0:
+            return NodeParts(0, end, ())
+        return NodeParts(self.first_nodes[index - 1], end, self.chains[index - 1])
 
 
 class Marker:
     """Opens ranges by an emitter, on the calling thread.
 
-    A part that opens while autograd runs a backward pass on its thread is computed again, by a checkpoint: its ranges
-    are inside a range `recomputation`, and not inside the part whose node requested it.
+    If a part opens while autograd runs a backward pass on this thread, a checkpoint is computing the part again. Its
+    range is inside a range `recomputation` then, and not inside the reopened parts of the checkpoint's node.
     """
 
     def __init__(self, emitter: Emitter) -> None:
@@ -140,20 +142,21 @@ class Marker:
         self.state = MarkerState()
 
     def part(self, name: str) -> "RangeContext":
-        """A context manager: a range that is a part of the model. Backward kernels get it too (`follow_backward`)."""
+        """A context manager: a range for a part of the model. `follow_backward` opens it in the backward pass again."""
         return RangeContext(self.open_part, self.close_part, name)
 
     def range(self, name: str) -> "RangeContext":
-        """A context manager: a range around parts, such as a step or a phase, which no backward kernel gets again."""
+        """A context manager: a range around parts, such as a step or a phase. No backward pass opens it again."""
         return RangeContext(self.push, self.pop, name)
 
     @uncompiled
     def open_part(self, name: str) -> None:
-        """Opens a part. Each is closed on its thread, the last one first, whatever is raised inside: a checkpoint ends
-        its second forward pass by an exception (so a module's forward hook has to be registered with always_call)."""
+        """Opens a part. The caller closes it on the same thread, inner parts first, even if something is raised inside:
+        a checkpoint ends its second forward pass by an exception (so forward hooks need always_call)."""
         state = self.state
-        if not state.forward_parts and torch._C._current_graph_task_id() != -1:
-            # Nodes that are made now belong to parts inside that of the node which requested the recomputation.
+        is_in_backward_pass = torch._C._current_graph_task_id() != -1
+        if not state.forward_parts and is_in_backward_pass:
+            # A checkpoint computes again. For the nodes that it makes, the parts of its own node are the outer parts.
             state.suspended_parts = state.forward_parts = state.reopened_parts
             self.reopen(())
             self.push(RECOMPUTATION)
@@ -167,16 +170,16 @@ class Marker:
         state = self.state
         state.forward_parts = state.forward_parts[:-1]
         self.pop()
-        if state.forward_parts == state.suspended_parts:  # the recomputation has ended
-            self.pop()
+        if state.forward_parts == state.suspended_parts:  # its last part was closed, so the recomputation has ended
+            self.pop()  # the range `recomputation`
             self.reopen(state.suspended_parts)
             state.suspended_parts, state.forward_parts = None, ()
         state.record()
 
     @uncompiled
     def reopen(self, chain: Chain) -> None:
-        """Makes `chain` the reopened parts of this thread: closes parts that are not in it, and opens the others.
-        An instance in the forward pass is one instance in the backward pass, as long as its nodes run in a row."""
+        """Makes `chain` the reopened parts of this thread: closes open parts that are not in it, and opens the missing
+        ones. So a part gets one range in the backward pass for one in the forward pass, if its nodes run in a row."""
         open_parts = self.state.reopened_parts
         common = common_length(open_parts, chain)
         for _ in open_parts[common:]:

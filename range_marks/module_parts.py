@@ -1,8 +1,8 @@
-"""A part (a range of the model) for every call of a module, from hooks that PyTorch calls around all modules of the
-process.
+"""Opens a part (a range of the model) for every call of a module, by hooks that PyTorch calls around all modules of the
+process; and names modules by their place in the model.
 
-torch.compile does not see the hooks when it traces a model: if it saw them, it would put their number into the guards
-of the compiled model, and compile again once they are gone. Modules are named by the tree that they form.
+The hooks are removed while torch.compile traces a model. If it saw them, it would put their number into the guards of
+the compiled model, and compile again once they are gone.
 """
 
 import sys
@@ -23,9 +23,9 @@ from range_marks.uncompiled import uncompiled
 
 
 class ModuleHooks:
-    """Hooks before and after each call, also where the call raises."""
+    """Hooks that run before and after each call of a module, also if the call raises."""
 
-    _active: ClassVar[list["ModuleHooks"]] = []  # in the order of their begin
+    _active: ClassVar[list["ModuleHooks"]] = []  # those that have begun, the earliest first
 
     def __init__(self, before: Callable[[nn.Module, tuple], None], after: Callable[..., None]) -> None:
         self._before, self._after = before, after
@@ -61,15 +61,15 @@ class ModuleHooks:
     @classmethod
     def _compilation_ends(cls, _: Any) -> None:
         for hooks in cls._active:
-            hooks._remove()  # of an inner compilation, which has ended before
+            hooks._remove()  # an inner compilation, which ended first, has registered them again
             hooks._register()
 
 
 @cache
 def _hide_from_compiler() -> None:
-    """Hides all hooks from torch.compile, once per process."""
-    # torch.compile uses this function to look for hooks that a compiled model would not call, and warns of them. Ours
-    # need not be called.
+    """Hides all ModuleHooks from torch.compile, once per process."""
+    # With PyTorch's function of this name, torch.compile finds hooks that a compiled model would not call, and warns of
+    # them. It need not warn of ours.
     torch.nn.modules.module._has_any_global_hook = _has_hooks_of_others
 
     def watch(dynamo: ModuleType) -> None:
@@ -87,12 +87,12 @@ def _has_hooks_of_others() -> bool:
 
 
 def is_outermost(open_calls: list) -> bool:
-    """Whether no module is being called on this thread, and no backward pass computes one again."""
+    """Whether this thread is in no call of a module, and in no backward pass, which may compute a module again."""
     return not open_calls and torch._C._current_graph_task_id() == -1
 
 
 def keyword_arguments() -> dict[str, Any]:
-    """The arguments by keyword of the call before which a hook runs. PyTorch hands them to no hook for all modules."""
+    """The keyword arguments of the call before which a hook runs. PyTorch passes them to no hook for all modules."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != nn.modules.module.__file__:
         frame = frame.f_back
@@ -104,15 +104,15 @@ class ModuleCall(NamedTuple):
     """A call of a module that has not returned."""
 
     module: nn.Module
-    name: str | None  # of its part
+    name: str | None  # of the module's part; None if it has none
     contexts: list[AbstractContextManager]  # the ranges that are open for it
 
 
 class ModuleParts:
-    """Opens and closes the parts. `part` returns the context manager of a name, `name_of` the name of a module, or
-    None; `around` the context manager around an outermost call of a module with these arguments.
+    """Opens and closes the parts. `name_of` returns the name of a module, or None for no part; `part` makes the context
+    manager of a name. `around` makes another one for each outermost call, from the module and the arguments.
 
-    No model is compiled again for them. Modules inside a compiled model are not called, so they have no parts.
+    No model is compiled again for these parts. Modules inside a compiled model are not called, so they have no parts.
     """
 
     def __init__(
@@ -140,8 +140,7 @@ class ModuleParts:
 
     @uncompiled
     def call_begins(self, module: nn.Module, args: tuple) -> None:
-        """Opens the ranges of a module that is about to be called. Public for calls that began before the hooks were
-        registered."""
+        """Opens the ranges of a module that is called now. Public for a call that began before `begin`."""
         if torch.compiler.is_compiling() or not self._is_on:
             return
         open_calls, name = self._stack.open_calls, self._name_of(module)
@@ -149,7 +148,7 @@ class ModuleParts:
         contexts = []
         if self._around and is_outermost(open_calls):
             contexts.append(self._around(module, args, keyword_arguments()))
-        if name not in (None, outer_name):  # a wrapper has its module's name
+        if name not in (None, outer_name):  # a wrapper and its module have the same name, but get one range
             contexts.append(self._part(name))
         open_calls.append(ModuleCall(module, name, contexts))
         for context in contexts:
@@ -159,7 +158,7 @@ class ModuleParts:
     def _after(self, module: nn.Module, *_: Any) -> None:
         if torch.compiler.is_compiling() or all(module is not call.module for call in self._stack.open_calls):
             return
-        while self._close_last() is not module:
+        while self._close_last() is not module:  # inner calls whose end was missed are closed, too
             pass
 
     def _close_last(self) -> nn.Module:
@@ -176,38 +175,41 @@ class _ModuleCallStack(threading.local):
         self.open_calls: list[ModuleCall] = []
 
 
-# Wrappers around a module that are not part of its model: of compilers, sharding and checkpoints.
+# The attributes in which the wrappers of torch.compile, FSDP and checkpoints keep the module that they wrap.
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 
 def children_of(module: nn.Module) -> dict[str, nn.Module]:
-    """The modules directly in it by name; none of a module that raises when it is asked."""
-    with suppress(Exception):  # code of the program
+    """The modules directly in it by name; {} if the module, which may be the program's own code, raises."""
+    with suppress(Exception):
         return dict(module.named_children())
     return {}
 
 
 def model_name(model: nn.Module) -> str:
-    """The name of its class, without what is wrapped around it."""
+    """The name of the model's class, without the wrappers around it."""
     return _class_name(_unwrapped(model))
 
 
 def _class_name(module: nn.Module) -> str:
-    """The name of its class. FSDP2 replaces the class Block of a module by a subclass FSDPBlock: then it is Block."""
-    kind = type(module)
-    is_of_fsdp = kind.__bases__[0].__name__ == "FSDPModule"
-    return kind.__bases__[-1].__name__ if is_of_fsdp else kind.__name__
+    """The name of the module's class. FSDP2 replaces the class Block by a subclass FSDPBlock: then it is Block."""
+    module_class = type(module)
+    is_of_fsdp = module_class.__bases__[0].__name__ == "FSDPModule"
+    return module_class.__bases__[-1].__name__ if is_of_fsdp else module_class.__name__
 
 
 def module_names(
     model: nn.Module, depth: int | None = None, name_of_model: str | None = None
 ) -> Iterator[tuple[nn.Module, str | None]]:
-    """The model with its class or `name_of_model`, and every module in it with its path, as in the names of parameters.
+    """The model with the name of its class, or with `name_of_model`; and every module in it with its path, as in the
+    names of parameters, but without numbers:
 
-    Numbers are left out. In an nn.ModuleList of one class, members have the name of the list: `blocks.3.attention` is
-    `blocks.attention`. In other containers, the class replaces the number: `head.Linear`. So it does in an
-    nn.Sequential or nn.ModuleDict of modules that print the same and whose keys differ only in a number at the end:
-    `layers.block_3` is `layers.Block`. A name of more than `depth` components is None.
+    - In an nn.ModuleList of one class, members have the name of the list: `blocks.3.attention` is `blocks.attention`.
+    - In other containers, the class replaces the number: `head.0` is `head.Linear`.
+    - In an nn.Sequential or nn.ModuleDict whose modules print the same and whose keys differ only in a number at the
+      end, the class replaces the key: `layers.block_3` is `layers.Block`.
+
+    A name of more than `depth` components is None.
     """
     root_name = name_of_model or model_name(model)
     yield model, root_name
@@ -219,11 +221,12 @@ def module_names(
                 seen.add(id(child))
                 child_path = ".".join(filter(None, (path, _name_component(module, key, child))))
                 is_too_deep = depth is not None and child_path.count(".") >= depth
-                yield child, None if is_too_deep else child_path or root_name
+                yield child, None if is_too_deep else child_path or root_name  # no path: it is the wrapped model
                 unvisited.append((child, child_path))
 
 
 def _name_component(module: nn.Module, key: str, child: nn.Module) -> str:
+    """What the child with this key in `module` adds to the path; "" if nothing."""
     if key in WRAPPERS:
         return ""
     if not key.isdigit() and not _is_numbered(module):
@@ -233,12 +236,13 @@ def _name_component(module: nn.Module, key: str, child: nn.Module) -> str:
 
 
 def _is_numbered(module: nn.Module) -> bool:
-    """Whether a module numbers its children: they print the same, and are named "layer_0", "layer_1" and so on."""
+    """Whether a container numbers its children: they print the same, and are named "layer_0", "layer_1" and so on."""
     children = children_of(module)
     names = {key.rstrip("0123456789") for key in children}
     if not isinstance(module, (nn.Sequential, nn.ModuleDict)) or len(children) < 2 or len(names) > 1:
         return False
-    return names.isdisjoint(children) and len({repr(child) for child in children.values()}) == 1
+    all_have_numbers = names.isdisjoint(children)
+    return all_have_numbers and len({repr(child) for child in children.values()}) == 1
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:

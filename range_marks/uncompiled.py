@@ -1,5 +1,4 @@
-"""Functions that torch.compile leaves alone: for hooks that run between functions of a program, of which some are
-compiled."""
+"""Marks functions that torch.compile must not compile: hooks that run in a program, parts of which are compiled."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar

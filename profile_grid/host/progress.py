@@ -1,4 +1,4 @@
-"""Lines on standard error: a measurement has its GPU; it has ended, after how long, and what remains."""
+"""Lines on standard error, when a measurement gets its GPU and when it ends: how long it took, and what remains."""
 
 import json
 import os
@@ -8,16 +8,17 @@ from pathlib import Path
 
 from profile_grid.study.stages import STAGE_BY_NAME, STAGES
 
-PLANNED_VARIABLE = "PROFILE_GRID_PLANNED"  # file with the estimated seconds of each measurement by its result
+PLANNED_VARIABLE = "PROFILE_GRID_PLANNED"  # path of a file: estimated seconds by the path of each result
 STARTED_VARIABLE = "PROFILE_GRID_STARTED"  # when Snakemake, which runs this measurement, started (Unix time)
 
 
 class ProgressLine:
-    """Prints when a measurement begins and ends. All measurements of this Snakemake are in a file that the environment
-    names; without it, the others are unknown."""
+    """Prints when a measurement begins and ends. A file that the environment names lists all measurements that this
+    Snakemake runs; without the file, the lines give neither their number nor the remaining time."""
 
     def __init__(self, stage: str, run: str, output: Path):
         workload = STAGE_BY_NAME[stage].workload
+        # on-request stages do not count: a long name among them would widen every line
         width = max(len(peer.name) for peer in STAGES if peer.of_every_run and peer.workload is workload)
         self._name, self._output = f"{stage:{width}} {run}", str(output)
         self._started_unix_s = float(os.environ.get(STARTED_VARIABLE, "inf"))
@@ -28,7 +29,7 @@ class ProgressLine:
         say(f"{self._position(len(self._finished()) + 1)} {self._name} ...")
 
     def print_end(self, seconds: float) -> None:
-        """Prints that the measurement has ended after these seconds, without waiting for leases."""
+        """Prints that the measurement has ended. `seconds` does not include the time that it waited for leases."""
         finished = {*self._finished(), self._output}
         say(f"{self._position(len(finished))} {self._name}: {seconds:.1f} s{self._remaining(finished)}")
 
@@ -37,13 +38,13 @@ class ProgressLine:
         return f"[{number:>{len(total)}}/{total}]"
 
     def _finished(self) -> set[str]:
-        """The results of the other measurements that this Snakemake has finished."""
+        """The paths of the results of other measurements that this Snakemake has finished."""
         others = self._planned_s.keys() - {self._output}
         return {path for path in others if _changed_unix_s(path) >= self._started_unix_s}
 
     def _remaining(self, finished: set[str]) -> str:
-        """`; 17 to go, about 4 min`, by the pace of at least two measurements. The longest come first, so the pace is
-        relative to their estimated seconds."""
+        """`; 17 to go, about 4 min`; "" before two measurements have finished. The pace is the time since the start per
+        estimated second of the finished ones, not per measurement, since the longest come first."""
         remaining_s = [seconds for path, seconds in self._planned_s.items() if path not in finished]
         if len(finished) < 2 or not remaining_s:
             return ""
@@ -54,8 +55,7 @@ class ProgressLine:
 
 
 def _planned_seconds() -> dict[str, float]:
-    """Estimated seconds of each measurement by its result; {} if no file has them, since no measurement should
-    fail for its line of progress."""
+    """Estimated seconds by the path of each result; {} without the file: no measurement fails for its progress line."""
     try:
         return json.loads(Path(os.environ[PLANNED_VARIABLE]).read_text())
     except (KeyError, FileNotFoundError):
@@ -71,7 +71,7 @@ def _changed_unix_s(path: str) -> float:
 
 
 def say_notes(notes: list[str]) -> None:
-    """Prints notes below the line of the measurement that began."""
+    """Prints notes, indented below the line that says that the measurement began."""
     for note in notes:
         say(f"    {note}")
 

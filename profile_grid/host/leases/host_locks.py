@@ -1,7 +1,7 @@
 """Locks that hold between all processes of a host, of any user.
 
-A lock is a flock on a file of a folder, by default in /tmp. Linux releases it when the last process that has the file
-open is gone, after SIGKILL too; namespaces make no difference. The file says who has it.
+A lock is a flock on a file in one folder, by default in /tmp. Linux releases it when the last process that inherited or
+received the open file is gone, after SIGKILL too; namespaces make no difference. The file's content says who has it.
 """
 
 import fcntl
@@ -17,9 +17,9 @@ from profile_grid.errors import OutsideError
 
 FOLDER_VARIABLE = "PROFILE_GRID_LEASES"
 DEFAULT_FOLDER = "/tmp/profile-grid-leases"  # not below TMPDIR, which users and jobs set for themselves
-FOLDER_MODE = 0o1777  # as /tmp: everybody may create a file, nobody may remove another's
-OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC  # a link of another user is not followed
-GPU_NAME_START = re.compile(r"GPU-|\d")  # a UUID or an index; other locks: the host, tickets, who is present on a GPU
+FOLDER_MODE = 0o1777  # that of /tmp: everybody may create a file, nobody may remove that of another user
+OPEN_FLAGS = os.O_NOFOLLOW | os.O_CLOEXEC  # a symbolic link, which another user may have put there, is not followed
+GPU_NAME_START = re.compile(r"GPU-|\d")  # a UUID or an index; locks of other things have other names
 
 
 class LeaseError(OutsideError):
@@ -27,7 +27,7 @@ class LeaseError(OutsideError):
 
 
 def held_gpus() -> set[str]:
-    """The GPUs of this host that somebody has locked at this moment, by the names of their locks."""
+    """The names of the GPUs of this host that somebody has locked at this moment."""
     names = [name for name in lock_names() if GPU_NAME_START.match(name)]
     with ExitStack() as locks:
         return {name for name in names if not locks.enter_context(HostLock(name)).try_lock(shared=True)}
@@ -39,14 +39,15 @@ def lock_names(prefix: str = "") -> list[str]:
 
 
 class HostLock:
-    """The lock of this name, for a with block, not locked at its beginning. Its end releases the lock, unless another
-    process has its file open. Without `create`, the block raises FileNotFoundError if there is no such lock."""
+    """The lock with this name, for a with block. Entering the block opens the file, but does not lock it. Leaving it
+    releases the lock, unless another process has received the open file. Without `create`, entering raises
+    FileNotFoundError if there is no such lock."""
 
     def __init__(self, name: str, create: bool = True):
         self.name = name
         self.path = _folder() / re.sub(r"[^\w.-]", "_", name)
         self._may_create = create
-        self.descriptor = -1  # of the file: every process that has it open keeps the lock
+        self.descriptor = -1  # of the open file: every process that receives it keeps the lock
 
     def __enter__(self) -> "HostLock":
         try:
@@ -64,7 +65,8 @@ class HostLock:
         os.close(self.descriptor)
 
     def try_lock(self, shared: bool = False) -> bool:
-        """Locks it if it is free, or if all who hold it share it and `shared` is true. Returns whether it did."""
+        """Whether the lock is now held: it was free, or `shared` is true and all others who hold it share it. A lock
+        that this object holds already becomes exclusive or shared."""
         try:
             fcntl.flock(self.descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             return os.path.samestat(os.fstat(self.descriptor), os.stat(self.path))  # nobody has replaced the file
@@ -85,14 +87,14 @@ class HostLock:
             signature = json.loads(self.path.read_text())
             who = f"process {signature['process']} of {signature['user']}, since {signature['since']}"
             return f"{signature['what']} ({who})"
-        except (OSError, ValueError, KeyError, TypeError):  # it is just being written, or of another version
+        except (OSError, ValueError, KeyError, TypeError):  # the file is just being written, or is of another version
             return "another measurement"
 
     def sign(self, purpose: str, **details: object) -> None:
         """Writes into the file who has the lock and for what, unless the file may only be read."""
         signature = {"what": purpose, "process": os.getpid(), "user": _user(), "since": time.strftime("%H:%M:%S")}
         if fcntl.fcntl(self.descriptor, fcntl.F_GETFL) & os.O_RDWR:
-            with suppress(OSError):  # the disk is full
+            with suppress(OSError):  # the disk is full; the lock holds without a signature
                 os.truncate(self.descriptor, 0)
                 os.pwrite(self.descriptor, json.dumps(signature | details).encode(), 0)
 

@@ -31,16 +31,16 @@ NEIGHBOUR_POLL_MS = 1000  # between two counts of who else measures on this host
 
 @dataclass
 class Leases:
-    """The leases of one job, and the seconds that its programs waited for them and held them, in total."""
+    """The leases of one job, and the total of seconds that its programs waited for them and held them."""
 
-    address: Path | None = None  # where programs ask for a lease; None if the job itself has one
-    lock_descriptors: tuple[int, ...] = ()  # of the job's lease: a process that has them open keeps it
+    address: Path | None = None  # of the socket on which programs ask for a lease; None if the job itself has one
+    lock_descriptors: tuple[int, ...] = ()  # of the job's own lease: programs that inherit them keep it
     acquired_leases: list[Lease] = field(default_factory=list)
     held_s: float = 0.0
     max_neighbours: int = 0  # the most other GPUs of the host that were leased at the same time
-    must_be_alone: bool = False  # the next leases also wait for processes that returned an earlier lease of the GPUs
+    must_be_alone: bool = False  # later leases also wait for processes that returned a lease and are still on the GPUs
     _waited_s: float = 0.0
-    _waiting_since_s: float | None = None
+    _waiting_since_s: float | None = None  # by the monotonic clock; None while it does not wait
 
     def waited_s(self) -> float:
         """Seconds spent waiting, until now."""
@@ -53,18 +53,19 @@ class Leases:
         self._waiting_since_s = time.monotonic()
         try:
             with acquire_lease(pool, count, purpose, **options) as lease:
-                started, self._waited_s, self._waiting_since_s = time.monotonic(), self.waited_s(), None
+                started_s = time.monotonic()
+                self._waited_s, self._waiting_since_s = self.waited_s(), None
                 self.acquired_leases.append(lease)
                 try:
                     yield lease
                 finally:
-                    self.held_s += time.monotonic() - started
+                    self.held_s += time.monotonic() - started_s
         finally:
-            self._waited_s, self._waiting_since_s = self.waited_s(), None
+            self._waited_s, self._waiting_since_s = self.waited_s(), None  # also if no lease was given
 
     def were_alone(self) -> bool:
-        """Whether the job found its GPUs empty at every lease: no process that had returned its lease was still there.
-        All leases count, since it is not known here which program ran out of memory."""
+        """Whether no process that had returned its lease was still on the GPUs at any lease of this job. All leases
+        count: the caller asks because a program ran out of memory, and it is not known here which one."""
         return all(lease.is_alone for lease in self.acquired_leases)
 
     def count_neighbours(self, lease: Lease) -> None:
@@ -82,10 +83,10 @@ def leases_for(
     say: Callable[[str], None],
     on_lease: Callable[[Lease], None] = lambda lease: None,
 ) -> Iterator[Leases]:
-    """The leases of one job, for a with block. Each of its programs consists of `count` processes, which lease as many
-    visible GPUs together, all or none. On a CPU, the job itself leases the host. With `quiet_host` no other GPU of the
-    host is leased meanwhile. `on_lease` receives every lease before it is used, on GPUs in another thread. Raises
-    LeaseError if no lease is possible, on GPUs at the end of the block.
+    """The leases of one job, for a with block. Each of its programs consists of `count` processes, which together lease
+    `count` visible GPUs, all or none. On a CPU, the job itself leases the host. With `quiet_host` no other GPU of the
+    host is leased meanwhile. `on_lease` receives every lease before it is used; for GPUs, another thread calls it.
+    Raises LeaseError if no lease is possible; for GPUs, only at the end of the block.
     """
     if device == "cpu" or not gpu_is_visible():
         leases = Leases()
@@ -104,12 +105,12 @@ def _served_leases(
     pool: Sequence[str], count: int, purpose: str, lease_options: dict[str, object], on_lease: Callable[[Lease], None]
 ) -> Iterator[Leases]:
     """`leases_for` on GPUs of the pool: the programs of the job ask for them over a socket. `lease_options` are
-    those of `acquire_lease`."""
+    keyword arguments of `acquire_lease`."""
     job_is_over = threading.Event()
 
     def lease_to(clients: Sequence[LeaseClient]) -> None:
-        """Leases GPUs until each process has ended or returned them. The end of a connection does not count: the driver
-        may take longer to free what a process had on the GPU."""
+        """Leases GPUs until each process has ended or returned them. A closed connection alone ends no lease: a process
+        that is ending may still have memory on the GPU."""
 
         def is_wanted() -> bool:
             return not (job_is_over.is_set() or any(client.has_ended() for client in clients))
@@ -136,14 +137,14 @@ def _served_leases(
             yield leases
         finally:
             job_is_over.set()
-            with suppress(OSError):  # accept() has failed already
+            with suppress(OSError):  # _serve has closed it after an error
                 listener.shutdown(socket.SHUT_RDWR)  # wakes accept(), which closing would not
             server.result()
 
 
 def _serve(listener: socket.socket, count: int, lease_to: Callable[[Sequence["LeaseClient"]], None]) -> None:
-    """Calls `lease_to` with every `count` processes that ask, until the listener is shut down. If that raises, it
-    closes the listener and all connections, so that no process waits for an answer."""
+    """Calls `lease_to` for each group of `count` processes that have asked, until the listener is shut down. If
+    `lease_to` raises, the listener and all connections are closed, so that no process waits for an answer."""
     clients: list[LeaseClient] = []
     try:
         while True:
@@ -151,10 +152,10 @@ def _serve(listener: socket.socket, count: int, lease_to: Callable[[Sequence["Le
                 connection, _ = listener.accept()
             except OSError:
                 return  # the listener was shut down
-            for client in [client for client in clients if client.has_ended()]:  # so its program has failed
+            for client in [client for client in clients if client.has_ended()]:  # before all had asked
                 clients.remove(client)
                 client.close()
-            with suppress(ProcessLookupError):
+            with suppress(ProcessLookupError):  # this one has ended, too
                 clients.append(LeaseClient(connection))
             if len(clients) == count:
                 lease_to(clients)
@@ -171,7 +172,7 @@ class LeaseClient:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._may_return = True  # whether it can still return its lease over the connection
+        self._may_return = True  # nothing has come over the connection yet, and it is open
         self._has_returned = False
         credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER_CREDENTIALS.size)
         try:
@@ -181,7 +182,7 @@ class LeaseClient:
             raise
 
     def send(self, lease: Lease) -> None:
-        """Sends it the names of its GPUs, and the files whose locks lease them."""
+        """Sends the process the names of its GPUs, and the open files of their locks, which then keep the lease."""
         with suppress(ConnectionError):  # it was killed meanwhile
             message = {"gpus": lease.gpus, "presence": len(lease.presence_descriptors)}
             descriptors = lease.lock_descriptors + lease.presence_descriptors
@@ -199,7 +200,7 @@ class LeaseClient:
         if connection in _readable(wait_ms, self._process_descriptor, connection):
             with suppress(ConnectionError):
                 self._has_returned = self._connection.recv(len(GIVEN_BACK)) == GIVEN_BACK
-            self._may_return = False  # it did, or its connection is closed
+            self._may_return = False  # it has returned its lease, or closed the connection
         return self._has_returned or self.has_ended()
 
     def close(self) -> None:

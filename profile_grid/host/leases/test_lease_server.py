@@ -1,4 +1,4 @@
-"""Programs that ask for their GPU when they have imported everything: processes of their own, GPUs that are names."""
+"""Programs that ask for their GPU when they have imported everything. They are real processes; GPUs are only names."""
 
 import os
 import signal
@@ -67,7 +67,7 @@ def asking_program(leases):
 
 
 def give_back(process):
-    """What the program prints after it returned its lease."""
+    """Makes the program return its lease, and returns what it prints then."""
     process.stdin.write("\n")
     process.stdin.flush()
     return process.stdout.readline()
@@ -208,7 +208,7 @@ def test_a_killed_jobs_program_keeps_its_gpu_until_it_is_gone_too():
     with subprocess.Popen(
         [sys.executable, "-c", JOB, PROGRAM], cwd=ROOT, text=True, stdout=subprocess.PIPE, stdin=subprocess.PIPE
     ) as job:
-        lines = [job.stdout.readline() for _ in range(3)]  # the program asks, and has its GPU; the job says its number
+        lines = [job.stdout.readline() for _ in range(3)]  # in any order: asks, has its GPU, the program's id
         pid = next(int(line) for line in lines if line.strip().isdigit())
         assert "has GPU-a GPU-a\n" in lines
         os.kill(pid, signal.SIGSTOP)

@@ -1,4 +1,4 @@
-"""Who may measure, when others of this host do: leases taken by processes of their own."""
+"""Who may measure while others on this host do. The others are processes of their own that hold a lease."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ import pytest
 
 from profile_grid.host import gpu_check
 from profile_grid.host.leases import gpu_leases as leases
-from profile_grid.host.leases.gpu_leases import TICKET_PREFIX, acquire_lease, new_ticket
+from profile_grid.host.leases.gpu_leases import PRESENCE_LOCK, TICKET_PREFIX, acquire_lease, new_ticket
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE, HostLock, LeaseError, held_gpus, lock_names
 
 ROOT = Path(__file__).parents[3]
@@ -40,7 +40,8 @@ def folder(tmp_path, monkeypatch):
 
 @contextmanager
 def held(*gpus, count=None, whole_host=False, action="wait"):
-    """Another process that holds a lease of these GPUs, until the with block ends."""
+    """Another process that holds a lease of `count` of these GPUs (None: of all) until the with block ends. With the
+    action "run", it also runs a program."""
     arguments = [" ".join(gpus), str(len(gpus) if count is None else count), "whole" if whole_host else "", action]
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, *arguments], cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -55,6 +56,7 @@ class Waited(Exception):
 
 
 def refuse(line):
+    """Given to acquire_lease as `say`: raises instead of waiting."""
     raise Waited(line)
 
 
@@ -125,7 +127,7 @@ def test_who_needs_several_gpus_and_has_waited_long_is_next_for_each(monkeypatch
         monkeypatch.setattr(leases.time, "sleep", release_one_gpu)
         with acquire_lease(["GPU-a", "GPU-b"], 2, "this test", say=messages.append) as lease:
             assert lease.gpus == ("GPU-a", "GPU-b")
-            assert lock_names(TICKET_PREFIX) == []  # it waits no more
+            assert lock_names(TICKET_PREFIX) == []  # nobody waits any more
 
 
 def test_who_came_first_is_served_first_and_keeps_nobody_from_what_it_does_not_want():
@@ -176,6 +178,14 @@ def test_no_more_gpus_are_found_locked_by_who_looks_than_it_needs():
     assert "GPU-b" not in tried
 
 
+def test_a_gpu_on_which_somebody_is_still_present_is_left_to_others_by_who_must_be_alone():
+    with HostLock(PRESENCE_LOCK.format("GPU-a")) as still_present:
+        assert still_present.try_lock(shared=True)
+        with acquire_lease(["GPU-a", "GPU-b"], 1, "this test", must_be_alone=True) as lease:
+            assert lease.gpus == ("GPU-b",)
+            assert held_gpus() == {"GPU-b"}
+
+
 def test_who_needs_the_whole_host_is_passed_over_by_those_on_gpus_until_it_has_waited_long(monkeypatch):
     with held("GPU-b"), new_ticket([], 0, True, "the first"):
         assert leased_at_once(["GPU-a"], 1)
@@ -185,7 +195,7 @@ def test_who_needs_the_whole_host_is_passed_over_by_those_on_gpus_until_it_has_w
 
 
 def test_of_many_who_wait_each_is_served_in_its_turn(tmp_path):
-    """Each asks when the one before waits, and has the GPU for 50 ms, once the test gives it back."""
+    """Each process asks when the one before already waits. Then the test returns the GPU, and each has it for 50 ms."""
     order = tmp_path / "order"
     program = f"""
 import sys, time

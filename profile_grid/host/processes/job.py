@@ -13,10 +13,10 @@ INSTALL_NSYS = (
 
 @dataclass(frozen=True)
 class Problem:
-    """The code of a cause, and a sentence of this project about it.
+    """Why an attempt is incomplete: the code of the cause, and a sentence about it that this project wrote.
 
     Both are published. The output of another program is not: it may hold paths, names of hosts and users, or a token.
-    `quote` keeps a line of it for the terminal; the log has all of it.
+    `quote` is one line of that output, for the terminal; the log has all of it.
     """
 
     code: str
@@ -28,7 +28,7 @@ class Problem:
 
 
 def combined_problem(problems: list[Problem]) -> Problem | None:
-    """One problem with the texts of all, and the code and the quote of the first; None if there is none."""
+    """One problem with the texts of all, and the code and the quote of the first; None if there are no problems."""
     if not problems:
         return None
     return Problem(problems[0].code, "; ".join(problem.text for problem in problems), problems[0].quote)
@@ -38,12 +38,12 @@ def combined_problem(problems: list[Problem]) -> Problem | None:
 class Job:
     """One stage of one run."""
 
-    specification: dict[str, Any]
-    folder: Path  # of the run; for the files of the stage
+    specification: dict[str, Any]  # of the measurement; it is stored with the result
+    folder: Path  # of the run; the stage writes its files there
     scratch: Path  # deleted when the job ends
     log: Path
     time_limit_s: float
-    leases: Leases  # of its programs
+    leases: Leases  # those of its programs
 
     @property
     def program(self) -> dict[str, Any]:
@@ -51,19 +51,18 @@ class Job:
         return self.specification["program"]
 
     def append_to_log(self, text: str) -> None:
-        """Keeps in the log what is not published."""
+        """Adds text that is not published, such as the output of another program."""
         with self.log.open("a", encoding="utf-8", errors="replace") as stream:
             stream.write(f"{text}\n")
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt at a capture, or one round of counters: the program's result, the seconds of each part, and why it is
-    incomplete."""
+    """The outcome of one attempt at a capture, or of one round of counters."""
 
-    program: dict | None  # None if the program wrote no result
-    seconds: dict[str, float] = field(default_factory=dict)
-    problem: Problem | None = None
+    program: dict | None  # the program's result; None if it wrote none
+    seconds: dict[str, float] = field(default_factory=dict)  # by part of the attempt
+    problem: Problem | None = None  # why the attempt is incomplete; None if it is not
     nsys_version: str | None = None  # None for another profiler
     host_hidden: bool | None = None  # whether nsys could see neither other processes nor the host's name
     devices: tuple[str | None, ...] = ()  # the GPU of every rank, by a hash; () for a single rank

@@ -17,14 +17,14 @@ from profile_grid.host.processes import programs
 from profile_grid.host.processes.job import Job, Problem
 from profile_grid.results.results import INCOMPLETE
 
-STARTER = "cs336_model.program"  # notes what a program loads
+STARTER = "cs336_model.program"  # runs another module, and notes what it loads
 BENCHMARK = "cs336_model.program.benchmark"
 PRINTED_STACKS = re.compile(r"^Timeout \(\d+:\d\d:\d\d", re.MULTILINE)  # as faulthandler prints it
 
 
 def program_command(job: Job, result_path: Path, module: str | None = None, **options: object) -> list[str]:
-    """The command line of a measured program, by default BENCHMARK, which writes its result to `result_path`, as JSON.
-    `options` are those of the program besides the ones that all have; None leaves an option out."""
+    """The command line of a measured program, by default BENCHMARK. It writes its result to `result_path`, as JSON.
+    `options` come beside those that all programs have, or replace them; one that is None is left out."""
     options = {
         "spec": json.dumps(job.program, sort_keys=True), "output": result_path, "time_limit_s": job.time_limit_s,
         "lease": job.leases.address, **options,
@@ -34,7 +34,7 @@ def program_command(job: Job, result_path: Path, module: str | None = None, **op
 
 
 def run_to_result(job: Job, title: str, result_path: Path, command: Sequence[str]) -> tuple[dict, programs.ProcessExit]:
-    """(`program_result` of a command of the job, how it ended)."""
+    """Runs a command of the job. Returns (its `program_result`, how it ended)."""
     with running_job_program(job, command) as program:
         outcome = program.wait()
     return program_result(job, title, result_path, outcome), outcome
@@ -42,7 +42,7 @@ def run_to_result(job: Job, title: str, result_path: Path, command: Sequence[str
 
 def program_result(job: Job, title: str, result_path: Path, outcome: programs.ProcessExit) -> dict:
     """The `final_result` of a program of the job that wrote to `result_path`. Raises ProgramFailed, with the `title` of
-    the program, if it wrote none, or failed in a way that it does not report."""
+    the program, if it wrote no result, or if it failed and its result does not say so."""
     result = final_result(json.loads(result_path.read_text()), outcome, job) if result_path.exists() else None
     if result is None or not (outcome.succeeded or result["status"] in (FAILED, STOPPED)):
         raise programs.ProgramFailed(programs.failure_message(title, outcome, job.log, job.time_limit_s))
@@ -50,9 +50,9 @@ def program_result(job: Job, title: str, result_path: Path, outcome: programs.Pr
 
 
 def final_result(result: dict, outcome: programs.ProcessExit, job: Job) -> dict:
-    """The result of a program that has ended. A draft, which a program writes while it may not reach its end, becomes a
-    failed result with how the process ended if a student's code ended it (cs336_model.program.adapters), and a stopped
-    one if it was killed at its time limit."""
+    """The result of a program that has ended. A program that may not reach its end writes a draft beforehand. If the
+    draft is all there is, it becomes a failed result if a student's code was running (UNFINISHED, see
+    cs336_model.program.adapters), and a stopped one if the program was killed at its time limit (OVERDUE)."""
     status = result["status"]
     if status not in (OVERDUE, UNFINISHED):
         return result
@@ -61,7 +61,7 @@ def final_result(result: dict, outcome: programs.ProcessExit, job: Job) -> dict:
         hangs = outcome.timed_out or has_printed_stacks
         ending = f"did not end in time (limit {job.time_limit_s:g} s)" if hangs else outcome.description
         return result | {"status": FAILED, "reason": f"{result['reason']}, the process {ending}"}
-    # faulthandler prints the stacks shortly before the limit; while threads run, that may crash Python
+    # faulthandler prints the stacks shortly before the limit; if other threads run then, that may crash Python
     has_crashed_printing = has_printed_stacks and outcome.returncode == -signal.SIGSEGV
     if not (outcome.timed_out or has_crashed_printing):
         return result
@@ -78,7 +78,7 @@ def stage_output(
     problem_status: str = INCOMPLETE,
 ) -> dict:
     """The content of a stage's JSON: the program's result, the seconds of each part of the job, and facts of this
-    stage. Status and reason are the program's or, with a `problem`, `problem_status` and its text."""
+    stage. Status and reason are those of the program; or, if there is a `problem`, `problem_status` and its text."""
     return {
         "status": problem_status if problem else program["status"],
         "reason": problem.text if problem else program["reason"],
@@ -92,8 +92,8 @@ def stage_output(
 def running_job_program(
     job: Job, command: Sequence[str], variables: Mapping[str, str] = MappingProxyType({})
 ) -> AbstractContextManager[programs.RunningProgram]:
-    """A command of the job in the background of a with block: in the environment of the job and these `variables`,
-    within its time limit, with its leases."""
+    """Runs a command of the job in the background of a with block: in the job's environment with these `variables`,
+    within the job's time limit, with its leases."""
     return programs.running_program(
         command,
         environment=allowed_variables(os.environ, job.specification["environment"]) | variables,

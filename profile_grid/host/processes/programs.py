@@ -17,12 +17,12 @@ from profile_grid.errors import OutsideError
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.host.processes.supervisor import process_stat
 
-LOG_END_BYTES = 500_000  # of each end of a long log
-LINE_END_LENGTH = 200  # characters of each end of a long line in a message
+LOG_END_BYTES = 500_000  # kept of each end of a long log
+LINE_END_LENGTH = 200  # characters kept of each end of a long line in a message
 LOG_LINES_IN_MESSAGE = 15
 SUPERVISOR = Path(__file__).with_name("supervisor.py")
 WORKFLOW_VARIABLE = "PROFILE_GRID_WORKFLOW"  # the process id of Snakemake, set by the Snakefile
-# A profiler passes on the exit status of its program, or its own; only the output shows that Python crashed.
+# A profiler exits with the status of its program or with one of its own, so only the output shows that Python crashed.
 CRASHED = re.compile(r"^(Traceback \(most recent call last\):|Fatal Python error:)", re.MULTILINE)
 
 
@@ -41,7 +41,7 @@ class ProcessExit:
     returncode: int  # negative: the signal
     timed_out: bool
     seconds: float
-    log_start: int = 0  # where its output begins in the log, which may hold earlier programs' too
+    log_start: int = 0  # where its output begins in the log, which may begin with output of earlier programs
 
     @property
     def succeeded(self) -> bool:
@@ -49,9 +49,10 @@ class ProcessExit:
 
     @property
     def description(self) -> str:
-        """`ended with exit status 3`, or by which signal; a shell adds 128 to the signal of the program it ran."""
+        """`ended with exit status 3`, or `was killed by SIGKILL`."""
         if self.returncode < 0:
             return f"was killed by {signal.Signals(-self.returncode).name}"
+        # a shell whose program was killed by a signal ends with the signal's number plus 128
         by_signal = self.returncode - 128 in set(signal.Signals)
         signal_name = f" ({signal.Signals(self.returncode - 128).name})" if by_signal else ""
         return f"ended with exit status {self.returncode}{signal_name}"
@@ -70,12 +71,12 @@ class RunningProgram:
     log_start: int
     time_limit_s: float
     leases: Leases
-    started_s: float  # time.monotonic
-    waited_before_s: float  # for leases of its job, before it started
+    started_s: float  # by time.monotonic
+    waited_before_s: float  # for leases of its job, until the program started
 
     def wait(self) -> ProcessExit:
-        """Waits until it ends, or kills it at the time limit, and returns how it ended. Raises WorkflowGone if the
-        Snakemake that started this job is gone."""
+        """Waits until it ends or is killed at the time limit, and returns how it ended. Raises WorkflowGone if this
+        job's Snakemake is gone."""
         has_ended = self._ends_in_time()
         self.end()
         return ProcessExit(self.supervisor.returncode, not has_ended, self._running_s(), self.log_start)
@@ -124,8 +125,9 @@ def running_program(
     folder: Path | None = None,
     leases: Leases | None = None,
 ) -> Iterator[RunningProgram]:
-    """Runs a program in the background of a with block; on exit kills it and its descendants. Its output is appended to
-    `log`; programs that run at the same time need one each. Waiting for a lease does not count for the time limit.
+    """Runs a program in the background of a with block, whose end kills the program and its descendants. Its output is
+    appended to `log`; programs that run at the same time need a log each. Waiting for a lease does not count for the
+    time limit.
 
     supervisor.py runs it, and also kills everything below it if this process is killed, so nothing stays on a GPU.
     """
@@ -136,7 +138,7 @@ def running_program(
         supervisor = subprocess.Popen(
             [sys.executable, "-I", "-S", str(SUPERVISOR), *command],
             env=dict(environment), cwd=folder, stdin=subprocess.PIPE, stdout=sink, stderr=sink, start_new_session=True,
-            pass_fds=leases.lock_descriptors,  # it ends last: the host is leased until nothing is left of the program
+            pass_fds=leases.lock_descriptors,  # it ends last: the lease lasts until nothing is left of the program
         )  # fmt: skip
     program = RunningProgram(supervisor, log, log_start, time_limit_s, leases, time.monotonic(), leases.waited_s())
     try:
@@ -164,17 +166,17 @@ def failure_message(title: str, outcome: ProcessExit, log: Path, time_limit_s: f
 
 
 def cut_log(log: Path, start: int) -> None:
-    """Cuts the middle out of the log from `start` on, if that is longer than both kept ends: the beginning says what
-    ran, the end what failed."""
+    """If the log from `start` on is longer than the two ends that are kept, cuts out its middle. The beginning says
+    what ran, the end what failed."""
     with log.open("r+b") as stream:
-        cut = stream.seek(0, os.SEEK_END) - start - 2 * LOG_END_BYTES
-        if cut <= 0:
+        cut_bytes = stream.seek(0, os.SEEK_END) - start - 2 * LOG_END_BYTES
+        if cut_bytes <= 0:
             return
         stream.seek(-LOG_END_BYTES, os.SEEK_END)
         end = stream.read()
         stream.truncate(start + LOG_END_BYTES)
         stream.seek(0, os.SEEK_END)
-        stream.write(f"\n... {cut} bytes that were printed here are left out ...\n".encode() + end)
+        stream.write(f"\n... {cut_bytes} bytes that were printed here are left out ...\n".encode() + end)
 
 
 def cut_line(line: str) -> str:
@@ -184,7 +186,7 @@ def cut_line(line: str) -> str:
 
 
 def _ancestors() -> list[int]:
-    """The processes above this one, up to the first."""
+    """The ids of the processes above this one: its parent first, then the parent of that, up to process 1."""
     ancestors, pid = [], os.getpid()
     while pid > 1:
         stat = process_stat(pid)

@@ -13,7 +13,7 @@ from profile_grid.host.processes.programs import ProcessExit, ProgramFailed, fai
 from profile_grid.results.results import COMPLETE
 
 LAUNCHER = "cs336_model.program.parallel.launch"
-LOG_FOLDER = "ranks"  # in the folder of the job or of an attempt; there ranks print and meet
+LOG_FOLDER = "ranks"  # in the folder of the results; there the ranks write their logs, and files to find each other
 TIME_KEYS = ("step_seconds", "phase_seconds", "step_no_sync_seconds")
 
 
@@ -23,44 +23,43 @@ def rank_count(program: Mapping) -> int:
 
 
 def rank_filename(name: str, rank: int) -> str:
-    """The file of a rank: `capture.sqlite` for the first, `capture_rank1.sqlite` for the next."""
+    """The file name of a rank: `capture.sqlite` for the first, `capture_rank1.sqlite` for the next."""
     return _with_rank(name, str(rank)) if rank else name
 
 
 def rank_path(path: Path, rank: int) -> Path:
-    """The path of the file of a rank, next to that of the first."""
+    """The path of a rank's file, in the folder of the first rank's file `path`."""
     return path.with_name(rank_filename(path.name, rank))
 
 
 def existing_rank_files(folder: Path, *names: str) -> list[Path]:
-    """The files that exist: those of the first rank, which have these names, and of all others."""
+    """The files with these names of all ranks, as far as they exist, the first rank's first."""
     of_first_rank = [folder / name for name in names if (folder / name).exists()]
     return of_first_rank + [path for name in names for path in sorted(folder.glob(_with_rank(name, "*")))]
 
 
 def _with_rank(name: str, rank: str) -> str:
-    """The file name with a rank, or with `*` for a pattern, before its suffixes."""
+    """The file name with a rank before its suffixes; a pattern for all ranks if `rank` is "*"."""
     stem, dot, suffix = name.partition(".")
     return f"{stem}_rank{rank}{dot}{suffix}"
 
 
 def launch_command(folder: Path, commands: Sequence[Sequence[str]]) -> list[str]:
-    """The command that starts the commands of all ranks, which print and meet in `folder`; for a single rank, its own
-    command."""
+    """The command that starts all ranks, which write logs and find each other in `folder`; a single rank's own one."""
     if len(commands) == 1:
         return list(commands[0])
     return [sys.executable, "-m", LAUNCHER, "--folder", str(folder), json.dumps(list(map(list, commands)))]
 
 
 def first_failed_rank(folder: Path) -> int | None:
-    """The rank that failed before the others, which meet in `folder`; None if none has failed."""
+    """The rank that failed before the others, from `folder`, in which they found each other; None if none failed."""
     path = folder / FIRST_TO_FAIL
     return int(path.read_text()) if path.exists() else None
 
 
 def gather_logs(folder: Path, log: Path) -> None:
-    """Appends the logs of the ranks to the log of the run; last that of the rank that failed before the others."""
-    last = folder / f"rank{first_failed_rank(folder)}.log"
+    """Appends all ranks' logs to that of the run; last that of the first to fail, since messages quote the end."""
+    last = folder / f"rank{first_failed_rank(folder)}.log"  # which does not exist if no rank failed
     with log.open("ab") as sink:
         for path in sorted(folder.glob("rank*.log"), key=lambda path: (path == last, len(path.name), path.name)):
             note = ", which failed first" if path == last else ""
@@ -70,10 +69,10 @@ def gather_logs(folder: Path, log: Path) -> None:
 def results_of_ranks(
     job: Job, title: str, result_path: Path, *, capture: Path | None = None, **options: object
 ) -> tuple[list[dict], ProcessExit]:
-    """(results, outcome) of running the program of a job in every rank: the results as in `read_rank_results`, and how
-    it ended. The first rank writes its result to `result_path` and, with `capture`, what it captures to that;
-    `options` are those of `program_command`. Raises ProgramFailed, with the `title` of the program, if a rank wrote
-    nothing, or if one failed, unless the result says so."""
+    """Runs the program of a job in every rank. Returns (results as in `read_rank_results`, how the program ended). The
+    first rank writes its result to `result_path`, and its capture to `capture` if given; `options` are those of
+    `program_command`. Raises ProgramFailed, with the `title` of the program, if a rank wrote nothing or failed without
+    a result that says so."""
     logs = result_path.with_name(LOG_FOLDER)
     logs.mkdir()
     commands = [
@@ -90,11 +89,12 @@ def results_of_ranks(
 
 
 def read_rank_results(job: Job, result_path: Path, outcome: ProcessExit) -> list[dict]:
-    """The results of all ranks in their order; [] if one is missing. If ranks have results without times, only one of
-    these: of the rank that failed first, else one that is no draft. `outcome` says how the processes ended."""
+    """The results of all ranks in their order; [] if one is missing. If some have no times, only one of these: that of
+    the rank that failed first, else preferably one that is no draft. `outcome` says how the processes ended."""
     paths = [rank_path(result_path, rank) for rank in range(rank_count(job.program))]
     results = {rank: json.loads(path.read_text()) for rank, path in enumerate(paths) if path.exists()}
-    if without_times := {rank: result for rank, result in results.items() if result["status"] != COMPLETE}:
+    without_times = {rank: result for rank, result in results.items() if result["status"] != COMPLETE}
+    if without_times:
         failed = first_failed_rank(result_path.with_name(LOG_FOLDER))
         decisive = min(without_times, key=lambda rank: (rank != failed, without_times[rank]["status"] == UNFINISHED))
         return [final_result(without_times[decisive], outcome, job)]
@@ -107,8 +107,9 @@ def slowest_times(times_by_rank: Sequence[Sequence[float]]) -> list[float]:
 
 
 def merge_rank_results(results: Sequence[Mapping]) -> tuple[dict, dict]:
-    """(result, facts) of the run: the first rank's result with the time of the slowest rank for every step, and the
-    measurements of each rank with the slowest times without communication; {} for a single rank."""
+    """(result, facts) of the run. The result is the first rank's, with the time of the slowest rank for every step. The
+    facts are the measurements of each rank, and the slowest rank's times without communication; {} for a single rank.
+    """
     if len(results) == 1:
         return dict(results[0]), {}
     ranks = [

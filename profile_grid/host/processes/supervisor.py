@@ -3,9 +3,9 @@
     python -I -S supervisor.py COMMAND ...
 
 nsys puts its agent and the profiled program into separate sessions, and its agent outlives its parent, so neither a
-process group nor a session has them all. A subreaper does: orphans below it become its children. All are killed when
-the command ends, or when standard input closes: the process at the other end closes it, or is gone, perhaps by SIGKILL.
-Then this process ends as the command did.
+process group nor a session contains all processes. So this process is a subreaper (prctl(2)): orphans below it become
+its children. It kills all of them when the command has ended, or when its standard input closes, because the process
+at the other end closed it or is gone. Then this process ends with the exit status or the signal of the command.
 """
 
 import ctypes
@@ -21,16 +21,16 @@ from typing import NamedTuple
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 POLL_S = 0.02
-GRACE_S = 1.0
+GRACE_S = 1.0  # for descendants that still run when the command has ended
 KILL_TIMEOUT_S = 60.0  # a process inside the GPU's driver cannot die before the driver returns
-ENDED_STATES = "ZX"  # of a zombie and of a dead process, in proc(5)
+ENDED_STATES = "ZX"  # zombie and dead, in proc(5)
 
 
 class ProcessStat(NamedTuple):
-    """The state of a process, one letter, and the number of its parent."""
+    """What /proc says of a process."""
 
-    state: str
-    parent: int
+    state: str  # one letter, see proc(5)
+    parent: int  # its id
 
 
 def main(command: list[str]) -> None:
@@ -50,7 +50,7 @@ def main(command: list[str]) -> None:
 
 
 def descendants(ancestor: int) -> list[int]:
-    """The live processes below one process, its children first."""
+    """The ids of the live processes below one process, its children first."""
     children: dict[int, list[int]] = {}
     for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
         stat = process_stat(pid)
@@ -83,8 +83,9 @@ def _wait_for_descendants() -> None:
 
 
 def _end_all_when_input_closes() -> None:
-    """Kills all processes below this one from then on; reaps none, since the main thread waits for the command."""
-    while os.read(0, 1):
+    """Waits until standard input closes, then kills all processes below this one until the main thread, which waits for
+    the command, ends this process. Reaps none, since that could take the command's exit status from the main thread."""
+    while os.read(0, 1):  # b"" once it is closed
         continue
     while True:
         _kill(descendants(os.getpid()))
@@ -108,7 +109,7 @@ def _reap() -> None:
 
 
 def process_stat(pid: int) -> ProcessStat | None:
-    """The state and the parent of the process with this number; None if it is gone."""
+    """The state and the parent of the process with this id; None if it is gone."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -128,8 +129,8 @@ def _prctl(option: int, value: int) -> None:
 
 def _end_like(returncode: int) -> None:
     if returncode < 0:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the command has left its core file, if it could
-        if -returncode != signal.SIGKILL:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # no second core file, besides the command's
+        if -returncode != signal.SIGKILL:  # which has no handler to reset
             signal.signal(-returncode, signal.SIG_DFL)
         os.kill(os.getpid(), -returncode)
     os._exit(returncode)

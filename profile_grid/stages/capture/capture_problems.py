@@ -1,4 +1,4 @@
-"""Why the capture of a run may be wrong: errors, with which it is not used, and warnings."""
+"""Why the capture of a run may be wrong: errors, because of which it is not used, and warnings."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 NO_KERNELS = "no_kernels"
 NSYS_TOO_OLD = "nsys_older_than_driver"
-REDUNDANT_WARNINGS = ("nsys_hedge",)  # the checks of the number of steps and their counts cover it
+REDUNDANT_WARNINGS = ("nsys_hedge",)  # covered by the checks that the steps are complete and alike
 # nsys writes names of the host into its messages, so they are not published.
 PUBLISHED_TEXTS = {
     "nsys_lost_events": "nsys reports that it lost events: times and counts may be too small; capture less at a time",
@@ -25,7 +25,7 @@ PUBLISHED_TEXTS = {
 def errors_and_warnings(
     trace: Trace, *, measured_steps: int, device: str, backend: str
 ) -> tuple[list[Problem], list[Problem]]:
-    """(errors, warnings) of a capture. nsys records no operators of a CPU program, so their absence is neither."""
+    """(errors, warnings) of a capture. nsys records no operators of a CPU program, so their absence is no problem."""
     problem_by_code: dict[str, dict[str, Problem]] = {ERROR: {}, WARNING: {}}  # the first of each code
     for finding in trace.check(expected_steps=measured_steps, equal_steps=True):
         is_expected = finding.code == NO_KERNELS and backend == "nsys" and device == "cpu"
@@ -36,7 +36,7 @@ def errors_and_warnings(
 
 
 def _problem(finding: Finding) -> Problem:
-    """The problem that a finding is; if its message has text of nsys, that is only quoted."""
+    """The finding as a problem. A message that contains text of nsys becomes only its quote, which is not published."""
     if finding.code not in PUBLISHED_TEXTS:
         return Problem(finding.code, finding.message)
     return Problem(finding.code, PUBLISHED_TEXTS[finding.code], finding.message)

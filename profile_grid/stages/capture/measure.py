@@ -1,8 +1,8 @@
 """One run under a profiler: Nsight Systems, or PyTorch's own if there is no nsys or no GPU.
 
-A job leaves one JSON that says how it ended, and an SQLite: if it ended well, the capture without anything private
-(kernel_tables.reading.publishable), else the reason. An incomplete capture is attempted once more; then its reason is
-the result.
+A job leaves a JSON that says how it ended, and an SQLite file. If the job ended well, that is the capture without
+anything private (kernel_tables.reading.publishable), otherwise it only holds the reason. After an incomplete capture
+there is a second attempt; if that is incomplete, too, its reason is the result.
 """
 
 import shutil
@@ -33,8 +33,8 @@ def chosen_backend(backend: str, device: str) -> str:
 
 
 def measure(job: Job) -> dict:
-    """The content of capture.json. On success capture.sqlite, and nsys's report, are in the job's folder, of every
-    rank; otherwise capture.sqlite only says why there is no capture, and of what.
+    """The content of capture.json. On success, the capture and nsys's report of every rank are in the job's folder.
+    Otherwise capture.sqlite only says why there is no capture, and what was to be captured.
 
     Raises ProgramFailed if the measured program crashes: that is never a result.
     """
@@ -55,8 +55,8 @@ def measure(job: Job) -> dict:
 
 
 def last_attempt(job: Job, backend: str) -> tuple[Attempt, Path, int]:
-    """(attempt, folder with its files, number from 1) of the last attempt: the first without a problem, even if it
-    lacks times, as when memory ran out; or the last that is allowed."""
+    """The last attempt, the folder with its files, and its number from 1. No attempt follows one without a problem.
+    Such an attempt may still lack times, for example because memory ran out."""
     attempt_once = nsys_attempt if backend == "nsys" else torch_attempt
     for number in range(1, CAPTURE.attempts + 1):
         folder = job.scratch / f"attempt-{number}"
@@ -68,8 +68,7 @@ def last_attempt(job: Job, backend: str) -> tuple[Attempt, Path, int]:
 
 
 def measure_separately(job: Job, name: str) -> dict:
-    """`measure` for a stage with a capture of its own, which becomes the file `name` in the job's folder; nsys's report
-    is not kept."""
+    """`measure` for another stage, whose capture becomes the file `name` in the job's folder, without nsys's report."""
     folder = job.scratch / "captured"
     folder.mkdir()
     result = measure(replace(job, folder=folder))
@@ -78,7 +77,7 @@ def measure_separately(job: Job, name: str) -> dict:
 
 
 def torch_attempt(job: Job, folder: Path, number: int) -> Attempt:
-    """An attempt under PyTorch's profiler, which is part of the program: a failure there is a crash."""
+    """An attempt under PyTorch's profiler, which runs inside the program: if it fails, the program crashes."""
     title = f"capture of {job.program['run']} (torch profiler)"
     results, outcome = ranks.results_of_ranks(job, title, folder / RESULT, profiler=TORCH, capture=folder / SQLITE)
     program, _ = ranks.merge_rank_results(results)
@@ -95,7 +94,7 @@ def rank_facts(attempt: Attempt) -> dict:
 
 
 def write_status_file(path: Path, status: str, reason: str | None, specification: dict) -> None:
-    """Writes an SQLite file that takes the place of a capture: it says how that ended, and what it was to capture."""
+    """Writes an SQLite file in place of a missing capture: how capturing ended, and what was to be captured."""
     with replacing(path) as partial:
         with full_disk_as_os_error(path), closing(sqlite3.connect(partial)) as database, database:
             database.execute("CREATE TABLE CAPTURE_STATUS (status TEXT NOT NULL, reason TEXT)")

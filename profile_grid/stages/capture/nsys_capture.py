@@ -1,8 +1,8 @@
 """One attempt at a capture under Nsight Systems, and why it is incomplete.
 
 nsys may be missing or unable to run, fail, hang, end well without a report, or write one that lacks kernels or ranges.
-Each of these is a problem in words of this project, so that runs with one cause have one reason; the log has the output
-of nsys. Only a crash of the program itself, or a change of its code, raises.
+Each of these is a `Problem` in words of this project, so that all runs with the same cause have the same reason; the
+output of nsys is in the log. Only a crash of the measured program itself, or a change of its code, raises.
 """
 
 import os
@@ -25,7 +25,7 @@ from profile_grid.stages.capture.capture_problems import errors_and_warnings
 from profile_grid.stages.capture.nsys_sandbox import namespace_command, neutral_folder
 from profile_grid.study.stages import CAPTURE
 
-RESULT = "program.json"
+RESULT = "program.json"  # the result of the measured program, in the folder of the attempt
 (SQLITE,), (REPORT,) = CAPTURE.files, CAPTURE.optional_files
 NSYS_MISSING = Problem(
     "nsys_missing",
@@ -37,7 +37,7 @@ UNREADABLE = "nsys exported its report, and the export cannot be read: it is cut
 
 
 def nsys_attempt(job: Job, folder: Path, number: int) -> Attempt:
-    """The attempt with this number, from 1; on success, every rank has its report and capture in `folder`."""
+    """The attempt with this number, from 1. If it succeeds, the reports and captures of all ranks are in `folder`."""
     if nsys.find() is None:
         return Attempt(None, problem=NSYS_MISSING)
     try:
@@ -60,8 +60,8 @@ def nsys_attempt(job: Job, folder: Path, number: int) -> Attempt:
 
 
 def _run_nsys(job: Job, folder: Path, number: int) -> programs.ProcessExit:
-    """Runs nsys around each rank, and returns how it ended. `folder` then holds the report and the result of each rank:
-    capture.nsys-rep and program.json, capture_rank1.nsys-rep and program_rank1.json, ..."""
+    """Runs every rank under an nsys of its own, and returns how all of it ended. `folder` then holds the report and the
+    result of each rank: capture.nsys-rep and program.json, capture_rank1.nsys-rep and program_rank1.json, ..."""
     logs = folder / ranks.LOG_FOLDER
     logs.mkdir()
     with neutral_folder() as sandbox:
@@ -72,7 +72,7 @@ def _run_nsys(job: Job, folder: Path, number: int) -> programs.ProcessExit:
             result_path = ranks.rank_path(output_folder / RESULT, rank)
             return profile_command(
                 sandbox.command(program_command(job, result_path, profiler=NSYS, lease=lease)),
-                ranks.rank_path(output_folder / REPORT, rank).with_suffix(""),  # nsys adds it
+                ranks.rank_path(output_folder / REPORT, rank).with_suffix(""),  # nsys adds the suffix
                 options=job.specification["nsys_options"],
                 host=job.specification.get("sources", ()),
                 window=_window(job, number),
@@ -81,7 +81,7 @@ def _run_nsys(job: Job, folder: Path, number: int) -> programs.ProcessExit:
         rank_commands = [rank_command(rank) for rank in range(ranks.rank_count(job.program))]
         launch_command = ranks.launch_command(output_folder / ranks.LOG_FOLDER, rank_commands)
         outcome = programs.run_program(
-            # all ranks in one set of namespaces: NCCL's processes share memory, and know each other by their numbers
+            # all ranks in one set of namespaces: processes that use NCCL share memory, and know each other by their ids
             [*namespace_command(), *sandbox.command(launch_command)],
             environment=sandbox.environment(allowed_variables(os.environ, job.specification["environment"])),
             folder=sandbox.path,
@@ -95,9 +95,10 @@ def _run_nsys(job: Job, folder: Path, number: int) -> programs.ProcessExit:
 
 def _window(job: Job, number: int) -> str | None:
     """The `window` of `profile_command`. On a CPU, nsys records the entire program (None). On a GPU, it records from
-    before the program has a lease, from the range RECORDING, so that the GPU does not wait until nsys has started. It
-    records only the measured steps if more would be a burden (traces of the host, metrics of a GPU that others still
-    use, kernels that a compiler tries), and in the second attempt: some versions of nsys miss ranges of newer nvtx."""
+    the range RECORDING on, which opens before the program has its lease: no leased GPU waits while nsys starts to
+    record. It records only the measured steps (CUDA_CALLS) if more would be a burden: traces of the host, metrics of a
+    GPU that others still use, kernels that a compiler tries. So does the second attempt: some versions of nsys miss
+    ranges of newer nvtx."""
     if job.program["device"] == "cpu" or not gpu_is_visible():
         return None
     is_compiled = job.program["dimensions"]["compile"] != NOT_COMPILED
@@ -106,7 +107,7 @@ def _window(job: Job, number: int) -> str | None:
 
 
 def _first_report_problem(job: Job, folder: Path, results: list[dict], outcome: programs.ProcessExit) -> Problem | None:
-    """Why a report is an incomplete capture, for the first such rank; None if all are complete."""
+    """Why the report of a rank is an incomplete capture, for the first such rank; None if all are complete."""
     for rank, program in enumerate(results):
         if problem := _report_problem(job, folder, program, outcome, rank):
             return problem if len(results) == 1 else replace(problem, text=f"rank {rank}: {problem.text}")
@@ -128,9 +129,10 @@ def _missing_result_problem(job: Job, outcome: programs.ProcessExit) -> Problem:
 
 
 def _report_problem(job: Job, folder: Path, program: dict, outcome: programs.ProcessExit, rank: int) -> Problem | None:
-    """Exports the report of a rank to its SQLite in `folder`. Returns why that is an incomplete capture, or None;
-    `program` is the result of the rank."""
-    report, sqlite = ranks.rank_path(folder / REPORT, rank), ranks.rank_path(folder / SQLITE, rank)
+    """Exports the report of a rank, whose result is `program`, to the rank's SQLite in `folder`. Returns why that is an
+    incomplete capture; None if it is complete."""
+    report = ranks.rank_path(folder / REPORT, rank)
+    sqlite = ranks.rank_path(folder / SQLITE, rank)
     export = folder / "export.sqlite"
     if not report.exists() or report.stat().st_size == 0:
         hung = f"hung and was killed at the time limit of {job.time_limit_s:g} s"
@@ -152,7 +154,7 @@ def _report_problem(job: Job, folder: Path, program: dict, outcome: programs.Pro
 
 
 def _errors_of_capture(sqlite: Path, program: dict) -> list[Problem]:
-    """The errors of a capture of the program with this result."""
+    """The errors of a capture; `program` is the result of the captured program."""
     from kernel_tables.trace import Trace
 
     with Trace(sqlite) as trace:
@@ -162,6 +164,6 @@ def _errors_of_capture(sqlite: Path, program: dict) -> list[Problem]:
 
 
 def _logged_problem(job: Job, code: str, text: str, error: TraceError) -> Problem:
-    """A problem that quotes the error, which is appended to the log."""
+    """A problem that quotes the error. The error is also appended to the log."""
     job.append_to_log(str(error))
     return Problem(code, text, str(error))

@@ -1,9 +1,9 @@
 """Keeps facts about this host out of the report of nsys.
 
-A report holds the command line, the working folder, the environment and the host's name, and the name and *environment*
-of every process whose /proc/PID/environ nsys may read, such as the user's shell with all its exported variables. No
-option of nsys leaves that out. So nsys runs in namespaces without other processes and the host's name, and in a folder
-of links with neutral names.
+A report holds the command line, the working folder, the environment and the host's name. It also holds the name and
+*environment* of every process whose /proc/PID/environ nsys may read, such as the user's shell with all its exported
+variables. No option of nsys leaves these out. So nsys runs in namespaces that hide other processes and the host's name,
+and in a folder of links with neutral names.
 """
 
 import os
@@ -23,14 +23,13 @@ PATH_VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_HOME")
 HOST_NAME = "localhost"
 UNSHARE = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "--uts")
 AS_USER = ("--user", "--map-root-user")  # lets an ordinary user make the other namespaces, where the system permits it
-# nsys names its shared memory by process number, which starts at 1 in every namespace: it gets a separate /dev/shm
+# Gives nsys its own /dev/shm: it names its shared memory by process id, and these start at 1 in every namespace.
 PREPARING_SHELL = ("sh", "-c", f'mount -t tmpfs none /dev/shm && {{ hostname {HOST_NAME}; "$@"; exit $?; }}', "sh")
 
 
 @cache
 def namespace_command() -> tuple[str, ...]:
-    """The prefix of a command that hides other processes and the host's name from it; () if the system does not permit
-    that."""
+    """A prefix that hides other processes and the host's name from the command after it; () if not permitted."""
     options = [(), AS_USER] if os.geteuid() == 0 else [AS_USER]
     for user_options in options:
         prefix = (*UNSHARE, *user_options, *PREPARING_SHELL)
@@ -43,8 +42,8 @@ def namespace_command() -> tuple[str, ...]:
 
 
 class NeutralFolder:
-    """A working folder with neutral paths: it has links to the entries of the present one and, as aliases, to other
-    paths."""
+    """A working folder with neutral paths. It has links to the entries of the present working folder and, as aliases,
+    links to other paths. `temporary` is the folder for temporary files."""
 
     def __init__(self, path: Path, temporary: Path):
         self.path = path
@@ -66,8 +65,8 @@ class NeutralFolder:
         return self._links[absolute]
 
     def environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """The environment with aliases instead of paths, and a folder for temporary files."""
-        # HOME is set: everybody is root in a user namespace, and may not be able to read root's home
+        """The environment with aliases instead of paths, and with a folder for temporary files."""
+        # HOME has to be set: everybody is root in a user namespace, and may not be able to read root's home
         changes = {"TMPDIR": self.alias(self.temporary), "HOME": self.alias(os.path.expanduser("~"))}
         changes |= {name: self.alias(environment[name]) for name in PATH_VARIABLES if environment.get(name)}
         for name in PATH_LIST_VARIABLES:
@@ -77,8 +76,8 @@ class NeutralFolder:
         return {**environment, **changes}
 
     def command(self, command: Sequence[str]) -> list[str]:
-        """The command, with an alias of this interpreter if it starts with it. The alias leads to the entire virtual
-        environment, so that the interpreter finds its packages."""
+        """The command; if its first word is this interpreter, with a neutral path to it. That path has an alias for the
+        entire virtual environment, so that the interpreter finds its packages."""
         if command[0] != sys.executable or not Path(sys.executable).is_relative_to(sys.prefix):
             return list(command)
         return [os.path.join(self.alias(sys.prefix), os.path.relpath(sys.executable, sys.prefix)), *command[1:]]
@@ -86,8 +85,8 @@ class NeutralFolder:
 
 @contextmanager
 def neutral_folder() -> Iterator[NeutralFolder]:
-    """A NeutralFolder for a with block; large temporary files go to TMPDIR."""
-    parent = "/tmp" if os.access("/tmp", os.W_OK) else None  # TMPDIR may name the user
+    """A NeutralFolder for a with block. Its temporary files, which may be large, are in TMPDIR."""
+    parent = "/tmp" if os.access("/tmp", os.W_OK) else None  # not TMPDIR, whose path may contain the name of the user
     with (
         tempfile.TemporaryDirectory(prefix="profile-", dir=parent) as path,
         tempfile.TemporaryDirectory(prefix="nsys-", ignore_cleanup_errors=True) as temporary,

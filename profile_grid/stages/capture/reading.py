@@ -10,8 +10,8 @@ from profile_grid.results.run_tables import RunTables, tables_status
 
 
 def tables_of_capture(sqlite: Path, extra_rules: Sequence[dict], tables_of: Callable[[Trace], RunTables]) -> RunTables:
-    """What `tables_of` returns for the capture in a file; if that raises TraceError, no tables, and the error as the
-    reason. `extra_rules` are custom kernel classes."""
+    """What `tables_of` returns for the capture in a file. If that, or reading the file, raises TraceError: no tables,
+    and the error as the reason. `extra_rules` are custom kernel classes."""
     try:
         with Trace(sqlite, extra_rules) as trace:
             return tables_of(trace)

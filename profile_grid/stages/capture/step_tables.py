@@ -28,7 +28,7 @@ from profile_grid.study.table_spec import RANGE_COLUMNS, TableSpec, columns
 from profile_grid.tables import classes, conservation, findings
 from profile_grid.tables.names import MEASURE, OUTSIDE, STEP, WHOLE_STEP
 
-DIRECTLY_IN_PHASE = ""  # in the column `range`
+DIRECTLY_IN_PHASE = ""  # the value of the column `range` for what is in no range inside its phase
 
 
 def tables_of_file(
@@ -36,10 +36,10 @@ def tables_of_file(
 ) -> RunTables:
     """The status of a run's capture and its tables; no tables unless the capture is complete.
 
-    Raises TraceError if a rule cannot be used, which is not the fault of the capture, and NotConserved if the tables
-    lose something of it.
+    Raises TraceError if a custom rule cannot be used, which is not the fault of the capture, and NotConserved if the
+    tables lose something of the capture.
     """
-    users_rules(extra_rules)  # only for its errors
+    users_rules(extra_rules)  # only for its errors: below, a TraceError would count as a fault of the capture
     custom_rules = rules_of_entries(diagnosis_rules, "diagnosis_rules")
     if capture.status != COMPLETE:
         return RunTables(tables_status(capture.status, capture.reason), {})
@@ -47,12 +47,12 @@ def tables_of_file(
     steps = spec["measured_steps"]
     try:
         with Trace(sqlite, extra_rules) as trace:
-            errors, problems = errors_and_warnings(trace, measured_steps=steps, device=device, backend=backend)
-            warnings = [str(problem) for problem in problems]
+            errors, lesser_problems = errors_and_warnings(trace, measured_steps=steps, device=device, backend=backend)
+            warnings = [str(problem) for problem in lesser_problems]
             if errors:
                 return RunTables(tables_status(INCOMPLETE, str(combined_problem(errors)), warnings), {})
             activities, ranges = measured_activities(trace), measured_ranges(trace)
-            diagnosed = findings.findings_table(diagnose(trace, STEP, custom_rules))
+            found = findings.findings_table(diagnose(trace, STEP, custom_rules))
     except TraceError as error:
         return RunTables(tables_status(INCOMPLETE, str(error)), {})
     kernels, phases = kernel_table(activities), phase_table(activities, ranges)
@@ -63,13 +63,12 @@ def tables_of_file(
         warnings.append("nsys records no operators of a CPU program: wall times of ranges only, no kernels")
         missing = pd.array([pd.NA] * len(phases), dtype="Int64")
         phases = phases.assign(**{column.name: missing for column in GPU_TIMES_OF_A_PHASE})
-    tables = {"kernels": kernels, "phases": phases, "ranges": range_table(activities, ranges), "findings": diagnosed}
+    tables = {"kernels": kernels, "phases": phases, "ranges": range_table(activities, ranges), "findings": found}
     return RunTables(tables_status(COMPLETE, warnings=warnings), tables)
 
 
 def measured_activities(trace: Trace) -> pd.DataFrame:
-    """One row per activity of the measured window, on a CPU per operator; with `step` (-1 outside of all), `phase` and
-    `range`."""
+    """One row per activity (on a CPU, operator) of the measured window, with `step` (-1 outside), `phase`, `range`."""
     is_measured = trace.enclosing(MEASURE) >= 0
     activities, step_instances = trace.activities()[is_measured], trace.enclosing(STEP)[is_measured]
     phases, inner_ranges = _phases_and_inner_ranges(trace.paths)
@@ -81,8 +80,7 @@ def measured_activities(trace: Trace) -> pd.DataFrame:
 
 
 def measured_ranges(trace: Trace) -> pd.DataFrame:
-    """One row per range instance of a measured step, including that of the step, by start; with `step`, `phase` and
-    `range`."""
+    """One row per measured step and range instance in it, by start, with the columns `step`, `phase` and `range`."""
     instances = trace.range_instances()
     is_in_step = np.array([MEASURE in path and STEP in path for path in trace.paths], dtype=bool)
     instances = instances[is_in_step[instances["path_id"]]].sort_values(["start_ns", "instance"])
@@ -96,7 +94,7 @@ def measured_ranges(trace: Trace) -> pd.DataFrame:
 
 
 def phase_instances(ranges: pd.DataFrame) -> pd.DataFrame:
-    """Of `measured_ranges`, the instances of the phases themselves."""
+    """The rows of `measured_ranges` that are phases, not ranges inside them."""
     return ranges[(ranges["phase"] != OUTSIDE) & (ranges["range"] == DIRECTLY_IN_PHASE)]
 
 
@@ -113,12 +111,14 @@ def kernel_table(activities: pd.DataFrame) -> pd.DataFrame:
 
 
 def phase_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
-    """One row per step x phase, and one per step: wall time of the range, span, busy and summed GPU time."""
+    """One row per step x phase, and one per step: wall time, span, and busy and summed GPU time. Raises NotConserved if
+    the phases of the steps do not add up to the steps."""
     rows = []
     for step, step_ranges in ranges.groupby("step"):
         step_activities, phases = activities[activities["step"] == step], phase_instances(step_ranges)
-        rows.append(_phase_row(step, WHOLE_STEP, step_activities, step_ranges[step_ranges["phase"] == OUTSIDE]))
-        # in the order in which they open, then those that only have kernels
+        range_of_step = step_ranges[step_ranges["phase"] == OUTSIDE]
+        rows.append(_phase_row(step, WHOLE_STEP, step_activities, range_of_step))
+        # in the order in which they open; then OUTSIDE, which has activities, but no range
         for phase in dict.fromkeys([*phases["phase"], *sorted(set(step_activities["phase"]))]):
             phase_activities = step_activities[step_activities["phase"] == phase]
             rows.append(_phase_row(step, phase, phase_activities, phases[phases["phase"] == phase]))
@@ -134,12 +134,13 @@ def range_table(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     instances = ranges[ranges["phase"] != OUTSIDE]
     instances = instances.assign(wall_ns=instances["end_ns"] - instances["start_ns"])
     walls = instances.groupby(["step", "phase", "range"])["wall_ns"].agg(instances="count", wall_ns="sum")
+    # an outer join: ranges may have no activities, and activities outside of all phases have no range
     table = walls.join(_inclusive_sums(activities[activities["step"] >= 0]), how="outer")
     return table.fillna(0).astype("int64").reset_index()[RANGES.names]
 
 
 def _inclusive_sums(activities: pd.DataFrame) -> pd.DataFrame:
-    """GPU time and counts by step, phase and range; a range also counts launches of its inner ranges."""
+    """GPU time and counts by step, phase and range. The activities of inner ranges count in the outer ones, too."""
     is_kernel = ~activities["kind"].isin(classes.MEMORY_OPERATIONS)
     keys, duration_ns = ["step", "phase", "range"], activities["duration_ns"]
     terms = {
@@ -152,13 +153,13 @@ def _inclusive_sums(activities: pd.DataFrame) -> pd.DataFrame:
 
 
 def _outer_paths(path: str) -> list[str]:
-    """ "", "block", "block > norm" for "block > norm": the paths of a range and those around it in its phase."""
+    """The paths of a range and of those around it in its phase: for "block > norm", "", "block" and "block > norm"."""
     names = names_in(path)
     return [as_path(names[:length]) for length in range(len(names) + 1)]
 
 
 def _phase_row(step: int, phase: str, activities: pd.DataFrame, ranges: pd.DataFrame) -> tuple:
-    """The row of the phase table for the activities and the range instances of a phase or an entire step."""
+    """The row of PHASES for the activities and the range instances of one phase, or of an entire step."""
     is_kernel = ~activities["kind"].isin(classes.MEMORY_OPERATIONS).to_numpy(dtype=bool)
     start_ns, end_ns = activities["start_ns"].to_numpy("int64"), activities["end_ns"].to_numpy("int64")
     duration_ns = end_ns - start_ns
@@ -170,7 +171,7 @@ def _phase_row(step: int, phase: str, activities: pd.DataFrame, ranges: pd.DataF
 
 
 def _phases_and_inner_ranges(paths: Iterable[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
-    """(phases, inner_ranges), one per path: the name after `step` (OUTSIDE without one), and the path inside it."""
+    """(phases, inner_ranges), by path: the name after `step`, or OUTSIDE if there is none; the path after that name."""
     phases, inner_ranges = [], []
     for path in paths:
         names = path[path.index(STEP) + 1 :] if STEP in path else ()
@@ -188,8 +189,8 @@ def _step_numbers(trace: Trace) -> dict[int, int]:
 
 
 def tensor_core_warnings(kernels: pd.DataFrame, precision: str) -> list[str]:
-    """Contradictions between the kernels (columns kernel, class, total_ns) of a GPU program and its precision: no
-    matrix multiply on tensor cores in another precision than fp32, or some in fp32."""
+    """Contradictions between the kernels (columns kernel, class, total_ns) of a GPU program and its precision: matrix
+    multiplies on tensor cores in fp32, or none on them in another precision."""
     matmuls = kernels[classes.is_matmul(kernels["class"])]
     on_tensor_cores = matmuls["kernel"].str.contains(ON_TENSOR_CORES, case=False, regex=True)
     if precision == FP32 and on_tensor_cores.any():

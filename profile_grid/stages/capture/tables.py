@@ -25,19 +25,19 @@ from profile_grid.study.stages import CAPTURE
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import BACKWARD, FORWARD, STEP
 
-(SQLITE,) = CAPTURE.files  # of rank 0
-# nsys's reports (nsys stats --help-reports), by the names in this project
+(SQLITE,) = CAPTURE.files  # the file of rank 0
+# names of nsys's reports (nsys stats --help-reports) by their names in this project; OLD_REPORTS is for older versions
 REPORTS = {"kernel_summary": "cuda_gpu_kern_sum", "nvtx_summary": "nvtx_sum", "api_summary": "cuda_api_sum"}
 OLD_REPORTS = {"kernel_summary": "gpukernsum", "nvtx_summary": "nvtxsum", "api_summary": "cudaapisum"}
-RENAMED_IN = (2023, 1)  # the version of nsys with the new names
+RENAMED_IN = (2023, 1)  # the first version of nsys with the names in REPORTS
 STATS_TIMEOUT_S = 600
 
 
 def run_tables(
     capture: StageResult, folder: Path, extra_rules: Sequence[dict] = (), diagnosis_rules: Sequence[dict] = ()
 ) -> RunTables:
-    """The tables of a run's captures; none unless all are complete. `folder` has the captures of all its ranks;
-    `extra_rules` are custom kernel classes, `diagnosis_rules` custom rules of the diagnosis."""
+    """The tables of a run, from its captures in `folder`, one for each rank; no tables unless all captures are
+    complete. `extra_rules` are custom kernel classes, `diagnosis_rules` custom rules of the diagnosis."""
     paths = [folder / name for name in files_of(capture)]
     for path in paths:
         if reason := identity_difference(capture, path):
@@ -52,7 +52,7 @@ def run_tables(
 
 
 def run_texts(capture: StageResult, folder: Path) -> dict[str, str]:
-    """The reports of nsys for the capture of rank 0, by file; a comment of one line if there is none."""
+    """The reports of nsys on the capture of rank 0, by file name; instead of a missing one, a line that says why."""
     return {f"reports/{name}.csv": text for name, text in _reports_or_comments(capture, folder / SQLITE).items()}
 
 
@@ -78,13 +78,13 @@ def tables_of_ranks(
 
 
 def _rank(number: int, trace: Trace) -> RankTrace:
-    """A rank with its capture, which records one process; the process is −1 if it ran nothing on a GPU."""
+    """A rank with its capture, which records one process. −1 stands for the process if it ran nothing on a GPU."""
     process = trace.gpu_activities.process
     return RankTrace(number, trace, int(process[0]) if len(process) else -1)
 
 
 def _require_complete(capture: StageResult, ranks: Sequence[RankTrace]) -> None:
-    """Raises TraceError unless the captures of these ranks are complete. That of rank 0 was checked before."""
+    """Raises TraceError unless the captures of these ranks are complete; rank 0's is already checked."""
     steps, device = capture.program.spec["measured_steps"], capture.program.machine.device
     for rank in ranks[1:]:
         errors, _ = capture_problems.errors_and_warnings(
@@ -108,7 +108,7 @@ def _phases(rank: RankTrace) -> pd.DataFrame:
 
 
 def _reports_or_comments(capture: StageResult, sqlite: Path) -> dict[str, str]:
-    """The reports of the capture in this file by the names in this project, or comments why there are none."""
+    """The reports on this capture by their names in this project, or comments that say why there are none."""
     if capture.facts["backend"] != "nsys":
         return dict.fromkeys(REPORTS, "# no nsys report: captured by PyTorch's profiler\n")
     if capture.status != COMPLETE:
@@ -120,8 +120,7 @@ def _reports_or_comments(capture: StageResult, sqlite: Path) -> dict[str, str]:
 
 
 def reports(sqlite: Path, scratch: Path, version: tuple[int, ...]) -> dict[str, str]:
-    """What this version of nsys reports on a capture, by the names in this project: CSV, or a comment why there is
-    none."""
+    """What this version of nsys reports on a capture, by names in this project: CSV, or a comment that says why not."""
     nsys_names = OLD_REPORTS if version < RENAMED_IN else REPORTS
     command = ["nsys", "stats", "--format=csv", f"--output={scratch / 'report'}", "--force-overwrite=true"]
     command += [*(f"--report={name}" for name in nsys_names.values()), str(sqlite)]
@@ -139,10 +138,11 @@ def reports(sqlite: Path, scratch: Path, version: tuple[int, ...]) -> dict[str, 
 
 
 def _report_or_comment(path: Path, nsys_name: str, output: str, ending: str) -> str:
-    """The CSV in the file of a report, or a comment of one line why there is none; then the output of nsys goes to
-    standard error, a log."""
+    """The CSV in the file of a report. Without a file: a line that says why, while the output of nsys goes to standard
+    error, which is a log. `ending` says how nsys ended."""
     if path.exists() and path.stat().st_size:
         return path.read_text(encoding="utf-8", errors="replace")
+    # nsys prints "Processing [FILE] with [.../NAME.py] ..." and then its message, for one report after the other
     message = output.partition(f"{nsys_name}.py")[2].partition("Processing [")[0].strip()
     print(f"nsys stats on {nsys_name}: {message or output.strip()}", file=sys.stderr)
     reason = "the capture has nothing for it" if "SKIPPED:" in message else ending

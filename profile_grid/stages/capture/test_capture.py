@@ -1,4 +1,4 @@
-"""A capture under nsys, with a fake nsys and a fake program that fail in every manner that was seen."""
+"""A capture under nsys. A fake nsys and a fake program (tests/fakes) fail in every manner that was seen."""
 
 import json
 import os
@@ -64,8 +64,8 @@ def impossible():
 
 @pytest.fixture
 def run_capture(tmp_path, monkeypatch):
-    """A function that captures with the fakes of nsys and of the program, which fail in these manners, and returns the
-    content of capture.json; with the folders in which it runs, and of the fake nsys."""
+    """A function that captures with the fakes, which behave in the given manners, and returns the content of
+    capture.json. Its attributes are the folder in which it runs, and the folder of the fake nsys."""
     fakes = tmp_path / "bin"
     fakes.mkdir()
     shutil.copy(FAKES / "nsys", fakes)
@@ -94,7 +94,7 @@ def run_capture(tmp_path, monkeypatch):
 
 @pytest.fixture
 def without_namespaces(monkeypatch):
-    """As where the system does not permit them; processes then have the numbers that are seen here."""
+    """As on a system that does not permit them. Processes then have the same ids for the fakes and for the test."""
     monkeypatch.setattr("profile_grid.stages.capture.nsys_capture.namespace_command", lambda: ())
 
 
@@ -146,7 +146,7 @@ def test_a_failure_of_nsys_is_incomplete_with_its_reason_after_one_more_try(run_
         assert database.execute("SELECT * FROM CAPTURE_STATUS").fetchall() == [("incomplete", result["reason"])]
 
 
-CANARIES = ("gpu-node-17", "anna", "s3cr3t", "/home", "my models", "secret run")
+CANARIES = ("gpu-node-17", "anna", "s3cr3t", "/home", "my models", "secret run")  # what the fakes print, and is private
 
 
 @pytest.mark.parametrize("manner", ["writes half", "exports half", "lacks a right", "cannot run"])
@@ -154,7 +154,8 @@ def test_what_nsys_says_when_it_fails_stays_in_the_log(run_capture, manner):
     result = json.dumps(run_capture(manner))
     for canary in (*CANARIES, str(run_capture.folder), "libexample"):
         assert canary not in result
-    assert ("anna" in Path("capture.log").read_text()) == (manner in ("writes half", "lacks a right"))
+    names_the_user = manner in ("writes half", "lacks a right")
+    assert ("anna" in Path("capture.log").read_text()) == names_the_user
 
 
 @pytest.mark.parametrize("severity", [2, 3])
@@ -267,7 +268,7 @@ def test_the_command_line_that_nsys_sees_holds_no_path_of_the_project(run_captur
 
 @pytest.fixture
 def under_real_nsys(tmp_path, monkeypatch):
-    """A hanging program under the nsys of this machine: its capture in a thread, and the processes below this one."""
+    """A hanging program under the nsys of this machine: the future of its capture, and the ids of its processes."""
     if nsys.find() is None:
         pytest.skip("there is no nsys on PATH")
     monkeypatch.setenv("PYTHONPATH", f"{FAKES}{os.pathsep}{ROOT}")

@@ -11,6 +11,7 @@ from profile_grid.stages.capture.nsys_sandbox import namespace_command, neutral_
 
 @pytest.fixture
 def in_namespaces():
+    """A function that runs a command in the namespaces."""
     if not namespace_command():
         pytest.skip("this system permits no process namespace (unshare --user --pid --mount-proc)")
     return lambda *command: subprocess.run(

@@ -1,4 +1,4 @@
-"""The tables of a run on several GPUs, from a capture-up capture per rank."""
+"""The tables of a run on several GPUs, from a made-up capture of each rank."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ FILES = ["capture.sqlite", "capture_rank1.sqlite", "capture_rank2.sqlite"]
 
 
 def write_capture(rank: int, folder: Path, steps: int = 2) -> Path:
-    """Steps of 1000 ns, all on one GPU: rank N computes for 300 ns, and its all-reduce takes 200 − 50 N."""
+    """Steps of 1000 ns on a GPU with the number 0. Rank N computes for 300 ns; its all-reduce takes 200 − 50 N ns."""
     capture = Synthetic().range("measure", 0, 1000 * steps)
     for begin in range(0, 1000 * steps, 1000):
         capture.range("step", begin, begin + 1000).range("backward", begin + 10, begin + 900)
@@ -32,7 +32,7 @@ def write_capture(rank: int, folder: Path, steps: int = 2) -> Path:
 
 
 def result_of(folder: Path, ranks: int = 3, **facts) -> StageResult:
-    """The result of a capture whose files lie in the folder."""
+    """The result of the stage capture, whose files are in the folder."""
     spec = {"measured_steps": 2, "dimensions": {"precision": "fp32"}}
     record = changed(CAPTURE, program__spec=spec, program__machine__device="cuda", **facts)
     record["facts"] |= {"backend": "nsys", "ranks": [{"rank": rank, "file": FILES[rank]} for rank in range(ranks)]}

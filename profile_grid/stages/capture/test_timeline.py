@@ -1,4 +1,4 @@
-"""The timeline of a step, from a tiny capture: which rows there are, on which lane, from the step's begin."""
+"""The timeline of a step, from a tiny capture: its rows, their lanes, and their times after the begin of the step."""
 
 import pandas as pd
 

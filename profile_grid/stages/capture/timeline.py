@@ -1,4 +1,4 @@
-"""One measured step of all ranks of a run on a time axis: ranges, launching calls, and activities of devices."""
+"""One measured step of a run on a time axis: ranges, launching calls and activities of devices, of all ranks."""
 
 from collections.abc import Sequence
 
@@ -24,10 +24,11 @@ def empty_timeline() -> pd.DataFrame:
 def timeline(traces: Sequence[Trace], run: str) -> pd.DataFrame:
     """One row per range, launching API call and device activity of the middle measured step.
 
-    Times are nanoseconds from the step's begin; `lane` is the thread, or the stream of the device; `depth` counts the
-    ranges around a range, 0 elsewhere; `path` joins the names of the open ranges with " > ". For several ranks, 0
-    first, times are from the first begin, on clocks that are aligned only for this picture; a lane is "rank 0: stream
-    7", and API calls are left out.
+    Times are nanoseconds from the begin of the step. `lane` is the thread, or the stream of the device. `depth` counts
+    the ranges around a range, and is 0 for everything else. `path` joins the names of the open ranges with " > ".
+
+    `traces` has the captures of all ranks, 0 first. If there are several, times count from the step's first begin on
+    any rank, on clocks that are aligned only for this; a lane is "rank 0: stream 7"; API calls are left out.
     """
     steps = [measured_steps(trace, STEP) for trace in traces]
     if not traces or not all(map(len, steps)):
@@ -47,7 +48,7 @@ def timeline(traces: Sequence[Trace], run: str) -> pd.DataFrame:
 
 
 def _step_rows(trace: Trace, step: int) -> pd.DataFrame:
-    """The rows of a step, its paths as texts and its lanes named; threads by number, since ids tell nothing."""
+    """The rows of a step, with names of lanes and paths as texts. Threads get numbers, since their ids tell nothing."""
     table = timeline_rows(trace, *step_contents(trace, STEP, step))
     thread_names = {int(trace.range_arrays.thread[step]): MAIN}
     for thread in table.loc[table["track"] != KERNEL, "thread"]:

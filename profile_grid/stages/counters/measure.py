@@ -1,8 +1,8 @@
 """Counts what kernels do, under Nsight Compute, and calibrates the roofs of the GPU.
 
-If counters are not available (no GPU, nsys or ncu, no permission) the result is "unsupported", with the cause and what
-removes it; the rest of the run is not affected. Of the output of ncu only its table is kept, and of that only names,
-sizes and metrics (kernel_tables.counters.reading); its report, which would hold the environment, is never written.
+If counters are not available (no GPU, nsys or ncu, or no permission), the result is "unsupported", with the cause and
+with what removes it; the rest of the run is not affected. Of ncu's table, only names, sizes and metrics are kept
+(kernel_tables.counters.reading). Its report, which would hold the environment, is never written.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from profile_grid.study.stages import COUNTERS
 if TYPE_CHECKING:
     import pandas as pd
 
-PREFIX = "no counters: "  # of the reason of a problem
+PREFIX = "no counters: "  # of the texts of problems
 NO_GPU = Problem("no_gpu", "kernels are counted on an NVIDIA GPU, and this grid is measured without one")
 NO_NSYS = Problem("nsys_missing", f"{PREFIX}they are joined to a capture of nsys, and none is on PATH; {INSTALL_NSYS}")
 NO_NCU = Problem(
@@ -52,7 +52,7 @@ CRASHED = Problem(
     ' with fewer layers, switch counters off: counters: {runs: ""}',
 )
 TIME_LIMIT = Problem("time_limit", f"{PREFIX}ncu was killed at the time limit; raise time_limit_s")
-REFUSALS = {  # by words of ncu's output
+REFUSALS = {  # why ncu counts nothing, by words in its output
     "ERR_NVGPUCTRPERM": Problem(
         "no_permission",
         f"{PREFIX}the NVIDIA driver lets only administrators read them (ERR_NVGPUCTRPERM); have the host's"
@@ -70,14 +70,14 @@ REFUSALS = {  # by words of ncu's output
     ),
 }
 ROOFS_PROGRAM = "cs336_model.program.roofs"
-LAYERS = "num_layers"  # the size of a model
-RESULT = "program.json"
-TRANSIENT_CODES = ("time_limit", "ncu_ended_early", "no_table", "no_counters", "crashed")  # of problems that may pass
+LAYERS = "num_layers"  # the key among the sizes of a model
+RESULT = "program.json"  # in the folder of a round
+TRANSIENT_CODES = ("time_limit", "ncu_ended_early", "no_table", "no_counters", "crashed")  # incomplete: try again
 (COUNTERS_CSV,) = COUNTERS.files
 
 
 def measure(job: Job) -> dict:
-    """The content of counters.json; the counters are in the job's folder, an empty table if there are none.
+    """The content of counters.json. Writes the counters into the job's folder; without any, an empty table.
 
     Raises ProgramFailed if the calibration crashes, or if the code was edited meanwhile.
     """
@@ -96,7 +96,7 @@ def measure(job: Job) -> dict:
 
 
 def _obstacle(job: Job) -> Problem | None:
-    """Why nothing can be counted on this machine, found without running anything; None if it can."""
+    """Why nothing can be counted on this machine, found without running a program; None if nothing is known."""
     if job.program["device"] == "cpu" or not gpu_is_visible():
         return NO_GPU
     if not nsys.find():
@@ -105,9 +105,9 @@ def _obstacle(job: Job) -> Problem | None:
 
 
 def with_layers(job: Job, max_layers: int) -> Job:
-    """The job with a model of at most that many layers. Every block launches the same kernels, and ncu saves and
-    restores all memory of the process for each pass over each of them. Compiled models and runs on several GPUs keep
-    their layers, since graphs and buckets of gradients depend on them; so does a model without a size of that name."""
+    """The job with a model of at most `max_layers` layers, to save time: every block launches the same kernels, and ncu
+    runs each several times, and restores all memory of the process each time. Compiled models and runs on several GPUs
+    keep their layers, since graphs and buckets of gradients depend on them; so do models without the size LAYERS."""
     sizes, dimensions = job.program["sizes"], job.program["dimensions"]
     layers = sizes.get(LAYERS)
     keeps_layers = dimensions["compile"] != NOT_COMPILED or dimensions["gpus"] > 1
@@ -118,8 +118,9 @@ def with_layers(job: Job, max_layers: int) -> Job:
 
 
 def _measure_rounds(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, float | None]]:
-    """(attempt, tables, roofs): `_tables_of_rounds`, and the rates that this GPU reaches, by roof; {} without tables.
-    The rounds have the GPU in turn, and start together: ncu and its program take 6 s until they ask for it."""
+    """(attempt, tables, roofs): what `_tables_of_rounds` returns, and the rates that this GPU reaches, by roof; {}
+    without tables. The calibration and the rounds start together, since ncu and its program take 6 s until they ask for
+    the GPU; their leases let them use it one after the other."""
     with ExitStack() as background:
         roofs_job = replace(job, log=_extra_log(job, "roofs"))
         calibration = background.enter_context(_calibration(roofs_job))
@@ -136,12 +137,12 @@ def _measure_rounds(job: Job) -> tuple[Attempt, list[pd.DataFrame], dict[str, fl
 
 
 def _tables_of_rounds(rounds: Iterable[tuple[Job, programs.RunningProgram]]) -> tuple[Attempt, list[pd.DataFrame]]:
-    """(attempt, tables): the last round and the counters of all rounds; or the first incomplete round and no table,
-    since the others are of no use then. No table either if no round counts a kernel."""
+    """(attempt, tables): the last round's attempt, and the counters of all rounds. If a round is incomplete: its
+    attempt, and no tables, since the other rounds are of no use then. No tables, either, if no kernel is counted."""
     attempt, tables, seconds = Attempt(None), [], {"program": 0.0, "calibration": 0.0}
     for job, program in rounds:
         attempt = _finished_round(job, program)
-        seconds |= attempt.seconds
+        seconds |= attempt.seconds  # those of the last round remain
         if attempt.problem or attempt.program["status"] != COMPLETE:
             return replace(attempt, seconds=seconds), []
         tables.append(_read_counters(job.scratch / COUNTERS_CSV))
@@ -151,7 +152,7 @@ def _tables_of_rounds(rounds: Iterable[tuple[Job, programs.RunningProgram]]) -> 
 
 
 def _job_of_round(job: Job, number: int) -> Job:
-    """The job of one round: with few layers, a separate folder and, after the first round, a separate log."""
+    """The job of one round: with few layers, its own folder and, except for the first round, its own log."""
     folder, max_layers = job.scratch / f"round-{number}", job.specification["layers"]
     folder.mkdir()
     if ncu_profile.ROUNDS[number].halves_layers:
@@ -161,15 +162,15 @@ def _job_of_round(job: Job, number: int) -> Job:
 
 
 def _extra_log(job: Job, name: str) -> Path:
-    """Another log of the job, since the messages of ncu are looked for in the log of their round."""
+    """Another log of the job: programs that run at the same time need a log each."""
     return job.log.with_name(f"{job.log.stem}_{name}{job.log.suffix}")
 
 
 def _running_round(job: Job, ncu_round: ncu_profile.Round) -> AbstractContextManager[programs.RunningProgram]:
-    """One process under ncu, in the background."""
+    """Runs one process under ncu, in the background of a with block."""
     program = program_command(job, job.scratch / RESULT, profiler="ncu")
-    # ncu unpacks its sections into HOME. Its lock in TMPDIR lets one ncu count at a time, and fails if another user
-    # created it: with separate folders, runs on several GPUs of the host are counted at once.
+    # ncu unpacks its sections into HOME. Its lock in TMPDIR lets only one ncu count at a time, and fails if another
+    # user created it. With folders of their own, runs on several GPUs of the host are counted at once.
     folders = dict.fromkeys(("HOME", "TMPDIR"), str(job.scratch.resolve()))
     return running_job_program(
         job, ncu_profile.counters_command(program, job.scratch / COUNTERS_CSV, ncu_round), folders
@@ -177,18 +178,18 @@ def _running_round(job: Job, ncu_round: ncu_profile.Round) -> AbstractContextMan
 
 
 def _finished_round(job: Job, running: programs.RunningProgram) -> Attempt:
-    """The attempt of a round; waits for its end."""
+    """Waits for the end of a round, and returns its attempt."""
     outcome, result_path = running.wait(), job.scratch / RESULT
     program = json.loads(result_path.read_text()) if result_path.exists() else None
-    is_incomplete = program is not None and program["status"] != COMPLETE  # then its reason is that of the stage
-    problem = None if is_incomplete else _problem_of_round(job, program, outcome)
+    says_why = program is not None and program["status"] != COMPLETE  # then the stage has the program's reason
+    problem = None if says_why else _problem_of_round(job, program, outcome)
     return Attempt(program, {"program": outcome.seconds}, problem)
 
 
 def _problem_of_round(job: Job, program: dict | None, outcome: programs.ProcessExit) -> Problem | None:
-    """Why a round gave no counters, or None. A crash is one such reason here: by default nobody asked for counters, and
-    a model may not run under ncu, or with fewer layers. Its timing fails if it crashes by itself. Raises ProgramFailed
-    if the code was edited meanwhile."""
+    """Why a round gave no counters, or None. Here a crash is a reason, not an error: by default nobody asked for
+    counters, and a model may not run under ncu, or with fewer layers. If it crashes without these, the stage timing
+    fails. Raises ProgramFailed if the code was edited meanwhile."""
     counters_csv = job.scratch / COUNTERS_CSV
     output = outcome.output(job.log) + "".join(_ncu_messages(counters_csv))
     for words, refusal in REFUSALS.items():
@@ -213,29 +214,28 @@ def _problem_of_round(job: Job, program: dict | None, outcome: programs.ProcessE
 
 
 def _read_counters(path: Path) -> pd.DataFrame:
-    """The counters in ncu's file; without rows if the program has no kernel with a name that the round counts. Raises
-    TraceError or OSError if there is no table."""
+    """The counters in ncu's file; no rows if no kernel was counted. Raises TraceError or OSError without a table."""
     if any("No kernels were profiled" in line for line in _ncu_messages(path)):
         return _reading_module().no_counters()
     return _reading_module().read_counters(path)
 
 
 def _reading_module() -> ModuleType:
-    """The module that reads ncu's tables. It imports pandas, for which no process of the job should wait."""
+    """The module that reads ncu's tables. It imports pandas, and is imported late, so that the job starts sooner."""
     from kernel_tables.counters import reading
 
     return reading
 
 
 def _ncu_messages(path: Path) -> Iterator[str]:
-    """The lines of ncu's file that are its messages; none if there is no file."""
+    """The messages among the lines of ncu's file; none if there is no file."""
     if path.exists():
         with path.open(encoding="utf-8", errors="replace") as file:
             yield from (line for line in file if line.startswith("=="))
 
 
 def _calibration(job: Job) -> AbstractContextManager[programs.RunningProgram]:
-    """The process that measures the rates that this GPU reaches, in the background."""
+    """Runs the process that measures the rates that this GPU reaches, in the background of a with block."""
     lease = ["--lease", str(job.leases.address)] if job.leases.address else []
     return running_job_program(job, [sys.executable, "-m", ROOFS_PROGRAM, "--output", str(_roofs_file(job)), *lease])
 

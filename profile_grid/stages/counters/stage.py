@@ -15,7 +15,8 @@ COUNTERS = Stage(
     meaning="the process whose kernels are counted under Nsight Compute",
     files=("ncu.csv",),
     disk_bytes=200_000,
-    extra_seconds=lambda settings: 49.0,  # H200: 48 to 50 s of four training steps; forward 20, with backward 41
+    # H200: 48 to 50 s for each of four training steps; 20 s for a forward pass, 41 s with the backward pass
+    extra_seconds=lambda settings: 49.0,
     sources=(
         *PROCESS_SOURCES,
         "cs336_model/program/operator/bench.py",

@@ -32,19 +32,19 @@ from profile_grid.study.table_spec import RANGE_COLUMNS, TableSpec, columns
 from profile_grid.tables import classes, conservation, findings, names
 
 (COUNTERS_CSV,), (SQLITE,) = COUNTERS.files, CAPTURE.files
-MAX_LOST_SHARE = 0.01  # of the time of kernels
+MAX_LOST_SHARE = 0.01  # of the time of kernels, without counters
 OTHER_PROFILER = (
     "counters are joined to a capture of Nsight Systems, and this run's is of PyTorch's profiler; set"
     " capture.backend to nsys in config.yaml"
 )
 COMMUNICATION = "communication"  # a family of kernel classes
-LEFT_OUT = "left out: communication"
+LEFT_OUT = "left out: communication"  # a value of the column not_counted, which has the reasons; "" if counted
 LAUNCH_COLUMNS = ["kernel", "class", "grid", "block", "launches", "total_ns", "min_ns", "max_ns", "not_counted"]
 KEY_COLUMNS = ["step", "phase", "range", "class"]  # of the table counter_ranges
 
 
 def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
-    """The status of a run's counters and their tables; no tables unless nearly all of its time has counters."""
+    """The status of a run's counters, and their tables; no tables unless counters cover nearly all time of kernels."""
     if status := _status_without_tables(result, folder):
         return RunTables(status, {})
 
@@ -52,30 +52,30 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
         counters = read_kept_counters(folder / COUNTERS_CSV)
         status, tables = tables_of_launches(measured_launches(trace), counters, result)
         if status["status"] == COMPLETE:
-            diagnosed = diagnose(trace, names.STEP, counters=counters, rules=COUNTER_RULES)
-            tables["counter_findings"] = findings.findings_table(diagnosed)
+            found = diagnose(trace, names.STEP, counters=counters, rules=COUNTER_RULES)
+            tables["counter_findings"] = findings.findings_table(found)
         return RunTables(status, tables)
 
     return tables_of_capture(folder / SQLITE, extra_rules, tables_of)
 
 
 def _status_without_tables(result: StageResult, folder: Path) -> dict | None:
-    """The status if there are no counters, or none that can be joined to the capture of the run; None if there are."""
+    """The status of a run without counters, or without a capture to which they can be joined; None if it has both."""
     if result.status != COMPLETE:
         return tables_status(result.status, result.reason)
     capture = read_result(folder / CAPTURE.result_file)
     if reason := identity_difference(result, folder / COUNTERS_CSV) or identity_difference(capture, folder / SQLITE):
         return tables_status(INCOMPLETE, f"{reason}: it belongs to another run")
     if capture.status != COMPLETE:
-        # its own reason is not repeated, since the status of the capture has it
+        # the capture's own reason is not repeated, since the status file of the stage capture has it
         reason = f"its capture is {capture.status}" if capture.reason else None
         return tables_status(capture.status, reason)
     return None if capture.facts["backend"] == NSYS else tables_status(UNSUPPORTED, OTHER_PROFILER)
 
 
 def tables_of_launches(launches: pd.DataFrame, counters: pd.DataFrame, result: StageResult) -> RunTables:
-    """`run_tables` for launches and counters that are already read, without findings."""
-    rates = result.facts["roofs"]
+    """`run_tables` for launches and counters that are already read; the table of findings is still empty."""
+    rates = result.facts["roofs"]  # per second, by roof: "memory", or a kind of FLOPs
     reached = Roofs(rates["memory"], {kind: rates[kind] for kind in FLOP_KINDS})
     launches = joined_launches(launches, counters)
     table = counters_table(launches, counters, reached)
@@ -102,8 +102,8 @@ def measured_launches(trace: Trace) -> pd.DataFrame:
 
 
 def joined_launches(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
-    """All launches with `counted_as`, the number of their row of the counters, or NO_COUNTED_ROW and the reason
-    `not_counted`; communication never has a row."""
+    """All launches, with the column `counted_as`, the number of their row in the counters. Where that is
+    NO_COUNTED_ROW, the column `not_counted` has the reason. Communication never has a row."""
     matched = join_counters(launches, counters)
     is_left_out = matched["class"].map(classes.family) == COMMUNICATION
     counted_as = matched["counted_as"].mask(is_left_out, NO_COUNTED_ROW)
@@ -111,8 +111,8 @@ def joined_launches(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFr
 
 
 def counters_table(launches: pd.DataFrame, counters: pd.DataFrame, roofs: Roofs) -> pd.DataFrame:
-    """One row per configuration of joined launches, the longest first: its launches in all measured steps, the work of
-    one of them, and its verdict. Raises NotConserved if a launch or a nanosecond is lost."""
+    """One row per configuration (kernel, grid, block) of joined launches, most time first: its launches in all measured
+    steps, the work of one, and its verdict. Raises NotConserved if a launch or a nanosecond is lost."""
     table = configurations(launches)
     conservation.require_same("nanoseconds", table["total_ns"].sum(), launches["duration_ns"].sum())
     conservation.require_same("launches", table["launches"].sum(), len(launches))
@@ -124,9 +124,10 @@ def counters_table(launches: pd.DataFrame, counters: pd.DataFrame, roofs: Roofs)
 
 
 def ranges_table(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
-    """One row per step, phase, range and class of joined launches: their number and time, the time with counters, and
-    the sums of counted work, NaN if a part of it is unknown."""
+    """One row per step, phase, range and class of joined launches: their number and time, the time of those with
+    counters, and the sums of counted work. A sum is NaN if a term of it is unknown."""
     has_counters = launches["counted_as"] != NO_COUNTED_ROW
+    # work is 0 without counters, so that NaN remains only where a counted launch lacks a metric
     work = work_of(_metrics_at(counters, launches["counted_as"])).mask(~has_counters, 0.0)
     rows = launches.assign(counted_ns=launches["duration_ns"].where(has_counters, 0), **work)
     grouped = rows.groupby(KEY_COLUMNS, sort=True, observed=True)
@@ -139,27 +140,27 @@ def ranges_table(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame
 
 
 def _metrics_at(counters: pd.DataFrame, row_numbers: pd.Series) -> pd.DataFrame:
-    """The metrics in these rows of the counters, NaN for NO_COUNTED_ROW."""
+    """The metrics in the rows of the counters with these numbers; NaN for NO_COUNTED_ROW."""
     metrics = counters.drop(columns=CONFIGURATION).reset_index(drop=True)
     return metrics.reindex(row_numbers).set_axis(row_numbers.index)
 
 
 def lost_share(counters: pd.DataFrame) -> float:
-    """The part without counters of the time of all kernels but communication, from 0 to 1."""
+    """The share without counters, from 0 to 1, of the time of all kernels except communication."""
     countable = counters[counters["not_counted"] != LEFT_OUT]
     total = countable["total_ns"].sum()
     return float(countable.loc[countable["not_counted"] != "", "total_ns"].sum() / total) if total else 0.0
 
 
 def roofs_table(reached: Roofs, peaks: Peaks | None) -> pd.DataFrame:
-    """One row per roof, memory first: rates per second of the data sheet and of the calibration, NaN if unknown."""
+    """One row per roof, memory first: its rates by the data sheet and by the calibration, NaN if unknown."""
     rows = [("memory", "B/s", peaks and peaks.memory_bytes_per_s, reached.memory_bytes_per_s)]
     rows += [(kind, "FLOP/s", peaks and peaks.flop_per_s(kind), rate) for kind, rate in reached.flop_per_s.items()]
     return ROOFS.table(rows, of_a_run=True)
 
 
 def _loss_in_words(counters: pd.DataFrame) -> str:
-    """The number of configurations without counters, their time, and the longest of them."""
+    """Why the counters are incomplete: the configurations without counters, their time, the longest, and what to do."""
     lost = counters[~counters["not_counted"].isin(("", LEFT_OUT))]
     longest, share = lost.iloc[0], f"{100 * lost_share(counters):.1f} % of the kernels' time"
     return (
@@ -178,7 +179,7 @@ def _loss_warnings(counters: pd.DataFrame) -> list[str]:
 
 
 def known_sums(rows: pd.DataFrame, by: Sequence[str], quantities: Sequence[str], sort: bool = True) -> pd.DataFrame:
-    """The sums of the columns `quantities` in each group of the columns `by`; NaN where any term is NaN."""
+    """The sums of the columns `quantities` in groups by the columns `by`; NaN if a term is NaN, which pandas skips."""
     keys, terms = [rows[name] for name in by], rows[list(quantities)]
     sums = terms.groupby(keys, sort=sort, observed=True).sum()
     return sums.mask(terms.isna().groupby(keys, sort=sort, observed=True).any())

@@ -1,4 +1,4 @@
-"""The stage of counters under a fake ncu, and the tables that its counters and a capture give."""
+"""The stage counters under a fake ncu (tests/fakes), and the tables from its counters and a capture."""
 
 import json
 import os
@@ -31,19 +31,19 @@ from tests.profile_grid.made_up_results import CAPTURE, changed
 
 ROOT = Path(__file__).parents[3]
 FAKES = ROOT / "tests" / "fakes"
-PRINTED = Path(__file__).parents[3] / "tests" / "captures" / "ncu_2025.3.1.csv"
+PRINTED = ROOT / "tests" / "captures" / "ncu_2025.3.1.csv"  # what the fake ncu prints
 PROGRAM = {
     "run": "tiny_ctx8_forward", "constructor": "elsewhere:Model", "device": "auto", "measured_steps": 1,
     "sizes": {"num_layers": 12, "d_model": 8}, "dimensions": {"compile": "off", "gpus": 1},
 }  # fmt: skip
 ROOFS = {"memory": 1e9, "fp32": 1e12, "tf32": 2e12, "bf16": 4e12, "fp16": None}
-FFMA, (READ, WRITTEN) = INSTRUCTIONS["ffma"], DRAM_BYTES
+FFMA, (READ, WRITTEN) = INSTRUCTIONS["ffma"], DRAM_BYTES  # names of metrics
 
 
 @pytest.fixture
 def run_counters(tmp_path, monkeypatch):
-    """A function that runs the stage with fakes of ncu and of the program, in these manners, and returns the content of
-    counters.json; with `commands`, a function: the command lines of the fake ncu."""
+    """A function that runs the stage with fakes of ncu and of the program, which behave in the given manners, and
+    returns the content of counters.json. Its attribute `commands` returns the command lines of the fake ncu."""
     fakes = tmp_path / "bin"
     fakes.mkdir()
     text = (FAKES / "ncu").read_text().replace("/usr/bin/env python3", sys.executable)
@@ -79,14 +79,16 @@ def run_counters(tmp_path, monkeypatch):
 def test_all_kernels_and_further_matrix_multiplies_are_counted_in_a_process_each_and_the_roofs_beside(run_counters):
     result = run_counters()
     assert (result["status"], result["facts"]["ncu"], result["facts"]["roofs"]) == ("complete", "2099.1.1.0", ROOFS)
-    kept = read_kept_counters(Path("results/ncu.csv"))  # the fake prints all ten in both
+    kept = read_kept_counters(Path("results/ncu.csv"))  # the fake prints all ten kernels in both rounds
     assert len(kept) == 10 and kept[list(STALLS.values())].notna().all(axis=None)
     assert kept[TENSOR_OPERATIONS["bf16"]].gt(0).tolist() == [False] * 6 + [True] * 3 + [False]
     assert len(run_counters.commands()) == 2 and all("--profiler ncu" in command for command in run_counters.commands())
-    of_gemms = {"gemm" in command.split("--kernel-name ")[1].split()[0]: command for command in run_counters.commands()}
-    assert '"num_layers": 2' in of_gemms[False] and '"num_layers": 1' in of_gemms[True]
-    kept = Path("results/ncu.csv").read_text()
-    assert "gpu-node-17" not in kept and "python3.12" not in kept and str(Path.cwd()) not in kept
+    patterns = [command.split("--kernel-name ")[1].split()[0] for command in run_counters.commands()]
+    commands = dict(zip(patterns, run_counters.commands(), strict=True))
+    all_kernels, matmuls = (commands[pattern] for pattern in sorted(patterns, key=lambda pattern: "gemm" in pattern))
+    assert '"num_layers": 2' in all_kernels and '"num_layers": 1' in matmuls
+    kept_text = Path("results/ncu.csv").read_text()
+    assert "gpu-node-17" not in kept_text and "python3.12" not in kept_text and str(Path.cwd()) not in kept_text
 
 
 @pytest.mark.parametrize(
@@ -104,7 +106,7 @@ def test_a_model_of_many_layers_is_counted_with_few_unless_its_kernels_would_be_
     job = Job(specification, Path("results"), Path("scratch"), Path("counters.log"), 20.0, Leases())
     program = counters.with_layers(job, 2).program
     assert program["sizes"].get("num_layers") == layers and program["run"] == PROGRAM["run"]
-    assert PROGRAM["sizes"]["num_layers"] == 12  # what the run is told stays
+    assert PROGRAM["sizes"]["num_layers"] == 12  # the specification of the run is not changed
 
 
 @pytest.mark.parametrize(
@@ -160,11 +162,11 @@ def test_a_program_out_of_memory_is_a_result_and_one_that_crashes_has_no_counter
 
 
 PRODUCT = {"models": ["tiny"], "context_lengths": [64], "modes": ["forward", "train_step"]}
-ON_TWO = {"models": ["tiny"], "context_lengths": [64], "modes": ["train_step"], "gpus": [2], "parallels": ["ddp"]}
+ON_TWO_GPUS = {"models": ["tiny"], "context_lengths": [64], "modes": ["train_step"], "gpus": [2], "parallels": ["ddp"]}
 
 
 def runs_with_counters(*products: dict, **changes) -> list[str]:
-    """The runs of a grid of these products that are asked for counters."""
+    """The names of the runs, in a grid of these products, whose kernels are counted."""
     config = {"grid": "g", "grids": {"g": list(products)}, "models": {"tiny": {}}, "program": {"constructor": "a:B"}}
     return [name for name, run in grid_runs(config | changes).items() if COUNTERS in run.stages]
 
@@ -179,18 +181,18 @@ def test_the_run_that_the_page_shows_is_asked_for_counters_unless_a_pattern_of_n
 
 
 def test_where_the_page_shows_a_run_on_several_gpus_one_on_one_gpu_is_asked():
-    both = [PRODUCT | {"modes": ["forward"]}, ON_TWO]
+    both = [PRODUCT | {"modes": ["forward"]}, ON_TWO_GPUS]
     assert runs_with_counters(*both) == runs_with_counters(*both, counters={"runs": "shown"}) == ["tiny_ctx64_forward"]
 
 
 def test_a_grid_on_several_gpus_alone_has_no_counters_and_is_an_error_only_where_somebody_chose_that_run():
-    assert runs_with_counters(ON_TWO) == runs_with_counters(ON_TWO, counters={"layers": 1}) == []
+    assert runs_with_counters(ON_TWO_GPUS) == runs_with_counters(ON_TWO_GPUS, counters={"layers": 1}) == []
     with pytest.raises(ConfigError, match=r"^counters\.runs: 'shown' is a run on one GPU, and grids\.g has none; add"):
-        runs_with_counters(ON_TWO, counters={"runs": "shown"})
+        runs_with_counters(ON_TWO_GPUS, counters={"runs": "shown"})
 
 
 def made_up_capture(*kernels: tuple[str, int, tuple[int, int, int]]) -> Synthetic:
-    """Two measured steps of a forward pass: in each a matrix multiply in `head`, and these kernels in `norm`."""
+    """Two measured steps of a forward pass: a matrix multiply in `head`; these (name, duration, grid) in `norm`."""
     capture = Synthetic().range("measure", 0, 2_000_000)
     for start in (1000, 1_000_000):
         capture.range("step", start, start + 900_000).range("forward", start + 10, start + 800_000)
@@ -204,6 +206,7 @@ def made_up_capture(*kernels: tuple[str, int, tuple[int, int, int]]) -> Syntheti
 
 
 def row(kernel: str, grid: str, block: str, **metrics: float) -> dict:
+    """A row of counters; metrics that are not given are 0."""
     return {"kernel": kernel, "grid": grid, "block": block, **dict.fromkeys((m.name for m in METRICS), 0.0), **metrics}
 
 
@@ -276,7 +279,7 @@ def test_the_kernels_of_nccl_are_left_out_and_lose_nothing(tmp_path):
 
 @pytest.fixture
 def run_folder(tmp_path):
-    """A function that writes the results of a run's counters and capture, and returns the status of its tables."""
+    """A function that writes the changed results of a run's counters and capture, and returns its tables' status."""
     sqlite = made_up_capture(("add", 1000, (2, 1, 1))).write(tmp_path / "capture.sqlite")
     write_specification(sqlite, CAPTURE["specification"])
     COUNTED.to_csv(tmp_path / "ncu.csv", index=False)

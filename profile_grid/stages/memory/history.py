@@ -1,13 +1,17 @@
-"""The history of a process's memory: read from disk, looked up by event, range and step, and by purpose.
+"""The history of a process's memory, read from disk: what was live when, in which ranges it was made, and its category.
 
 An event is one allocation or release. State n is what is live after event n, so a range begins in the state before its
 first event.
 
-Parameters, gradients, optimizer state and data are known from what held an allocation at the end of the process. The
-rest follows from when it was made and freed: never freed, it is a workspace; made in a forward pass or loss and live
-when the backward pass of its step begins, an activation; made in a backward pass and live at its end, a gradient;
-otherwise temporary. An allocation made in a range of communication is communication (buckets, flattened gradients,
-gathered parameters), unless something holds it at the end or it is a gradient.
+If something held an allocation at the end of the process, that is its category: parameters, gradients, optimizer state
+or data. The category of any other allocation follows from when it was made and freed:
+
+- communication (buckets, flattened gradients, gathered parameters), if it was made in a range of communication and is
+  no gradient by the rule below
+- workspace, if it was never freed
+- activation, if it was made in a forward pass or loss and was live when the backward pass of its step began
+- gradient, if it was made in a backward pass, was live at its end and was freed later
+- temporary otherwise
 """
 
 import gzip
@@ -25,7 +29,6 @@ from cs336_model import ranges
 from cs336_model.program.memory.history import FailedAllocation, RecordedRange
 from profile_grid.tables.names import MEASURE, STEP
 
-BLOCK = "block"
 NO_RANGE_NUMBER = -1  # instead of the number of a range
 
 
@@ -36,16 +39,16 @@ class AllocationHistory:
     size_bytes: np.ndarray
     alloc_event: np.ndarray  # the event that allocated it
     free_event: np.ndarray  # the event that freed it; the number of events if it was never freed
-    range_number: np.ndarray  # of the innermost range; NO_RANGE_NUMBER for none
+    range_number: np.ndarray  # of the innermost range in which it was made; NO_RANGE_NUMBER for none
     operator: list[str | None]  # None if unknown
     line: list[str | None]  # of Python, which called the operator; None if unknown
     holder: list[str | None]  # the category of what held it at the end; None if unknown
-    ranges: list[RecordedRange]  # all closed: those that never were, after the last event
+    ranges: list[RecordedRange]  # all closed: one that was still open at the end counts as closed after the last event
     time_us: np.ndarray  # by event
-    counters: dict[str, int | None]
+    counters: dict[str, int | None]  # of the allocator and the driver
     not_seen: list[str]  # what this kind of recording cannot see
     failed_allocation: FailedAllocation | None = None
-    dtypes: list[dict] = field(default_factory=list)  # of the first step: cs336_model.program.memory.recording
+    dtypes: list[dict] = field(default_factory=list)  # of the first step: see cs336_model.program.memory.recording
 
     @property
     def event_count(self) -> int:
@@ -53,7 +56,7 @@ class AllocationHistory:
 
     @cached_property
     def _paths(self) -> list[tuple[int, ...]]:
-        """`path` by number."""
+        """The path of each range, by its number. A range comes after the ranges around it."""
         paths: list[tuple[int, ...]] = []
         for number, span in enumerate(self.ranges):
             paths.append((*(paths[span.enclosing] if span.enclosing is not None else ()), number))
@@ -64,16 +67,16 @@ class AllocationHistory:
         return () if number == NO_RANGE_NUMBER else self._paths[number]
 
     def names(self, number: int) -> list[str]:
-        """The names of the path of a range."""
+        """The names of the ranges in the path of a range."""
         return [self.ranges[outer].name for outer in self.path(number)]
 
     def names_in_step(self, number: int) -> list[str]:
-        """The names in the path of a range after its step: first the phase; [] for a step, and outside of steps."""
+        """The names after the step in a range's path: first the phase. [] for a step itself, and outside of steps."""
         names = self.names(number)
         return names[names.index(STEP) + 1 :] if STEP in names else []
 
     def live_at(self, state: int) -> np.ndarray:
-        """Mask of the allocations that are live in this state."""
+        """A mask: which allocations are live in this state."""
         return (self.alloc_event <= state) & (self.free_event > state)
 
     def measured_steps(self) -> list[int]:
@@ -81,18 +84,18 @@ class AllocationHistory:
         return [number for number in range(len(self.ranges)) if self.names(number)[-2:] == [MEASURE, STEP]]
 
     def phases_of(self, step: int) -> Iterator[tuple[str, RecordedRange]]:
-        """Name and range of every phase of a step, in their order."""
+        """Name and range of every phase of the step whose range has this number, in their order."""
         yield from ((span.name, span) for span in self.ranges if span.enclosing == step)
 
 
 def read_history(path: Path) -> AllocationHistory | None:
-    """The history in a file of the measured program (cs336_model.program.memory.history); None if it has none."""
+    """The history in a file of the measured program (cs336_model.program.memory.history); None if the file has none."""
     record = json.loads(gzip.decompress(path.read_bytes()))
     return history_of(record) if record else None
 
 
 def history_of(record: dict) -> AllocationHistory:
-    """The history in a record of the measured program, whose keys AllocatorRecording.as_record explains."""
+    """The history in a record of the measured program, as AllocatorRecording.as_record makes it."""
     event_count, columns = len(record["time_us"]), record["allocations"]
     range_columns = (record["ranges"][key] for key in ("name", "inside", "opened", "closed"))
     spans = [RecordedRange(*values) for values in zip(*range_columns, strict=True)]
@@ -114,12 +117,12 @@ def history_of(record: dict) -> AllocationHistory:
 
 
 def number_of(recorded: int | None) -> int:
-    """The number of a range as a record has it, which is None for no range."""
+    """NO_RANGE_NUMBER for None, by which a record says "no range"; other numbers stay."""
     return NO_RANGE_NUMBER if recorded is None else recorded
 
 
 class Category(StrEnum):
-    """The categories, in the order of figures and tables."""
+    """What an allocation is for; in the order of figures and tables."""
 
     PARAMETERS = "parameters"
     GRADIENTS = "gradients"
@@ -132,21 +135,21 @@ class Category(StrEnum):
 
 
 CATEGORIES = tuple(Category)
-ACTIVATION_PHASES = (ranges.FORWARD, ranges.LOSS)  # that allocate activations
+ACTIVATION_PHASES = (ranges.FORWARD, ranges.LOSS)  # in which activations are made
 
 
 class Phase(NamedTuple):
-    """The phase of a range, and the backward pass of its step, if any."""
+    """The name of the phase in which a range is, and the range of the backward pass of the same step, if any."""
 
     name: str
     backward: RecordedRange | None
 
 
-NO_PHASE = Phase("", None)  # of what is not inside a step
+NO_PHASE = Phase("", None)  # for what is in no phase
 
 
 def categories_of(history: AllocationHistory) -> np.ndarray:
-    """The index in CATEGORIES for each allocation."""
+    """The category of each allocation, as its index in CATEGORIES."""
     phases = phase_by_range(history)
     categories = []
     for allocation, holder in enumerate(history.holder):
@@ -157,12 +160,12 @@ def categories_of(history: AllocationHistory) -> np.ndarray:
 
 
 def category_names(categories: np.ndarray) -> list[str]:
-    """The names of these categories."""
+    """The names of categories that are given by their index in CATEGORIES."""
     return [str(CATEGORIES[index]) for index in categories]
 
 
 def _category_by_life(history: AllocationHistory, allocation: int, phase: Phase) -> Category:
-    """The category of an allocation, made in this phase, that nothing held at the end."""
+    """The category of an allocation that was made in this phase and that nothing held at the end."""
     free_event, backward = history.free_event[allocation], phase.backward
     is_freed = free_event < history.event_count
     outlives_backward = backward is not None and phase.name == ranges.BACKWARD and free_event >= backward.event_after
@@ -181,14 +184,14 @@ def phase_by_range(history: AllocationHistory) -> dict[int, Phase]:
     phases = {}
     for number in range(len(history.ranges)):
         if names := history.names_in_step(number):
-            step = history.path(number)[-1 - len(names)]
+            step = history.path(number)[-1 - len(names)]  # `names` are those after the step
             phases[number] = Phase(names[0], backward_by_step.get(step))
     return phases
 
 
 def live_bytes(history: AllocationHistory, categories: np.ndarray) -> np.ndarray:
-    """Live bytes by state and category, shape (events, categories): row n is state n."""
+    """Live bytes by state and category, in the shape (events, categories): row n is state n."""
     changes = np.zeros((history.event_count + 1, len(CATEGORIES)), dtype="int64")
     np.add.at(changes, (history.alloc_event, categories), history.size_bytes)
-    np.add.at(changes, (history.free_event, categories), -history.size_bytes)  # never freed: after the last event
+    np.add.at(changes, (history.free_event, categories), -history.size_bytes)  # never freed: in the row that is cut off
     return changes[:-1].cumsum(axis=0)

@@ -16,9 +16,8 @@ from profile_grid.study.stages import MEMORY
 
 
 def measure(job: Job) -> dict:
-    """The content of memory.json. The history of every rank, to the end or until memory ran out, and on a GPU the
-    snapshot of the first rank's allocator are in the job's folder; if the program wrote none, `null` for the history.
-    Raises ProgramFailed if it fails."""
+    """The content of memory.json. The job's folder then has the history of every rank, or `null` as the history if the
+    program wrote none; on a GPU also the snapshot of the first rank's allocator. Raises ProgramFailed if it fails."""
     title, history = f"memory of {job.program['run']}", job.scratch / HISTORY
     results, outcome = results_of_ranks(job, title, job.scratch / "memory.json", profiler="memory", capture=history)
     if history.exists():
@@ -32,7 +31,7 @@ def measure(job: Job) -> dict:
 
 
 def counted_peak_bytes(folder: Path) -> int:
-    """The most bytes that the first rank, whose history is in this folder, held at once: reserved by the allocator of a
-    GPU, requested on a CPU."""
+    """The most bytes that the first rank, whose history is in this folder, held at once. On a GPU, these are the bytes
+    that the allocator reserved; on a CPU, the requested ones."""
     counters = json.loads(gzip.decompress((folder / HISTORY).read_bytes()))["counters"]
     return counters["reserved_peak"] or counters["requested_peak"]

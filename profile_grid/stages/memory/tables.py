@@ -32,18 +32,18 @@ from profile_grid.study import stages, table_spec
 from profile_grid.tables.names import STEP
 
 (HISTORY,) = stages.MEMORY.files
-COUNTERS = ("requested_peak", "allocated_peak", "reserved_peak", "driver_used")
+COUNTERS = ("requested_peak", "allocated_peak", "reserved_peak", "driver_used")  # keys of AllocationHistory.counters
 
 
 def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = ()) -> RunTables:
-    """The status of a run's memory stage and its tables: of the first rank, but `memory_moments` of all. No tables
-    unless every history is complete, except `memory_failed` if memory ran out."""
+    """The status of a run's memory stage, and its tables. They are those of the first rank; only `memory_moments` has
+    all ranks. There are no tables unless every history is complete, except `memory_failed` if memory ran out."""
     moments, rank_count = [], len(result.facts.get("ranks") or [HISTORY])
-    for rank in reversed(range(rank_count)):  # the first comes last, since its tables are kept
+    for rank in reversed(range(rank_count)):  # the first rank comes last, since its tables are kept
         path = rank_path(folder / HISTORY, rank)
         if status := status_without_tables(result, path, "history"):
-            failure = _failure(result, folder) if status["status"] == OUT_OF_MEMORY else {}
-            return RunTables(status, failure)
+            tables_of_failure = _failure(result, folder) if status["status"] == OUT_OF_MEMORY else {}
+            return RunTables(status, tables_of_failure)
         status, tables = tables_of_history(read_history(path), result.program.spec, rank)
         if not tables:
             return RunTables(status, tables)
@@ -52,8 +52,7 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
 
 
 def tables_of_history(history: AllocationHistory, program: dict, rank: int = 0) -> RunTables:
-    """The status and tables of one rank, from its history, which is complete if its replay reaches the peak of the
-    allocator, to the byte."""
+    """The status and tables of one rank, from its history; no tables if `_reason_if_incomplete` has a reason."""
     categories = categories_of(history)
     live = live_bytes(history, categories)
     if reason := _reason_if_incomplete(history, live):
@@ -83,7 +82,7 @@ def _reason_if_incomplete(history: AllocationHistory, live: np.ndarray) -> str |
 
 
 def _failure(result: StageResult, folder: Path) -> dict[str, pd.DataFrame]:
-    """The table of what was live when memory ran out, if there is a complete history up to then."""
+    """`memory_failed` by its name; {} without a complete history of the time until memory ran out."""
     history = read_history(folder / HISTORY)
     if history is None or _reason_if_incomplete(history, live_bytes(history, categories_of(history))):
         return {}
@@ -93,8 +92,8 @@ def _failure(result: StageResult, folder: Path) -> dict[str, pd.DataFrame]:
 
 def _totals(history: AllocationHistory, program: dict) -> pd.DataFrame:
     """One row: numbers of the allocator and the driver, and estimates from the shapes."""
-    shape, dimensions = shape_of(program), program["dimensions"]
-    shape = shape if dimensions["gpus"] == 1 else None  # the estimate knows of no other process
+    dimensions = program["dimensions"]
+    shape = shape_of(program) if dimensions["gpus"] == 1 else None  # the estimate is for a run on one GPU
     has_backward = ranges.BACKWARD in ranges.PHASES_OF_MODE[dimensions["mode"]]
     row = {f"{name}_bytes": history.counters[name] for name in COUNTERS} | {
         "estimated_peak_bytes": shape and estimated_peak_bytes(shape, dimensions["mode"], dimensions),
@@ -105,19 +104,20 @@ def _totals(history: AllocationHistory, program: dict) -> pd.DataFrame:
     return usage_tables.MEMORY_TOTALS.table([row], of_a_run=True)
 
 
-BEING_MADE = "being made"  # before any step: model, optimizer and tokens that were not finished
+BEING_MADE = "being made"  # the category of model, optimizer and tokens if memory ran out before they were finished
 
 
 def failure_table(history: AllocationHistory, has_backward: bool) -> pd.DataFrame:
-    """One row per group of allocations that were live when the last request failed, the largest first, each with that
-    request; no row without a failed request. `has_backward`: the run has a backward pass.
+    """One row per group of allocations that were live when the last request failed, the largest first. Each row also
+    has the facts of that request. No rows without a failed request. `has_backward`: the run has a backward pass.
 
-    The history continues after that moment, since memory is freed while the error passes through the program. Only what
-    came before counts, and allocations of the unfinished step have no later life that shows their category."""
+    The history continues after the request, since memory is freed while the error passes through the program. That part
+    is ignored. So the category of an allocation in the unfinished step cannot follow from when it was freed."""
     failed = history.failed_allocation
     if failed is None:
         return MEMORY_FAILED.empty()
-    groups = usage_tables.largest_table(history, _categories_at(history, failed, has_backward), failed.event - 1)
+    categories = _categories_at(history, failed, has_backward)
+    groups = usage_tables.largest_table(history, categories, state=failed.event - 1)
     phase, path = usage_tables.phase_and_range(history, number_of(failed.range))
     table = groups.assign(
         requested_bytes=failed.requested_bytes, free_bytes=failed.free_bytes,
@@ -131,6 +131,7 @@ def _categories_at(history: AllocationHistory, failed: FailedAllocation, has_bac
     categories, phases = category_names(categories_of(history)), phase_by_range(history)
     path = history.path(number_of(failed.range))
     unfinished_step = next((number for number in path if history.ranges[number].name == STEP), None)
+    # what held an allocation at the end is its category; the others may be known less well than `categories_of` says
     for allocation in np.flatnonzero([holder is None for holder in history.holder]):
         number = int(history.range_number[allocation])
         if failed.range is None and number == NO_RANGE_NUMBER:
@@ -160,22 +161,23 @@ MEMORY_FAILED = table_spec.TableSpec(
 
 
 def blocks_table(history: AllocationHistory, categories: np.ndarray, live: np.ndarray) -> pd.DataFrame:
-    """One row per block in the last measured step. What its backward pass does to memory is only known if each block
-    has one range there: those of a recomputed block are split."""
+    """One row per block in the last measured step. What the backward pass of a block does to memory is only known if
+    each block has one range there. A block that is computed again has several."""
     step = history.measured_steps()[-1]
     forward = usage_tables.block_by_range(history, step, ranges.FORWARD)
     backward_ranges = list(usage_tables.block_by_range(history, step, ranges.BACKWARD))
-    backward = {number: block for block, number in enumerate(reversed(backward_ranges))}  # from the last block
+    # the backward pass begins with the last block
+    backward = {number: block for block, number in enumerate(reversed(backward_ranges))}
     saved = _bytes_by_block(history, forward, categories == CATEGORIES.index(Category.ACTIVATIONS))
     gradients = _bytes_by_block(history, backward, categories == CATEGORIES.index(Category.GRADIENTS))
     residual = _residual_bytes(history, forward)
     total, rows = live.sum(axis=1), []
     span_by_block = {block: history.ranges[number] for number, block in backward.items()}
     has_backward = any(name == ranges.BACKWARD for name, _ in history.phases_of(step))
-    is_known = len(backward) == len(forward)
+    has_one_range_each = len(backward) == len(forward)
     for block in forward.values():
         gradient_bytes = change_bytes = None
-        if is_known:
+        if has_one_range_each:
             span = span_by_block[block]
             change_bytes = int(total[span.event_after - 1] - total[span.first_event - 1])
             gradient_bytes = gradients.get(block, 0)
@@ -185,7 +187,7 @@ def blocks_table(history: AllocationHistory, categories: np.ndarray, live: np.nd
 
 
 def _bytes_by_block(history: AllocationHistory, blocks: dict[int, int], mask: np.ndarray) -> dict[int, int]:
-    """The bytes of the allocations of a mask by block; `blocks` is a `block_by_range`."""
+    """By block, the bytes of the allocations that the mask selects; `blocks` comes from `block_by_range`."""
     byte_counts: dict[int, int] = {}
     for allocation in np.flatnonzero(mask):
         block = usage_tables.block_of(history, int(history.range_number[allocation]), blocks)
@@ -194,7 +196,7 @@ def _bytes_by_block(history: AllocationHistory, blocks: dict[int, int], mask: np
 
 
 def _residual_bytes(history: AllocationHistory, blocks: dict[int, int]) -> dict[int, int]:
-    """The size of the largest tensor that the range `residual` of each block makes: an activation of its stream."""
+    """By block, the bytes of the largest tensor made in its range `residual`: an activation of the residual stream."""
     largest: dict[int, int] = {}
     for allocation in np.flatnonzero(history.range_number != NO_RANGE_NUMBER):
         number = int(history.range_number[allocation])

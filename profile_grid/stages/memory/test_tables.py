@@ -1,4 +1,4 @@
-"""Categories, fullest moments and what is kept, from a history that a person can follow."""
+"""Categories, fullest moments and what is kept, from histories that a person can follow."""
 
 import gzip
 import json
@@ -27,6 +27,7 @@ CUSTOM_MODEL = {"constructor": "theirs:Model", "dimensions": {"mode": "train_ste
 
 
 def made_up_tables(peak: int = 600) -> tuple[dict, dict[str, pd.DataFrame]]:
+    """The status and tables of the made-up history, if the allocator counted this peak."""
     history = made_up_history()
     return tables_of_history(replace(history, counters=history.counters | {"requested_peak": peak}), CUSTOM_MODEL)
 
@@ -56,6 +57,7 @@ def test_every_phase_shows_its_fullest_moment_by_category():
     assert bytes_by_category(phases, "process") == {"parameters": 100, "temporary": 500}  # before there is any step
 
 
+# In these texts, "( name" opens a range and ")" closes it; "+name bytes" allocates and "-name" frees.
 TWO_STEPS = """
 ( measure
 ( step
@@ -187,7 +189,7 @@ FAILED_IN_BACKWARD = """
 
 
 def failed_record(text: str, event: int, range_number: int | None, held: dict[str, str]) -> dict:
-    """The record of a process in which a request of 500 bytes, in this range, fails after so many events."""
+    """The record of a process in which a request of 500 bytes, in this range, fails after `event` events."""
     unmet = {"event": event, "requested_bytes": 500, "free_bytes": 30, "range": range_number}
     record = made_up_record(text, held)
     live_sums = [0]
@@ -231,8 +233,9 @@ def test_a_run_that_runs_out_of_memory_tells_of_that_alone_and_a_broken_history_
 
 
 def result_of(folder, content: bytes, status: str = "complete") -> SimpleNamespace:
-    (folder / "memory_history.json.gz").write_bytes(content)
+    """The result of the stage memory, whose history has this content in the folder."""
     name = "memory_history.json.gz"
+    (folder / name).write_bytes(content)
     files = {name: SimpleNamespace(**file_identity(folder / name))}
     program = SimpleNamespace(spec=CUSTOM_MODEL)
     return SimpleNamespace(status=status, reason="no memory", files=files, program=program, specification={}, facts={})

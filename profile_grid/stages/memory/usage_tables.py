@@ -7,23 +7,23 @@ import pandas as pd
 
 from cs336_model import ranges
 from kernel_tables.attribution.path_text import as_path
-from profile_grid.stages.memory.history import BLOCK, CATEGORIES, AllocationHistory, Category
+from profile_grid.stages.memory.history import CATEGORIES, AllocationHistory, Category
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import NO_RANGE, OPTIMIZER, OUTSIDE, STEP, WHOLE_STEP
 
 WHOLE_PROCESS, NO_STEP = "process", -1  # phase and step of a row on the entire process
-NO_BLOCK = -1  # number of the block of what is outside of all
+NO_BLOCK = -1  # instead of the number of a block, for what is in none
 INITIALISED, BEFORE_OPTIMIZER, AFTER_OPTIMIZER = "initialised", "before the optimizer", "after the optimizer"
 MAX_MOMENTS = 400  # of a timeline
-MAX_GROUPS = 20  # of allocations, besides the smaller ones
+MAX_GROUPS = 20  # of allocations with a row of their own
 SMALLER_GROUPS = "(smaller ones)"
-CATEGORY_COLUMNS = {name: f"{name.replace(' ', '_')}_bytes" for name in CATEGORIES}
+CATEGORY_COLUMNS = {name: f"{name.replace(' ', '_')}_bytes" for name in CATEGORIES}  # in memory_timeline
 KEY_COLUMNS = ["category", "phase", "range", "operator", "line", "each_bytes"]  # of a group of allocations
 
 
 def phases_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
-    """One row per measured step, phase or entire step, and category, at its fullest moment; then those of the
-    process."""
+    """One row per category for every phase of a measured step and for the entire step, each at its fullest moment; then
+    the same for the process."""
     rows = []
     for number, step in enumerate(history.measured_steps()):
         for name, span in ((WHOLE_STEP, history.ranges[step]), *history.phases_of(step)):
@@ -33,8 +33,9 @@ def phases_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
 
 
 def moments_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
-    """One row per moment and category: when everything is made, and before and after an optimizer in the last measured
-    step; with the fullest moment until then: of initialisation, of the step, of the optimizer."""
+    """One row per category for each of these moments: before the first step, when model and optimizer are made; and
+    before and after the optimizer in the last measured step. `peak_bytes` is at the fullest moment since the beginning
+    of the process, of the step or of the optimizer."""
     step = history.measured_steps()[-1]
     first_step = next(span for span in history.ranges if span.name == STEP)
     events_until = {INITIALISED: (0, first_step.first_event)}  # (first, end) of the events that lead to each moment
@@ -49,19 +50,18 @@ def moments_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame:
 
 
 def fullest_state(live: np.ndarray, first_event: int, end_event: int) -> int:
-    """The first state in which most bytes are live, of the states from before the first event until before the end."""
+    """The first state in which most bytes are live, from the state before `first_event` to that before `end_event`."""
     first = max(first_event - 1, 0)
     return first + int(live[first : max(end_event, first + 1)].sum(axis=1).argmax())
 
 
 def _rows_at(live: np.ndarray, state: int, step: int, phase: str) -> list[tuple]:
-    """The rows of `phases_table` for a state, one per category."""
+    """The rows of `phases_table` for what is live in this state, one per category."""
     return [(step, phase, str(name), int(live[state, index])) for index, name in enumerate(CATEGORIES)]
 
 
 def activations_table(history: AllocationHistory, categories: np.ndarray) -> pd.DataFrame:
-    """One row per part of the model, block, operator and line: the memory that the last measured step keeps for its
-    backward pass."""
+    """What the last measured step keeps for its backward pass: one row per part, block, operator and line."""
     step = history.measured_steps()[-1]
     blocks, rows = block_by_range(history, step, ranges.FORWARD), []
     for allocation in np.flatnonzero(categories == CATEGORIES.index(Category.ACTIVATIONS)):
@@ -76,11 +76,11 @@ def activations_table(history: AllocationHistory, categories: np.ndarray) -> pd.
 
 
 def block_by_range(history: AllocationHistory, step: int, phase: str) -> dict[int, int]:
-    """The blocks in a phase of a step, counted from 0 in the order in which they open, by the number of their range;
-    without those that recompute."""
+    """{number of a range: its block} for the ranges of blocks in one phase of a step. Blocks are counted from 0 in the
+    order in which they open. Ranges that compute a block again are left out."""
     blocks: dict[int, int] = {}
     for number, span in enumerate(history.ranges):
-        if span.name == BLOCK and step in history.path(number):
+        if span.name == ranges.BLOCK and step in history.path(number):
             names = history.names(number)
             if phase in names and ranges.RECOMPUTATION not in names:
                 blocks[number] = len(blocks)
@@ -88,19 +88,18 @@ def block_by_range(history: AllocationHistory, step: int, phase: str) -> dict[in
 
 
 def block_of(history: AllocationHistory, number: int, blocks: dict[int, int]) -> int:
-    """The block, one of `block_by_range`, that contains the range with this number; NO_BLOCK outside of all."""
+    """The block that contains the range with this number; NO_BLOCK if none does. `blocks` is from `block_by_range`."""
     return next((blocks[outer] for outer in history.path(number) if outer in blocks), NO_BLOCK)
 
 
 def _part(history: AllocationHistory, number: int) -> str:
-    """The name of a range inside a phase; NO_RANGE for the phase itself."""
+    """The name of the range with this number; NO_RANGE if it is not inside a phase."""
     phase_and_inner_names = history.names_in_step(number)
     return phase_and_inner_names[-1] if len(phase_and_inner_names) > 1 else NO_RANGE
 
 
 def largest_table(history: AllocationHistory, category_by_allocation: Sequence[str], state: int) -> pd.DataFrame:
-    """The largest groups of allocations that are live in a state, equal in KEY_COLUMNS; the others as one row per
-    category."""
+    """The largest groups of live allocations, equal in KEY_COLUMNS, in a state; smaller ones as a row per category."""
     rows = []
     for allocation in np.flatnonzero(history.live_at(state)):
         phase, path = phase_and_range(history, history.range_number[allocation])
@@ -118,7 +117,7 @@ def largest_table(history: AllocationHistory, category_by_allocation: Sequence[s
 
 
 def phase_and_range(history: AllocationHistory, number: int) -> tuple[str, str]:
-    """(phase of a range, OUTSIDE without one; path inside the phase)."""
+    """(phase, path inside the phase) of the range with this number; (OUTSIDE, "") if it is in no phase."""
     names = history.names_in_step(number)
     return names[0] if names else OUTSIDE, as_path(names[1:])
 
@@ -138,7 +137,7 @@ def timeline_table(history: AllocationHistory, live: np.ndarray) -> pd.DataFrame
 
 
 def _typed(groups: pd.DataFrame) -> pd.DataFrame:
-    """The groups with their dtypes: counts and total bytes are known for every group, the size of one is not."""
+    """The groups with the dtypes of MEMORY_LARGEST, but integers where no value is missing (`each_bytes` may be)."""
     return MEMORY_LARGEST.typed(groups[MEMORY_LARGEST.names]).astype({"allocations": "int64", "bytes": "int64"})
 
 

@@ -1,6 +1,6 @@
-"""Estimates for a run of attention alone: time and memory.
+"""Estimates of time and memory for a run of attention alone.
 
-A context length whose tensors do not fit ends at once, as a result.
+A context length whose tensors do not fit takes no time: it ends at once, with the result "out of memory".
 """
 
 from collections.abc import Mapping
@@ -10,20 +10,20 @@ from cs336_model.program.variants.values import EAGER, NOT_COMPILED
 from profile_grid.gpu_peaks import Peaks
 
 COMPILED = "compiled"
-# Measured on an H200 with head sizes 16 to 128, by bytes of an element and variant that has all scores in memory: bytes
-# per score that the GPU could move in the time of both passes, and bytes per score at the peak (saved scores and their
-# gradients)
+# Measured on an H200 with head sizes 16 to 128, by the bytes of an element and by variant, for variants that have all
+# scores in memory. First: how many bytes per score the GPU could move in the time of both passes. Second: bytes per
+# score at the peak, for saved scores and their gradients.
 BYTES_PER_SCORE = {4: {EAGER: 290, MATH: 290, COMPILED: 130}, 2: {EAGER: 245, MATH: 245, COMPILED: 40}}
 PEAK_BYTES_PER_SCORE = {4: {EAGER: 24, MATH: 24, COMPILED: 12}, 2: {EAGER: 24, MATH: 24, COMPILED: 4}}
-# of fused attention, which has no scores in memory
-FUSED_FORWARDS = 3.5  # FLOPs of both passes ÷ those of the forward pass
-FUSED_SHARE_OF_PEAK = 0.25  # that flash reaches on an H200 in bf16
-TENSORS = 10  # of batch × context × head size: queries, keys, values, output, their gradients and copies
-# single calls are timed of the forward pass, of both, and of the backward pass, which counts twice: each of its calls
-# needs a forward pass first
+# for fused attention, which has no scores in memory
+FUSED_FORWARDS = 3.5  # FLOPs of both passes ÷ FLOPs of the forward pass
+FUSED_SHARE_OF_PEAK = 0.25  # the share of the peak FLOP/s that flash reaches on an H200 in bf16
+TENSORS = 10  # of size batch × context × head size: queries, keys, values, output, their gradients and copies
+# Single calls are timed of the forward pass, of both passes, and of the backward pass. The latter counts twice, since
+# each call needs a forward pass first.
 BENCHES = 4
 MIN_BENCH_CALLS = 3 * BENCHES
-MIN_PASSES_S = 1e-3  # of a forward and a backward pass: the time to launch them
+MIN_PASSES_S = 1e-3  # seconds of a forward and a backward pass, at least: the time to launch them
 
 
 def needed_bytes(program: Mapping) -> int:
@@ -32,14 +32,15 @@ def needed_bytes(program: Mapping) -> int:
 
 
 def seconds(program: Mapping, peaks: Peaks | None, memory_bytes: int | None) -> float:
-    """Seconds of all passes of a run on a GPU with these peaks (0 if unknown), at contexts that fit into its memory."""
+    """Seconds of all passes at contexts that fit into `memory_bytes` (None: all); 0 without the peaks of the GPU."""
     dimensions, bench_s = program["dimensions"], program.get("bench_s", 0)
-    passes = 1 + program["warmup_passes"] + program["measured_passes"]  # the first compiles
+    passes = 1 + program["warmup_passes"] + program["measured_passes"]  # 1: the pass that compiles
     total_s = 0.0
     for context_length in program["context_lengths"]:
         if memory_bytes is None or _peak_bytes(dimensions, context_length) <= memory_bytes:
             pass_s = _pass_seconds(dimensions, context_length, peaks)
-            total_s += passes * pass_s + (max(BENCHES * bench_s, MIN_BENCH_CALLS * pass_s) if bench_s else 0.0)
+            single_calls_s = max(BENCHES * bench_s, MIN_BENCH_CALLS * pass_s) if bench_s else 0.0
+            total_s += passes * pass_s + single_calls_s
     return total_s
 
 
@@ -63,12 +64,12 @@ def _pass_seconds(dimensions: Mapping, context_length: int, peaks: Peaks | None)
 
 
 def _variant(dimensions: Mapping) -> str:
-    """COMPILED, or the attention that is not compiled."""
+    """COMPILED, or the kind of attention if it is not compiled."""
     return COMPILED if dimensions["compile"] != NOT_COMPILED else dimensions["attention"]
 
 
 def _per_score(byte_counts: Mapping[int, Mapping[str, int]], dimensions: Mapping) -> int:
-    """The bytes per score for this variant and precision; 0 for fused attention."""
+    """The bytes per score for the variant and the precision of a run; 0 for fused attention."""
     return byte_counts[ELEMENT_BYTES[dimensions["precision"]]].get(_variant(dimensions), 0)
 
 

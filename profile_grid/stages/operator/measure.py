@@ -9,12 +9,12 @@ MODULE = "cs336_model.program.operator.row"
 
 
 def measure(job: Job) -> dict:
-    """The content of operator.json; `cells` of its facts is the measurement of every context length. A cell without
+    """The content of operator.json. Its facts have `cells`, the measurement of every context length. A cell without
     times has a status that says why; the run itself is complete. Raises ProgramFailed if the process fails."""
     result_path = job.scratch / "operator.json"
     command = program_command(job, result_path, MODULE)
     program, outcome = run_to_result(job, f"operator of {job.program['run']}", result_path, command)
-    failure = {"status": FAILED, "reason": program["reason"]}  # of cells that were not measured when it ended
+    failure = {"status": FAILED, "reason": program["reason"]}  # of cells that were not measured when the process ended
     cells = [cell | failure if cell["status"] == UNFINISHED else cell for cell in program.pop("cells")]
-    program |= {"status": COMPLETE, "reason": None}  # each cell has its own
+    program |= {"status": COMPLETE, "reason": None}  # each cell has a status of its own
     return stage_output(program, {"program": outcome.seconds}, {"cells": cells})

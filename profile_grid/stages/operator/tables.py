@@ -1,4 +1,4 @@
-"""The table of operators alone: a row per cell, from the results of the runs."""
+"""The table of operators that are measured alone: one row per cell, from the results of the runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ LEADING_COLUMNS = (table_spec.RUN, *map(table_spec.column_of, DIMENSIONS))
 
 @dataclass(frozen=True)
 class OperatorCell:
-    """The measurement of one context length of a run. The times of a cell without times are []."""
+    """The measurement of one context length of a run. If it could not be timed, the lists of seconds are []."""
 
     context_length: int
     status: str
@@ -38,13 +38,13 @@ class OperatorCell:
 
 @dataclass(frozen=True)
 class OperatorFacts:
-    """The facts of operator.json."""
+    """The entry `facts` of operator.json."""
 
     cells: list[OperatorCell]
 
 
 def study_tables(runs: list[load_runs.MeasuredRun]) -> dict[str, pd.DataFrame]:
-    """`operator_times`, of the runs in which the stage is complete."""
+    """`operator_times`: the cells of the runs in which the stage is complete."""
     rows = [
         _row(run, cell)
         for run in runs
@@ -56,7 +56,7 @@ def study_tables(runs: list[load_runs.MeasuredRun]) -> dict[str, pd.DataFrame]:
 
 def _row(run: load_runs.MeasuredRun, cell: OperatorCell) -> dict:
     """The row of a cell in `operator_times`."""
-    values = run.entry | {dimensions.CONTEXT_LENGTH.key: cell.context_length}
+    values = run.entry | {dimensions.CONTEXT_LENGTH.key: cell.context_length}  # a run has several context lengths
     forward, backward = cell.forward_seconds, cell.backward_seconds
     row = {
         "run": run.name,
@@ -78,10 +78,10 @@ def _row(run: load_runs.MeasuredRun, cell: OperatorCell) -> dict:
 
 
 def _worst_verdict(run: load_runs.MeasuredRun) -> str | None:
-    """The worst verdict of the checks in the run's precision; None without a check."""
+    """The worst verdict of the checks of a student's code in the run's precision; None without such a check."""
     checks = run.results[OPERATOR.name].program.checks
     verdicts = {check.verdict for check in checks if check.precision == run.entry[dimensions.PRECISION.key]}
-    return next((verdict for verdict in reversed(VERDICTS) if verdict in verdicts), None)
+    return next((worst for worst in reversed(VERDICTS) if worst in verdicts), None)
 
 
 def _mean_ms(seconds: Sequence[float]) -> float | None:

@@ -1,4 +1,4 @@
-"""The stage of attention alone: its runs, what they will take, compared with an H200, and the doctor's trial."""
+"""The stage operator: its runs, their estimates, compared with what an H200 took, and the doctor's trial."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ from tests.profile_grid.made_up_operator import GIB, MACHINE, cell, operator_res
 from tests.profile_grid.test_doctor import GPU_HOST, LAPTOP, ON_CPU, ON_H200, said
 
 ROOT = Path(__file__).parents[3]
-NOWHERE = Path("no folder of runs")
+NOWHERE = Path("no folder of runs")  # where no run has a result yet
 PRODUCT = {"program": "attention", "head_dims": [16, 64], "context_lengths": [256, 1024]}
 VARIANT = ("precision", "attention", "compile", "head_dim")
 DIMENSIONS = {"precision": "fp32", "batch_size": 8, "compile": "off", "attention": "eager", "head_dim": 64}
@@ -37,12 +37,13 @@ TRIAL = Trial(ON_H200, 3.8, [DoctorLine("smoke", "one pass")])
 
 
 def config(*products: dict) -> dict:
+    """The project's config.yaml, with a grid of these products."""
     values = yaml.safe_load((ROOT / "config.yaml").read_text())
     return values | {"grid": "g", "grids": {"g": list(products)}}
 
 
 def planned(name: str = "one", lengths=(1024, 16384), **changes) -> dict:
-    """The entry of a run in the plan, with other values of dimensions."""
+    """The entry of a run in the plan; `changes` are values of dimensions that differ from DIMENSIONS."""
     dimensions = DIMENSIONS | changes
     program = {"run": name, "dimensions": dimensions, "context_lengths": list(lengths), "device": "auto"}
     settings = {"program": program | {"warmup_passes": 5, "measured_passes": 100}, "environment": []}

@@ -1,4 +1,4 @@
-"""A process that a student's attention ends is a row that says how."""
+"""A process that is ended by a student's attention still gives a row, which says how it ended."""
 
 import json
 from pathlib import Path
@@ -14,6 +14,7 @@ from profile_grid.stages.operator.measure import measure
 
 
 def job(folder: Path, adapter: str) -> Job:
+    """A job that measures one of the attentions in tests/cs336_model/own_code.py."""
     dimensions = {"precision": "fp32", "batch_size": 1, "compile": "off", "attention": "own-triton", "head_dim": 16}
     program = {
         "run": "own", "dimensions": dimensions, "adapters": {ADAPTERS[1]: f"tests.cs336_model.own_code:{adapter}"},

@@ -1,4 +1,4 @@
-"""A pass of a small operator, with which `doctor` checks whether this machine can measure one."""
+"""One pass of a small operator, by which `doctor` finds out whether this machine can measure operators."""
 
 import time
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ ONE_PASS = {"warmup_passes": 0, "measured_passes": 1, "bench_s": 0}
 
 
 def small_specification(plan: Mapping) -> dict:
-    """A run of one pass with one sequence of 16 tokens, in eager attention."""
+    """The specification of one pass of eager attention over one sequence of 16 tokens."""
     specification = plan["runs"][0]["specifications"][OPERATOR.name]
     program = specification["program"]
     dimensions = program["dimensions"] | SMALL_DIMENSIONS
@@ -28,7 +28,7 @@ def small_specification(plan: Mapping) -> dict:
 def try_operator(
     plan: Mapping, host: doctor.Host, measurements: list, scratch: Path, time_limit_s: float, leases: Leases
 ) -> doctor.Trial:
-    """The trial; problems of this machine do not raise. The arguments are those of every trial, so not all are used."""
+    """The outcome; problems of this machine do not raise. All trials have the same parameters; some are unused here."""
     job = Job(small_specification(plan), scratch, scratch, scratch / "smoke.log", time_limit_s, leases)
     started, machine = time.monotonic(), None
     try:

@@ -7,7 +7,7 @@ from profile_grid.host.processes.ranks import merge_rank_results, results_of_ran
 
 def measure(job: Job) -> dict:
     """The content of timing.json; raises ProgramFailed if a process fails."""
-    accuracy = None if job.specification.get("accuracy", True) else "no"
+    accuracy = None if job.specification.get("accuracy", True) else "no"  # of the option; None leaves it out
     results, outcome = results_of_ranks(
         job, f"timing of {job.program['run']}", job.scratch / "timing.json", accuracy=accuracy
     )

@@ -13,12 +13,12 @@ from profile_grid.study import dimensions, stages
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables.names import PROCESS_STATISTICS, SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
 
-STATISTICS = ["n", "mean_ms", "std_ms", "min_ms", "max_ms"]  # columns
+STATISTICS = ["n", "mean_ms", "std_ms", "min_ms", "max_ms"]  # columns of timings and rank_times
 # Measured on a CPU with 2 to 48 layers: logits in fp32 are off by 5 to 13 roundings, in bf16 by 1 to 3, with bf16
 # weights by 2 to 5. Real errors (a missing mask or scale, another precision) are far larger.
-ROUNDINGS = 8  # of a result, by its precision
-SUMMATION_ERROR = 128 * UNIT_ROUNDOFF[FP32]  # products are summed in fp32 in every precision
-ERRORS = ("loss_error", "logits_error", "gradient_norm_error")  # of Accuracy, relative to fp64
+ROUNDINGS = 8  # in the precision of the run, that a result may be off by
+SUMMATION_ERROR = 128 * UNIT_ROUNDOFF[FP32]  # in addition: products are summed in fp32 in every precision
+ERRORS = ("loss_error", "logits_error", "gradient_norm_error")  # attributes of Accuracy: errors relative to fp64
 
 Times = dict[str, list[float]]  # seconds by phase
 Key = TypeVar("Key")
@@ -37,17 +37,17 @@ def study_tables(runs: list[MeasuredRun]) -> dict[str, pd.DataFrame]:
 
 
 def timings_table(runs: list[MeasuredRun]) -> pd.DataFrame:
-    """One row per run and phase, only `step` if not measured: the statistics of all processes that timed it, in ms."""
+    """One row per run and phase: the statistics, in ms, of all processes that timed it; without times, only `step`."""
     rows = []
     for run in runs:
         status = run.statuses[stages.TIMING.name].status
-        times = [times_by_phase(result.program) for result in run.timings] or [{WHOLE_STEP: []}]  # by process
+        times = [times_by_phase(result.program) for result in run.timings] or [{WHOLE_STEP: []}]  # one per process
         rows += [run.leading | {"phase": phase, **_statistics_of(times, phase), "status": status} for phase in times[0]]
     return pd.DataFrame(rows)
 
 
 def _statistics_of(times_by_process: list[dict[Key, list[float]]], key: Key) -> dict[str, float]:
-    """The statistics of the times with this key in all processes."""
+    """The statistics of the times that all processes have under this key: a phase, or (rank, phase)."""
     return statistics_of_processes([times.get(key, []) for times in times_by_process])
 
 
@@ -62,7 +62,7 @@ def steps_table(runs: list[MeasuredRun], times_of: Callable[[ProgramResult], Tim
 
 
 def times_by_phase(program: ProgramResult) -> Times:
-    """Seconds of the steps, then of each phase that has times; an empty list of steps if the program has no times."""
+    """Seconds of the steps ([] if the program has no times), then of each phase that has times."""
     return _measured_times(program.step_seconds, program.phase_seconds)
 
 
@@ -72,7 +72,7 @@ def _warmup_times(program: ProgramResult) -> Times:
 
 
 def _measured_times(step_seconds: list[float], phase_seconds: Times) -> Times:
-    """The times of the steps, and of the phases that have any."""
+    """The times of the steps as those of the phase `step`, then those of the phases that have any."""
     return {WHOLE_STEP: step_seconds} | {phase: times for phase, times in phase_seconds.items() if times}
 
 
@@ -80,14 +80,14 @@ def rank_times_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     """One row per run on several GPUs, rank and phase: the statistics of all processes that timed it, in ms."""
     rows = []
     for run in runs:
-        times = [_times_by_rank_and_phase(result) for result in run.timings]  # by process
+        times = [_times_by_rank_and_phase(result) for result in run.timings]  # one per process
         for rank, phase in times[0] if times else ():
             rows.append(run.leading | {"rank": rank, "phase": phase, **_statistics_of(times, (rank, phase))})
     return pd.DataFrame(rows, columns=RANK_TIMES.all_names)
 
 
 def _times_by_rank_and_phase(result: StageResult) -> dict[tuple[int, str], list[float]]:
-    """Seconds by (rank, phase); first, as rank SLOWEST, of the slowest rank at every step. {} for a single rank."""
+    """Seconds by (rank, phase); first of rank SLOWEST: each step's time on its slowest rank. {} for a single rank."""
     times = {}
     ranks = result.facts.get("ranks") or []
     if ranks:
@@ -102,7 +102,7 @@ def _times_by_rank_and_phase(result: StageResult) -> dict[tuple[int, str], list[
 
 
 def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
-    """One row per loss of a completely timed run, of its first process."""
+    """One row per loss of the first process, for each run whose stage timing is complete."""
     rows = [
         run.leading | {"number": number, "loss": loss}
         for run in runs
@@ -113,8 +113,7 @@ def losses_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 
 
 def statistics(seconds: Sequence[float]) -> dict[str, float]:
-    """STATISTICS of times in seconds: number, mean, standard deviation (n - 1), minimum and maximum; NaN without
-    times."""
+    """STATISTICS of times in seconds (standard deviation with n - 1); without times, all but the number are NaN."""
     ms = np.asarray(seconds, dtype="float64") * 1e3
     if not len(ms):
         return {"n": 0} | dict.fromkeys(STATISTICS[1:], np.nan)
@@ -123,8 +122,8 @@ def statistics(seconds: Sequence[float]) -> dict[str, float]:
 
 
 def statistics_of_processes(seconds: Sequence[Sequence[float]]) -> dict[str, float]:
-    """STATISTICS and PROCESS_STATISTICS of the times of all processes, a sequence for each: `n` counts all steps; the
-    mean is the geometric mean of the processes' means, the standard deviation the root of the mean variance within a
+    """STATISTICS and PROCESS_STATISTICS of the times of all processes, one sequence for each. `n` counts all steps. The
+    mean is the geometric mean of the processes' means. The standard deviation is the root of the mean variance within a
     process. The spread is the standard deviation of the logarithms of the processes' means; NaN for one process."""
     processes = [statistics(times) for times in seconds if len(times)]
     if len(processes) < 2:
@@ -141,13 +140,13 @@ def statistics_of_processes(seconds: Sequence[Sequence[float]]) -> dict[str, flo
 
 
 def explained_error(precision: str) -> float:
-    """The largest relative error that a precision explains."""
+    """The largest error, relative to fp64, that rounding in this precision explains."""
     return ROUNDINGS * UNIT_ROUNDOFF[precision] + SUMMATION_ERROR
 
 
 def accuracy_table(runs: list[MeasuredRun]) -> pd.DataFrame:
-    """One row per completely timed run: its relative errors, or why there are none, what its precision explains, and
-    whether all errors are within that."""
+    """One row per run whose first step was compared with fp64, or has a reason why not: its relative errors, the
+    largest error that its precision explains, whether all errors are within that, and the reason."""
     rows = []
     for run in runs:
         accuracy = _accuracy(run)
@@ -163,11 +162,11 @@ def accuracy_table(runs: list[MeasuredRun]) -> pd.DataFrame:
 
 
 def accuracy_notes(run: MeasuredRun) -> list[str]:
-    """A note about each error of a run that its precision does not explain: it may not compute the same function."""
+    """A note about each error of a run that its precision does not explain: the run may compute another function."""
     accuracy, precision = _accuracy(run), run.leading["precision"]
     explained, notes = explained_error(precision), []
     for name in ERRORS:
-        error = getattr(accuracy, name, None)
+        error = getattr(accuracy, name, None)  # `accuracy` may be None, too
         if error is not None and error > explained:
             quantity = name.removesuffix("_error").replace("_", " ")
             notes.append(
@@ -178,7 +177,7 @@ def accuracy_notes(run: MeasuredRun) -> list[str]:
 
 
 def _accuracy(run: MeasuredRun) -> Accuracy | None:
-    """The accuracy of a timed run; None if it was not timed, or its program ended before."""
+    """The accuracy of a run; None if it was not timed, or if its program ended without it."""
     timing = run.results.get(stages.TIMING.name)
     return timing.program.accuracy if timing and timing.program else None
 
