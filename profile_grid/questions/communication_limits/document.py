@@ -42,8 +42,8 @@ def _data_parallel(layers: pd.DataFrame) -> pd.DataFrame:
 def _limits(rows: pd.DataFrame) -> Claim:
     """The smallest batches with which communication takes no longer than computation."""
     text = (
-        "With data parallelism on {devices} GPUs, the measured rates predict that communication takes no longer than"
-        " computation in batches of at least {tokens} tokens{runs}."
+        "By the measured rates, communication takes no longer than computation in batches of at least {tokens}"
+        " tokens{runs} (data parallelism on {devices} GPUs)."
     )
     tokens = interval(rows["fewest_tokens"], count)
     runs = ", depending on the configuration" if len(rows) > 1 else ""

@@ -17,7 +17,7 @@ from profile_grid.tables.largest_gains import with_shown_gains
 from profile_grid.tables.measured import Measured
 from profile_grid.tables.wording import PASSES, Claim, leaders, listed, median_note, of_all, run_in_words, runs_in_words
 
-MAX_NAMED, MAX_IN_LEAD = 3, 2  # of rules or activities in a sentence; of findings in the first sentence
+MAX_NAMED, MAX_IN_LEAD = 3, 1  # of rules or activities in a sentence; of findings in the first sentence
 NO_ANSWER = Claim("Not answered: no capture of these runs was diagnosed.", "missing")
 FINDING_NAMES = {  # of a rule: what it finds, as the subject of a sentence
     "launch_bound": "late launches",
