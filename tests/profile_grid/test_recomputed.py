@@ -149,7 +149,7 @@ def test_so_many_of_sixty_runs_lose_most_to_each_loss():
     bounds = largest["gain_ms"] / largest["run"].map(step_ms)
     least, most = percents(bounds.min(), bounds.max())
     expected = (
-        f"saves at most {least} to {most} of a step: fp32 matrix multiplies without tensor cores in"
+        f"costs at most {least} to {most} of a step: fp32 matrix multiplies without tensor cores in"
         f" {counts['no_tensor_cores']} of {len(largest)} runs and late launches in {counts['launch_bound']}"
     )
     assert expected in lead("diagnosis", "time_lost")

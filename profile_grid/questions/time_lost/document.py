@@ -62,7 +62,7 @@ def _largest_findings(findings: pd.DataFrame, *, run_count: int) -> list[Claim]:
     largest = with_shown_gains(findings.drop_duplicates("run"))
     names, shares = [_finding_name(rule) for rule in largest["code"]], largest["percent"] / 100
     has_room = len(set(names)) <= MAX_IN_LEAD  # for the median, since the first sentence of an answer is short
-    text = "Fixing the largest finding saves at most {shares} of a step{median}: {findings}."
+    text = "The largest finding costs at most {shares} of a step{median}: {findings}."
     lead = Claim(
         text, "predicted", findings=leaders(names, max_names=MAX_IN_LEAD, run_count=run_count),
         shares=interval(shares, percent),
