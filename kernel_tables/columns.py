@@ -119,11 +119,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
     advice | text | | what to do
     sure | text | | `certain`, `likely` or `possible`
     threshold | text | | the size from which the rule reports a finding
-    source | text | | where the rule comes from
+    source | text | | where the threshold comes from
     """),
     "diff": columns("""
     level | text | | `fact`, `phase`, `part`, `class` or `kernel`
-    name | text | | name of the fact, phase, part, class or kernel
+    name | text | | name of the fact (GPU, version, number of steps), phase, part, class or kernel
     change | text | | `fact`, `appeared`, `gone`, `count` or `time`; `same` with `--all`
     before | text | | value of a fact in the first capture
     after | text | | the same in the second capture

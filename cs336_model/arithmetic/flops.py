@@ -54,8 +54,9 @@ def parameter_count(shape: ModelShape) -> int:
 
 
 def matmul_flops(shape: ModelShape) -> dict[str, int]:
-    """FLOPs of the matrix products of one forward pass, by part. Attention scores and the final matmul take
-    2 B H S^2 d_head each, per layer; the half that the causal mask discards is counted, because it is computed."""
+    """FLOPs of the matrix products of one forward pass, by part. Attention scores, and the final matmul (attention
+    weights times values), take 2 B H S^2 d_head each, per layer; the half that the causal mask discards is counted,
+    because it is computed."""
     heads = shape.num_layers * shape.batch_size * shape.num_heads
     repetitions = {ranges.HEAD: 1, ranges.ATTENTION_SCORES: heads, ranges.FINAL_MATMUL: heads}
     return {

@@ -39,7 +39,7 @@ class OutermostCalls:
         if torch.compiler.is_compiling() or self._thread not in (None, threading.get_ident()):
             return
         self._thread = threading.get_ident()
-        is_outermost_call = is_outermost(self._open_calls)
+        is_outermost_call = is_outermost(self._open_calls)  # which a call inside a backward pass is not
         self._open_calls.append(module)
         if is_outermost_call:
             self._before_call(module, args)

@@ -179,7 +179,7 @@ def filling_of(trace: CaptureArrays, counters: pd.DataFrame) -> Filling:
         }
     )
     metrics = counters.drop(columns=reading.CONFIGURATION).reset_index(drop=True)
-    counted_as = join_counters(launches, counters)["counted_as"]
+    counted_as = join_counters(launches, counters)["counted_as"]  # positions in `metrics`; NO_COUNTED_ROW gives NaN
     filled = launch_facts(launches["grid"], metrics.reindex(counted_as).set_axis(counted_as.index))
     columns = {name: np.full(len(activities), np.nan) for name in ("occupancy", "waves", "tail")}
     for name, values in columns.items():
@@ -202,7 +202,8 @@ RULES = {
 
 
 def verdicts_of(table: pd.DataFrame) -> pd.DataFrame:
-    """The `verdict` on every row, and `because`: the numbers that support it, or why there are none."""
+    """The `verdict` on every row, and `because`: the numbers that support it, or why there are none. The table has the
+    shares of the roofs that `work.rates_of` returns, and the waves of `launch_facts`."""
     columns = ["memory_share", "compute_share", "waves", "not_counted"]
     verdicts = [_verdict(*row) for row in table[columns].itertuples(index=False)]
     return pd.DataFrame(verdicts, columns=["verdict", "because"], index=table.index)

@@ -41,7 +41,8 @@ def file_blocks(path: Path) -> Iterator[bytes]:
             return
         file.seek(0)
         unpacker = zlib.decompressobj(GZIP_WINDOW)
-        # The rest of what was read: of this member of the gzip file, or the next member; or else more of the file.
+        # A gzip file may have several members, with NUL bytes between them. First comes what is left of this member,
+        # then what was read of the next one, then more of the file.
         while packed := unpacker.unconsumed_tail or unpacker.unused_data.lstrip(b"\0") or file.read(PACKED_BYTES):
             if unpacker.eof:  # of a member; another one follows
                 unpacker = zlib.decompressobj(GZIP_WINDOW)
@@ -134,7 +135,7 @@ class EventStream:
     def _decode_singly(self) -> list[Event]:
         """As _next_block, for a text that cannot be decoded as a block. InvalidJson if no event can be decoded, since
         the text is damaged there, or the file ends."""
-        text, fault = _utf8(self._text)
+        text, fault = _utf8(self._text)  # `fault`: what is wrong behind the text; later, what is wrong at `position`
         kind_of_fault = "invalid JSON"
         events, position, decoded_end = [], 0, 0  # positions in the text; decoded_end: where the last event ended
         try:
@@ -167,7 +168,7 @@ class EventStream:
             reason = fault or "the file ends within its events"
             error = self._invalid_json(len(text[:position].encode()), reason, kind_of_fault)
             raise self._unpacking_error or error
-        if not events:
+        if not events:  # the text may be a part of an event, so more is read; the next call meets a fault once more
             self._read_more()
         self._advance(decoded_bytes)
         return events

@@ -135,7 +135,7 @@ class SmallTables:
         if any(not isinstance(number, int) for row in rows for number in row[:3]):
             raise impossible(self.path, "wrong_type", "a call's time or thread is not an integer; export it again")
         columns = ", ".join(LAYOUT_COLUMNS)
-        has_layouts = self.has(LAYOUTS_TABLE, *LAYOUT_COLUMNS)
+        has_layouts = self.has(LAYOUTS_TABLE, *LAYOUT_COLUMNS)  # the offsets at which payloads have their fields
         return calls_in(rows, self._rows(f"SELECT {columns} FROM {LAYOUTS_TABLE}") if has_layouts else [])
 
     @cached_property
@@ -173,14 +173,15 @@ class SmallTables:
         tables = [table for table in schema.TABLE_COLUMNS if self.has(table, "start", "end")]
         latest = [self._rows(f'SELECT max(ifnull("end", start)) FROM {table}')[0][0] for table in tables]
         last_ns = max((time_ns for time_ns in latest if isinstance(time_ns, int)), default=0)
-        if last_ns > self.bounds.last_ns:  # can only be the end of an API call: TimeCheck has seen all other ends
+        if last_ns > self.bounds.last_ns:  # of an API call: reading checks all other ends (times.TimeCheck)
             raise impossible(
                 self.path, "outside_capture", f"an API call ends {last_ns} ns after its begin; export it again"
             )
         return last_ns
 
     def has_nameless_calls(self) -> bool:
-        """Whether the function of some API call is unknown, or the export has no ends of API calls."""
+        """Whether the function of some API call is unknown: of all calls, if the export lacks their ends, since none is
+        read then."""
         if schema.RUNTIME not in self.tables:
             return False
         if not (self.has(schema.RUNTIME, "nameId", "end") and self.has(schema.STRINGS, "id", "value")):

@@ -39,7 +39,7 @@ def digest_of_programs(root: Path, programs: tuple[str, ...], patterns: tuple[st
 
 def digest_of_packages(root: Path, programs: tuple[str, ...]) -> str:
     """A digest of the versions of those packages of DISTRIBUTION_BY_PACKAGE that programs below `root` import; UNKNOWN
-    in a Python that is not that of the plan, since the plan cannot see its packages. Raises UnreadableSource."""
+    in another Python than Snakemake's, whose packages Snakemake cannot see when it plans. Raises UnreadableSource."""
     if not is_planners_python():
         return UNKNOWN
     packages = imported_packages(root, *programs) & DISTRIBUTION_BY_PACKAGE.keys()
@@ -61,7 +61,7 @@ class AnalysisJob:
     command: tuple[str, ...] = ()  # the module that runs, and its arguments, which count as settings
     patterns: tuple[str, ...] = ()  # of further files that count as its code
     folders: tuple[str, ...] = ()  # every file in them is an output
-    runs_plan: str | None = None  # a plan: the files of its runs are inputs, too. A command line may not hold them all
+    runs_plan: str | None = None  # JSON that lists runs, whose files are inputs, too: too many for a command line
 
     @classmethod
     def from_json(cls, text: str) -> "AnalysisJob":
@@ -168,5 +168,5 @@ class JobPlan:
                 return f"{self._job_by_output[path].name} runs"  # so this input will change
         try:
             return job.reason()
-        except PermissionError as error:  # Snakemake will not overwrite the files of another user, and names them
+        except PermissionError as error:  # the job runs, so that Snakemake stops, and names the other user's files
             return f"a file may not be read: {error.filename}"

@@ -51,8 +51,8 @@ def main(
 
 def run_stage(stage: Stage, job: Job) -> dict:
     """The stage's result, without its files and origin. The job gets its leases here: of GPUs, or of the host if the
-    device is a CPU. If memory ran out while another measurement was ending on the same GPU, the stage is measured
-    once more, alone. Raises ProgramFailed on a crash."""
+    device is a CPU. A measurement that has returned its lease may still be ending on the same GPU: if memory ran out
+    next to one, the stage is measured once more, alone. Raises ProgramFailed on a crash."""
     measure, program = stage.load("measure").measure, job.program
     progress_line = ProgressLine(stage.name, program["run"], job.folder / stage.result_file)
     notes, started = [], time.monotonic()
@@ -65,6 +65,7 @@ def run_stage(stage: Stage, job: Job) -> dict:
         notes.extend(new_notes)
         say_notes(new_notes)
 
+    # with `quiet_host`, the stage leases the entire host
     name, quiet = f"{stage.name} of {program['run']}", job.specification.get("quiet_host", False)
     nvml()  # loaded before the lease, so that no GPU waits for it
     with leases_for(program["device"], name, rank_count(program), quiet_host=quiet, say=say, on_lease=begin) as leases:
@@ -96,7 +97,8 @@ def run_stage(stage: Stage, job: Job) -> dict:
 
 
 def without_own_neighbours(result: dict, leases: Leases) -> dict:
-    """The result, without the number of other processes on the GPU if one of them may be an ending measurement."""
+    """The result, without the number of other processes on the GPU if one of them may be an ending measurement, which
+    is no neighbour that disturbs."""
     if result["program"] and result["program"]["machine"] and not leases.were_alone():
         result["program"]["machine"]["other_processes"] = None
     return result

@@ -12,9 +12,9 @@ KNOWN_DIMENSIONS = ("precision", "batch_size", "compile", "attention", "head_dim
 
 @dataclass(frozen=True)
 class RowSpec:
-    """One run of attention alone (a row): the value of every dimension by its key, the context lengths of the process,
-    the passes at each length, and the seconds for which single calls are timed (0: none are). `adapters` is as in
-    RunSpec."""
+    """One run of attention alone, called a row: one setting at several context lengths, each of which is a cell. It has
+    the value of every dimension by its key, the context lengths, the passes at each length, and the seconds for which
+    single calls are timed (0: none are). `adapters` has "module:name" by the name of the adapter."""
 
     run: str
     dimensions: dict[str, Any]

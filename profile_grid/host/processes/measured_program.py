@@ -50,9 +50,10 @@ def program_result(job: Job, title: str, result_path: Path, outcome: programs.Pr
 
 
 def final_result(result: dict, outcome: programs.ProcessExit, job: Job) -> dict:
-    """The result of a program that has ended. A program that may not reach its end writes a draft beforehand. If the
-    draft is all there is, it becomes a failed result if a student's code was running (UNFINISHED, see
-    cs336_model.program.adapters), and a stopped one if the program was killed at its time limit (OVERDUE)."""
+    """The result of a program that has ended. A program that may not reach its end writes a draft beforehand: with the
+    status UNFINISHED before a student's code runs (see cs336_model.program.adapters), and with OVERDUE shortly before
+    its time limit. If the draft is all there is, it becomes a failed or a stopped result. After a crash for another
+    reason, a draft with OVERDUE is returned as it is; `program_result` then raises ProgramFailed."""
     status = result["status"]
     if status not in (OVERDUE, UNFINISHED):
         return result

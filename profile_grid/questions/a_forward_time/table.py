@@ -1,4 +1,5 @@
-"""The table of (a): the forward pass as NVTX, the GPU and Python's timer see it, and what profiling costs."""
+"""The table of (a): the forward pass as NVTX and the GPU see it, its step by Python's timer, and what profiling
+costs."""
 
 import pandas as pd
 
@@ -13,7 +14,8 @@ MATCH_TOLERANCE = 0.05  # two times match if their ratio differs from one by at 
 
 
 def forward_time(merged: Merged) -> pd.DataFrame:
-    """(a) One row per run: the forward pass as NVTX, the GPU and Python's timer see it, and what profiling costs."""
+    """(a) One row per run: the forward pass as NVTX and the GPU see it, its step by Python's timer, and the cost of the
+    profiler."""
     forward, step = _phase_statistics(merged["phases"], FORWARD), _phase_statistics(merged["phases"], WHOLE_STEP)
     timings = merged["timings"]
     unprofiled_step = timings[timings["phase"] == WHOLE_STEP].set_index("run")

@@ -1,4 +1,5 @@
-"""The tables of (n): the cost of communication, the parts of a step on every GPU, each collective, and scaling."""
+"""The tables of (n): the cost of communication, the parts of a step on every GPU, each collective, scaling, and
+(in `divided`) state and parameters that ranks divide among themselves."""
 
 import pandas as pd
 
@@ -85,7 +86,7 @@ def communication_timelines(merged: Merged) -> pd.DataFrame:
 def _runs_with_different_overlap(steps: pd.DataFrame) -> list[str]:
     """The names of two runs with the same work: the one that overlaps least and the one that overlaps most. Of all
     such pairs, the one that differs most; [] if no two differ."""
-    same_work = keys_without(PARALLEL.key, OPTIMIZER.key)
+    same_work = keys_without(PARALLEL.key, OPTIMIZER.key)  # zero1 only divides the work of adamw among ranks
     times = steps.assign(**{name: as_floats(steps[name]) for name in ("communication_ns", "overlapped_ns")})
     sums = times.groupby(["run", *same_work], sort=False, dropna=False)[["communication_ns", "overlapped_ns"]].sum()
     runs = sums.assign(overlap=sums["overlapped_ns"] / sums["communication_ns"]).reset_index()

@@ -51,6 +51,7 @@ class NeutralFolder:
         self._links: dict[str, str] = {}
         for entry in Path.cwd().iterdir():
             (path / entry.name).symlink_to(entry)
+        # cs336_model.program.loading reads it, to recognize files that the program loads through these links
         (path / WORKING_LINK).symlink_to(Path.cwd())
 
     def alias(self, path: str | os.PathLike) -> str:

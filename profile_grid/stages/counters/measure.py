@@ -1,5 +1,6 @@
 """Counts what kernels do, under Nsight Compute, and calibrates the roofs of the GPU.
 
+Each round runs the program once more under ncu: the first counts all kernels, later ones those that it did not count.
 If counters are not available (no GPU, nsys or ncu, or no permission), the result is "unsupported", with the cause and
 with what removes it; the rest of the run is not affected. Of ncu's table, only names, sizes and metrics are kept
 (kernel_tables.counters.reading). Its report, which would hold the environment, is never written.
