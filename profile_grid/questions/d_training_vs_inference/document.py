@@ -31,14 +31,14 @@ def sentences(measured: Measured) -> list[Claim]:
 
 
 def _matmul_alone(measured: Measured) -> list[Claim]:
-    """That no configuration was captured in both inference and training; the share of matrix multiplies by mode."""
+    """The share of matrix multiplies by mode; then that no configuration was captured in inference and in training."""
     texts = [
         f"{interval(rows['share'], percent)} of the {measured.words.time} of {PASSES[mode]}"
         for mode, rows in _matmul_shares(measured).groupby("mode", sort=False)
     ]
     lacking = "Inference and training cannot be compared: no configuration has a complete capture of both."
     claims = [Claim("Matrix multiplies take {shares}.", shares=listed(texts))] if texts else []
-    return [Claim(lacking, "missing"), *claims]
+    return [*claims, Claim(lacking, "missing")]
 
 
 def _matmul_shares(measured: Measured) -> pd.DataFrame:
