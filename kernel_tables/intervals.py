@@ -59,7 +59,7 @@ def unions(start_ns: np.ndarray, end_ns: np.ndarray, group: np.ndarray) -> tuple
     order = np.lexsort((start_ns, group))
     start_ns, group = start_ns[order], group[order]
     ends, end_index = np.unique(end_ns[order], return_inverse=True)
-    # A later group has higher keys, so that the running maximum begins anew with each group.
+    # A later group has higher keys, so that the running maximum starts again with each group.
     key = group * len(ends) + end_index.reshape(-1)
     reached = ends[np.maximum.accumulate(key) % len(ends)]
     first = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (start_ns[1:] > reached[:-1])))

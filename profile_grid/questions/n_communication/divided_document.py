@@ -14,6 +14,7 @@ from profile_grid.tables.names import BACKWARD, FORWARD
 from profile_grid.tables.wording import Claim, capital, config_in_words
 
 LEADING_KEYS = (MODEL.key, CONTEXT_LENGTH.key, MODE.key, GPUS.key, PARALLEL.key)
+MIN_NAMED_SHARE = 0.5  # of the time that a run waits for parameters: a block with more is named
 
 
 def memory_claims(table: pd.DataFrame) -> list[Claim]:
@@ -43,10 +44,12 @@ def gathers_claims(table: pd.DataFrame) -> Iterator[Claim]:
     runs = table.groupby("run", sort=False)
     for _, rows in runs:
         forward, backward = (rows[rows["pass"] == name] for name in (FORWARD, BACKWARD))
-        first, latest = rows.iloc[0], rows.loc[rows["mean_ms"].idxmax()]
-        latest_share, mostly = latest["mean_ms"] / rows["mean_ms"].sum(), ""
-        if (rows["late"] > 0).sum() > 1 and latest_share > 0.5:
-            mostly = f", {percent(latest_share)} of it for block {latest['layer']} in the {latest['pass']} pass"
+        first, late, mostly = rows.iloc[0], rows[rows["late"] > 0], ""
+        if len(late) > 1:
+            longest = late.loc[late["mean_ms"].idxmax()]
+            share = longest["mean_ms"] / rows["mean_ms"].sum()
+            if share > MIN_NAMED_SHARE:
+                mostly = f", {percent(share)} of it for block {longest['layer']} in the {longest['pass']} pass"
         place = f"In {config_in_words(first)}" if runs.ngroups > 1 else capital(PARALLEL.words(first[PARALLEL.key]))
         yield Claim(
             "{place}, computation waits for the parameters of {forward} of {layers} blocks in the forward pass, and of"

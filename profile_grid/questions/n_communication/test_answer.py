@@ -351,6 +351,14 @@ def test_blocks_that_wait_for_their_parameters_are_counted_and_each_has_its_line
     assert "and of 1 of 3 in the backward pass, where recomputed ones count twice:" in document(made)
 
 
+def test_a_block_for_which_a_run_waits_most_of_the_time_is_named():
+    made, equal = merged([ONE, FSDP]), merged([ONE, FSDP])
+    with_gathers(made, FSDP, {("forward", 0): (6 * MS, 6 * MS), ("forward", 1): (0, 0), ("backward", 0): (MS, MS)})
+    assert "7.00 ms of a captured step, 85.7 % of it for block 0 in the forward pass." in document(made)
+    with_gathers(equal, FSDP, {("forward", 0): (MS, MS), ("backward", 0): (MS, MS)})
+    assert "2.00 ms of a captured step." in document(equal)
+
+
 def test_a_run_that_divides_its_parameters_has_no_time_without_communication():
     made = merged([ONE, NAIVE, FSDP])
     with_ranks(made, NAIVE, overlapped=0)
