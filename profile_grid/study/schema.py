@@ -12,6 +12,7 @@ from pathlib import Path
 from cs336_model.program.adapters.names import ADAPTERS
 from profile_grid.errors import OutsideError
 from profile_grid.study.dimensions import DIMENSIONS
+from profile_grid.study.removed import removed_errors
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import ON_REQUEST, STAGE_BY_NAME
 from profile_grid.study.workloads import ATTENTION_ALONE, KNOWN_PROGRAMS, MODEL_STEPS, Workload
@@ -89,6 +90,8 @@ def check_schema(config: dict) -> None:
     """Raises ConfigError with one line that names the key, the value and what was expected."""
     import jsonschema
 
+    for message in removed_errors(config):
+        raise ConfigError(message)
     checks = {"pattern": _pattern_errors}
     validator = jsonschema.validators.extend(jsonschema.Draft202012Validator, checks)(config_schema())
     error = jsonschema.exceptions.best_match(validator.iter_errors(config))

@@ -1,10 +1,12 @@
 """Names and keys of config.yaml that a schema alone lets through are refused by key."""
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
+from profile_grid.study import removed
 from profile_grid.study.runs import checked_config
 from profile_grid.study.schema import ConfigError, check_keys
 
@@ -47,3 +49,28 @@ def test_other_files_are_left_to_their_reader(tmp_path, text):
     path = tmp_path / "config.yaml"
     path.write_text(text)
     check_keys(path)
+
+
+@pytest.mark.parametrize("path", removed.KEYS)
+def test_a_key_that_was_removed_is_refused_with_what_serves_instead(config, path):
+    *above, key = path.split(".")
+    holder = config
+    for name in above:
+        holder = holder[name]
+    holder[key] = "x"
+    with pytest.raises(ConfigError, match=re.escape(f"{path} was removed; {removed.KEYS[path]}")):
+        checked_config(config)
+
+
+@pytest.mark.parametrize(("key", "pattern"), removed.VALUES)
+def test_a_value_that_was_removed_is_refused_with_what_serves_instead(config, key, pattern):
+    value = pattern.replace("*", "1")
+    product = {"models": ["small"], "context_lengths": [512], "modes": ["train_step"], key: [value]}
+    with pytest.raises(ConfigError, match=re.escape(f"grids.g.{key}: '{value}' was removed; ")):
+        checked_config(config | {"grid": "g", "grids": {"g": [product]}})
+
+
+@pytest.mark.parametrize("grid", removed.GRIDS)
+def test_a_grid_that_was_removed_is_refused_with_what_serves_instead(config, grid):
+    with pytest.raises(ConfigError, match=re.escape(f"grid: '{grid}' was removed; ")):
+        checked_config(config | {"grid": grid})

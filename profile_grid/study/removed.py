@@ -1,0 +1,40 @@
+"""Keys, values and grids of config.yaml that earlier versions had, each with what serves instead.
+
+CHANGELOG.md names the commit that last had them.
+"""
+
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+
+KEYS: dict[str, str] = {}  # by dotted path in config.yaml
+VALUES: dict[tuple[str, str], str] = {}  # by key of a product and pattern of its values
+GRIDS: dict[str, str] = {}  # by name
+
+
+def removed_errors(config: Mapping) -> Iterator[str]:
+    """A message for each key, value and grid in the configuration that was removed, with what serves instead."""
+    for path, instead in KEYS.items():
+        if _has(config, path.split(".")):
+            yield f"{path} was removed; {instead}"
+    if (grid := config.get("grid")) in GRIDS and grid not in config.get("grids", {}):
+        yield f"grid: {grid!r} was removed; {GRIDS[grid]}"
+    for name, products in config.get("grids", {}).items():
+        for key, value in _values(products):
+            for (removed_key, pattern), instead in VALUES.items():
+                if key == removed_key and fnmatchcase(value, pattern):
+                    yield f"grids.{name}.{key}: {value!r} was removed; {instead}"
+
+
+def _has(config: object, path: list[str]) -> bool:
+    """Whether nested mappings have the keys of a path."""
+    if not path:
+        return True
+    return isinstance(config, Mapping) and path[0] in config and _has(config[path[0]], path[1:])
+
+
+def _values(products: object) -> Iterator[tuple[str, str]]:
+    """Every (key, value) of the lists in these products. What is no list of mappings of lists is left to the schema."""
+    for product in products if isinstance(products, list) else ():
+        for key, values in product.items() if isinstance(product, Mapping) else ():
+            for value in values if isinstance(values, list) else ():
+                yield key, str(value)
