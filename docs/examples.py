@@ -38,15 +38,6 @@ from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
 from profile_grid.tables.wording import Claim, listed, of_all
 
 
-class CommittedTables(TablesOnDisk):
-    """The tables in a folder, by name. A table that is declared, but has no file, is empty."""
-
-    def __getitem__(self, name: str) -> pd.DataFrame:
-        if name not in self._read and name in declared_tables() and not (self.folder / f"{name}.parquet").exists():
-            self._read[name] = with_declared_columns(name, None)
-        return super().__getitem__(name)
-
-
 def write_committed(path: Path, table: pd.DataFrame) -> None:
     """Writes a table in few bytes, or removes its file if it has no rows."""
     if table.empty:
@@ -113,7 +104,7 @@ def remake_comparison(committed: Path) -> None:
 
 def _side(folder: Path) -> results.Results:
     provenance = json.loads((folder / "tables" / "provenance.json").read_text())
-    return results.Results(folder, CommittedTables(folder / "tables"), provenance)
+    return results.Results(folder, TablesOnDisk(folder / "tables", declared=declared_tables()), provenance)
 
 
 DOCS = Path(__file__).parent
@@ -142,8 +133,8 @@ class Example:
         """The committed merged tables."""
         return merged_names(workloads_of(self.merged()["runs"].to_dict("records")))
 
-    def merged(self) -> CommittedTables:
-        return CommittedTables(self.folder / "tables", declared=declared_tables())
+    def merged(self) -> TablesOnDisk:
+        return TablesOnDisk(self.folder / "tables", declared=declared_tables())
 
     @cache  # noqa: B019 the examples are constants
     def tables(self) -> Mapping[str, pd.DataFrame]:
@@ -272,8 +263,8 @@ def main() -> None:
 
 def add_absent_columns(folder: Path) -> None:
     """Gives the merged tables in a folder the declared columns: adds those that are absent, and removes all others."""
-    on_disk = CommittedTables(folder)  # without `declared`, so that columns are not checked
-    for name in MERGED_NAMES:
+    on_disk = TablesOnDisk(folder)  # without `declared`, so that columns are not checked
+    for name in (name for name in MERGED_NAMES if name in on_disk):
         table = with_declared_columns(name, on_disk[name])
         if list(table.columns) != list(on_disk[name].columns):
             write_committed(folder / f"{name}.parquet", table)

@@ -32,7 +32,8 @@ class TablesOnDisk(Mapping):
     """The Parquet tables in a folder by name, each read once, on first use.
 
     `columns` has, by table, the columns to read; of other tables all are read. Raises WrongTable if a table differs
-    from its declaration in `declared`; tables that are not in it are not checked.
+    from its declaration in `declared`; tables that are not in it are not checked. A table in `declared` without a file
+    is empty.
     """
 
     def __init__(
@@ -44,12 +45,15 @@ class TablesOnDisk(Mapping):
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self._read:
-            path = self.folder / f"{name}.parquet"
-            if not path.exists():
+            path, columns = self.folder / f"{name}.parquet", self.columns.get(name)
+            if path.exists():
+                table = read_table(path, columns)
+                if name in self.declared:
+                    self.declared[name].check(table, columns)
+            elif name in self.declared:
+                table = pd.DataFrame(columns=columns or self.declared[name].all_names)
+            else:
                 raise KeyError(name)
-            table = read_table(path, self.columns.get(name))
-            if name in self.declared:
-                self.declared[name].check(table, self.columns.get(name))
             self._read[name] = table
         return self._read[name]
 
