@@ -102,4 +102,3 @@ def test_every_capture_and_every_table_is_frozen(frozen):
     empty -= {(command, name) for command, rows in frozen.items() for name in rows if rows[name]}
     assert empty == {("kernels", "tiny_2022.4.2"), ("classes", "tiny_2022.4.2")}
     assert {name for name, rows in frozen["diagnose"].items() if rows} == {*map(name_of, PLANTED)} - {"clean"}
-    assert len(FILES) == 35
