@@ -27,7 +27,7 @@ with tempfile.TemporaryDirectory() as scratch:
             for path in captures
             for row in test_captures.run_command(command, path, folder)
         ]
-        rows.sort(key=lambda row: [row[key] for key in ("capture", *keys)])  # noqa: B023
+        rows.sort(key=lambda row: [row[key] for key in ("capture", *keys)])
         freeze(test_captures.GOLDEN / name, rows)
     test_example.make_answers(test_example.GOLDEN / "tables", folder / "answers")
     documents = {name: (folder / "answers" / f"{name}.md").read_text() for name in test_example.DOCUMENTS}

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def cells_of(document: str, text: str) -> Iterator[list[str]]:
     paragraphs = [part.strip() for part in text.split("\n\n") if part.strip()]
     yield [document, "0", "", "", "first sentence", paragraphs[1]]
     tables = 0
-    for introduction, paragraph in zip(paragraphs, paragraphs[1:], strict=False):
+    for introduction, paragraph in pairwise(paragraphs):
         if paragraph.startswith("|"):
             tables += 1
             heading, _, *rows = [_row(line) for line in paragraph.splitlines()]
