@@ -1,10 +1,10 @@
-"""The command that explains a kernel's name: kernel-tables names NAME."""
+"""The command that names and classifies one kernel: kernel-tables names NAME."""
 
 import argparse
 
 from kernel_tables.commands import shared
 
-SUMMARY = "what the name of a kernel means: its short name, the rule that chose its class, and each piece of the name"
+SUMMARY = "the short name of a kernel, its class, and the rule that decided the class"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

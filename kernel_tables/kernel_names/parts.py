@@ -5,18 +5,11 @@ from typing import NamedTuple
 
 
 class NamePart(NamedTuple):
-    """One part of a full name, and what it adds to the short name."""
+    """One part of a kernel's name, as a short name shows it."""
 
-    key: str  # a heading for the part: tile, layout, type
-    written: str  # the part as it is in the full name
-    meaning: str
-    short: str = ""  # the text for the short name; "" if it is never in one
-    is_main: bool = False  # whether `short` is in every short name; else only where short names would be equal
-
-
-def main_part(key: str, written: str, meaning: str, short: str) -> NamePart:
-    """A part that is always in the short name."""
-    return NamePart(key, written, meaning, short, is_main=True)
+    key: str  # what the part says: tile, layout, type
+    text: str
+    is_main: bool = False  # whether every short name has it; else only where short names would be equal
 
 
 class FunctionName(NamedTuple):
@@ -49,9 +42,7 @@ def type_in(text: str) -> NamePart | None:
     match = _TYPE.search(re.sub(r"\((?:unsigned )?\w+\)(?=\d)", "", text))
     if match is None:
         return None
-    if size := match[1]:
-        return NamePart("type", f"{match[0]}>", f"on elements of {size} bytes, of whatever type", f"{size}-byte")
-    return NamePart("type", match[0], f"on numbers of type {TYPES[match[0]]}", TYPES[match[0]])
+    return NamePart("type", f"{match[1]}-byte" if match[1] else TYPES[match[0]])
 
 
 def split_function_name(name: str) -> FunctionName:

@@ -1,6 +1,4 @@
-"""Short, readable names of kernels, different for different kernels of a table; and what a name means, for
-`kernel-tables names`.
-"""
+"""Short, readable names of kernels, different for different kernels of a table; what `kernel-tables names` prints."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -20,7 +18,6 @@ BEGIN_CHARACTERS = 18  # before LEFT_OUT, in short names that differ only in the
 MAX_TO_WORD = 18  # characters from the start of a word to the first difference: if more, the end begins within the word
 LEFT_OUT = "…"
 FIRST_KEYS = ("library", "operands", "access", "type")  # the parts with these keys are added before others
-MAX_WRITTEN = 28  # widest column of texts in a name; a longer text gets lines of its own
 FIELDS = {  # what a rule for classes searches, in words
     "operators": "the names of ATen operators",
     "own_name": "the kernel's own name, in lower case",
@@ -50,7 +47,7 @@ def _truncated(text: str) -> str:
 
 def _main_text(name: str) -> str:
     """The text of the name's main parts, not truncated; the name itself if it has none."""
-    text = " ".join(part.short for part in parts_of(name) if part.is_main and part.short)
+    text = " ".join(part.text for part in parts_of(name) if part.is_main)
     return visible(" ".join((text or name).split()))  # on one line
 
 
@@ -102,8 +99,7 @@ def _with_different_parts(short: str, names: list[str]) -> dict[str, str]:
     if len(names) == 1:
         return {names[0]: short}
     texts = {  # by name and key of a part
-        name: {part.key: visible(part.short) for part in parts_of(name) if part.short and not part.is_main}
-        for name in names
+        name: {part.key: visible(part.text) for part in parts_of(name) if not part.is_main} for name in names
     }
     other_keys = (key for parts in texts.values() for key in parts)
     for key in dict.fromkeys((*FIRST_KEYS, *other_keys)):
@@ -133,13 +129,13 @@ def _numbered(short: dict[str, str], fixed: Mapping[str, str]) -> dict[str, str]
 
 
 class NameFact(NamedTuple):
-    about: str  # the subject
-    written: str  # the text in the name
-    meaning: str
+    about: str  # short name, class or rule
+    value: str
+    reason: str
 
 
 def name_facts(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> list[NameFact]:
-    """The facts about a full name: its short name, its class, the rule of that class, then its parts in order."""
+    """A kernel's short name, its class, and what the rule that decided the class searches."""
     rule = rule_for(name, extra_rules)
     kernel_class, reason = (rule.kernel_class, rule.reason) if rule else (UNKNOWN, "no rule fits; --class adds one")
     facts = [
@@ -148,24 +144,15 @@ def name_facts(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> list
     ]
     for field, pattern in rule.patterns if rule else ():
         facts.append(NameFact("rule", " ".join(pattern.split()), f"searched in {FIELDS[field]}"))
-    return facts + [NameFact(part.key, part.written, part.meaning) for part in parts_of(name)]
+    return facts
 
 
 def as_text(rows: Sequence[NameFact], width: int) -> str:
-    """The facts as an aligned text: the meaning is next to the text in the name, or below it if that text is long."""
-    about_width = max(len(row.about) for row in rows)
-    written_width = min(MAX_WRITTEN, max(len(visible(row.written)) for row in rows))
-    meaning_start = about_width + written_width + 4
+    """The facts, each with its reason indented below it."""
     lines = []
     for row in rows:
-        head, text = f"{row.about:<{about_width}}  ", visible(row.written)
-        meaning = _lines(row.meaning, width - meaning_start)
-        if len(text) > written_width:
-            first, *more_lines = _lines(text, width - len(head))
-            lines += [head + first, *(" " * len(head) + line for line in more_lines)]
-        else:
-            lines.append(f"{head}{text:<{written_width}}  {meaning.pop(0)}".rstrip())
-        lines += [" " * meaning_start + line for line in meaning]
+        first, *more = _lines(row.value, width - 12)
+        lines += [f"{row.about:<10}  {first}", *(" " * 12 + line for line in [*more, *_lines(row.reason, width - 12)])]
     return "\n".join(lines) + "\n"
 
 

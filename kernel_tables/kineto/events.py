@@ -1,4 +1,4 @@
-"""One event of a trace: decoded by msgspec if it is installed, else by Python's json, which is slower.
+"""One event of a trace, decoded by msgspec; where a block of events is damaged, by Python's json, one by one.
 
 Times stay text until they become integer nanoseconds: microseconds since 1970 with three decimals need more digits than
 a float64 has. The `args` of a kernel of NCCL contain what PyTorch requested.
@@ -9,16 +9,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import make_dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
-
-try:
-    import msgspec
-except ModuleNotFoundError:
-    msgspec = None
 
 TEXT_FIELDS, ANY_FIELDS, TIME_FIELDS = ("ph", "cat", "name"), ("pid", "tid", "id"), ("ts", "dur")  # of an event
 ARG_KEYS = {  # attribute: key of `args`
@@ -32,34 +27,26 @@ ARG_KEYS = {  # attribute: key of `args`
 }  # fmt: skip
 SLOW_DECODER = json.JSONDecoder(parse_float=str)
 
-if msgspec:
-    Args = msgspec.defstruct(
-        "Args",
-        [(name, msgspec.Raw, msgspec.Raw()) if name == "shapes" else (name, Any, None) for name in ARG_KEYS],
-        rename=ARG_KEYS,
-        gc=False,
-    )
-    Event = msgspec.defstruct(
-        "Event",
-        [(name, str | None, None) for name in TEXT_FIELDS]
-        + [(name, Any, None) for name in ANY_FIELDS]
-        + [(name, msgspec.Raw, msgspec.Raw()) for name in TIME_FIELDS]
-        + [("args", Args | None, None)],
-        gc=False,
-    )
-    _FAST_DECODER = msgspec.json.Decoder(list[Event])
-else:
-    Args = make_dataclass("Args", [(name, Any, b"" if name == "shapes" else None) for name in ARG_KEYS], slots=True)
-    Event = make_dataclass(
-        "Event", [(name, Any, None) for name in (*TEXT_FIELDS, *ANY_FIELDS, *TIME_FIELDS, "args")], slots=True
-    )
+Args = msgspec.defstruct(
+    "Args",
+    [(name, msgspec.Raw, msgspec.Raw()) if name == "shapes" else (name, Any, None) for name in ARG_KEYS],
+    rename=ARG_KEYS,
+    gc=False,
+)
+Event = msgspec.defstruct(
+    "Event",
+    [(name, str | None, None) for name in TEXT_FIELDS]
+    + [(name, Any, None) for name in ANY_FIELDS]
+    + [(name, msgspec.Raw, msgspec.Raw()) for name in TIME_FIELDS]
+    + [("args", Args | None, None)],
+    gc=False,
+)
+_FAST_DECODER = msgspec.json.Decoder(list[Event])
 NO_ARGS = Args()
 
 
 def decoded_block(text: bytes) -> list[Event] | None:
-    """The events of a JSON array; None if msgspec is not installed or cannot decode them: then SLOW_DECODER may."""
-    if msgspec is None:
-        return None
+    """The events of a JSON array; None if msgspec cannot decode them: then SLOW_DECODER may decode some."""
     try:
         if not text.isascii():
             text.decode()  # msgspec does not check what it skips

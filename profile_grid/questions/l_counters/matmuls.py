@@ -6,7 +6,6 @@ is along the rows, nor which product of a part it computed.
 """
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import pandas as pd
@@ -15,7 +14,7 @@ from cs336_model import ranges
 from cs336_model.arithmetic.checkpoints import recomputed_flops
 from cs336_model.arithmetic.flops import ModelShape, matmul_flops, matmul_shapes
 from cs336_model.program.variants.values import NOT_COMPILED
-from kernel_tables.kernel_names.matrix import matrix_parts
+from kernel_tables.kernel_names.matrix import tile_of
 from profile_grid.questions.l_counters.sums import SUMMED_COLUMNS, per_pass_with_rates, with_parts
 from profile_grid.study.dimensions import CHECKPOINT, COMPILE, LEADING
 from profile_grid.tables import classes, ideal, names, per_pass
@@ -25,7 +24,6 @@ MAX_PADDING = 0.05  # for padding if the tiles are unknown
 MAX_SPLIT_K_SHARE = 0.02  # for adding up slices of the depth (split-K), which no name shows
 ROUNDING = 1e-6
 Product = tuple[int, int, int]  # m, n, k: rows and columns of the result, depth
-Tile = tuple[int, int, int]  # rows, columns, depth
 
 
 def gradients(products: Iterable[Product]) -> list[Product]:
@@ -56,7 +54,7 @@ def padded_ratio(counted_ratio: float, product_counts: Mapping[str, float], prod
     return max((mean for mean in means if mean <= counted_ratio + ROUNDING), default=min(means))
 
 
-def _ratio_in_tiles(product: Product, tile: Tile) -> float:
+def _ratio_in_tiles(product: Product, tile: tuple[int, int, int]) -> float:
     """FLOPs of a product in complete tiles ÷ its own."""
     return math.prod(math.ceil(size / step) * step / size for size, step in zip(product, tile, strict=True))
 
@@ -69,18 +67,6 @@ def is_within_padding(counted_ratio: float, tile_ratio: float, products: Sequenc
         return abs(counted_ratio - 1) <= MAX_PADDING
     scaling = tile_ratio / min(k for _, _, k in products)  # 2 of the 2 k FLOPs of a result
     return -ROUNDING <= counted_ratio - tile_ratio <= scaling + MAX_SPLIT_K_SHARE
-
-
-def tile_of(kernel: str) -> Tile | None:
-    """The tile in a kernel's name, with depth 1 if the name has none; None without a tile."""
-    numbers = {part.key: [int(digits) for digits in re.findall(r"\d+", part.written)] for part in matrix_parts(kernel)}
-    if "tile" not in numbers:
-        return None
-    rows, columns, *depth = numbers["tile"]
-    stages = numbers.get("stages", [])
-    if not depth and len(stages) == 2:  # "64x5": a depth of 64, and five tiles in flight
-        depth = stages[:1]
-    return rows, columns, depth[0] if depth else 1
 
 
 KEY_COLUMNS = ["run", "pass", "part"]

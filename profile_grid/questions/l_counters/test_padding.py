@@ -5,7 +5,8 @@ import math
 import pytest
 
 from cs336_model.arithmetic.flops import ModelShape, matmul_shapes
-from profile_grid.questions.l_counters.matmuls import gradients, is_within_padding, padded_ratio, tile_of
+from kernel_tables.kernel_names.matrix import tile_of
+from profile_grid.questions.l_counters.matmuls import gradients, is_within_padding, padded_ratio
 
 XMMA = "sm80_xmma_gemm_f32f32_f32f32_f32_nn_n_tilesize128x32x8_stage3_warpsize4x1x1_ffma_aligna4_alignc4_execute_kernel"
 CUTLASS = "void cutlass::Kernel2<cutlass_80_simt_sgemm_128x128_8x4_nt_align1>(T1::Params)"
