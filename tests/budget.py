@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked_python
 
 SLOW = (  # they run workflows, record programs, install packages, open a browser, make the example or try many inputs
     "tests/kernel_recorder/test_programs.py",
@@ -101,7 +100,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     config = session.config
-    forked_python.close()
     if hasattr(config, "workeroutput"):
         config.workeroutput |= {"cpu_s": spent_s(), "samples_s": SAMPLES_S}
     elif (units := budget_of(config)) and exitstatus == pytest.ExitCode.OK:
