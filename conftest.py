@@ -9,7 +9,20 @@ import pytest
 
 from profile_grid.host.leases.host_locks import FOLDER_VARIABLE
 
-pytest_plugins = ("tests.browser", "tests.budget")
+pytest_plugins = ("tests.browser",)
+
+SLOW = (  # they run workflows, record programs, install packages, open a browser, make the example or try many inputs
+    "tests/kernel_recorder/test_programs.py",
+    "tests/kernel_recorder/test_ranks.py",
+    "tests/kernel_tables/test_attribution_property.py",
+    "tests/kernel_tables/test_fuzz.py",
+    "tests/profile_grid/test_example.py",
+    "tests/profile_grid/test_page.py",
+    "tests/profile_grid/test_ranks.py",
+    "tests/test_installation.py",
+    "tests/test_readme.py",
+    "tests/workflow/",
+)
 
 # In the background of a shell, pytest ignores Ctrl-C, and the programs that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -21,6 +34,13 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Without bytecode every process that a test starts compiles the whole project again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker("slow")
 
 
 def pytest_collection_finish() -> None:

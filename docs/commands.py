@@ -1,4 +1,4 @@
-"""Generates Markdown from the code: commands, rules, settings, and the complete examples of how to extend it."""
+"""Generates Markdown from the code: commands, rules, settings."""
 
 import argparse
 import ast
@@ -11,8 +11,6 @@ from profile_grid.study.schema import config_schema
 from workflow.scripts import largest
 
 RULES = Path(__file__).parents[1] / "workflow" / "rules"
-PATCHES = Path(__file__).parents[1] / "tests" / "patches"
-LANGUAGES = {".py": "python", ".j2": "jinja", ".yaml": "yaml"}
 
 
 def rules() -> str:
@@ -88,22 +86,3 @@ def _argument_row(parser: argparse.ArgumentParser, action: argparse.Action) -> t
 
 def _table(headings: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     return pipe_table(MarkdownTable(headings, tuple(rows), first_right=len(headings)))
-
-
-def worked_example(name: str) -> str:
-    """The example that tests/patches/NAME.patch adds: the text of new files, the difference of changed ones."""
-    patch = (PATCHES / f"{name}.patch").read_text(encoding="utf-8")
-    sections = map(_file_section, re.split(r"^(?=diff --git )", patch, flags=re.MULTILINE)[1:])
-    return "\n\n".join(["# The complete example", *sections]) + "\n"
-
-
-def _file_section(difference: str) -> str:
-    path = re.match(r"diff --git a/(\S+)", difference)[1]
-    if "\n@@ " not in difference:
-        return f"## {path}\n\nAn empty file."
-    lines = difference[difference.index("\n@@ ") + 1 :].splitlines()
-    if "\n--- /dev/null\n" in difference:  # a new file: "@@ ... @@", then lines that begin with "+"
-        lines, language = [line[1:] for line in lines[1:]], LANGUAGES[Path(path).suffix]
-    else:
-        language = "diff"
-    return "\n".join([f"## {path}", "", f"```{language}", *lines, "```"])

@@ -10,14 +10,13 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from html import escape
 from pathlib import Path
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from docs.commands import kernel_tables_commands, rules, settings, study_commands, worked_example
+from docs.commands import kernel_tables_commands, rules, settings, study_commands
 from docs.pages import pages, pages_of_studies
 from profile_grid.documents.dictionary import dictionary
 from profile_grid.files import write_text
@@ -93,9 +92,6 @@ SECTIONS = {
     ),
     "Develop": (
         Page("architecture", "Architecture", ("ARCHITECTURE.md",)),
-        _page("add-a-dimension", "Add a dimension", partial(worked_example, "dimension")),
-        _page("add-a-stage", "Add a stage", partial(worked_example, "stage")),
-        _page("add-a-question", "Add a question", partial(worked_example, "question")),
         _page("faults", "Faults and tests"),
         Page("benchmarks", "Benchmarks", ("benchmarks/README.md",)),
     ),

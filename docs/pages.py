@@ -21,7 +21,7 @@ from profile_grid.page import needed_tables, page
 from profile_grid.stages.capture.timeline import empty_timeline
 from profile_grid.study.catalogue import questions_asked
 
-RECORDING = H200 / "recording" / "gpt.sqlite.gz"  # by kernel-tables record, of benchmarks/programs/gpt.py large
+RECORDING = H200 / "recording" / "gpt.sqlite.gz"  # of tests/kernel_recorder/programs/gpt.py large
 DIGESTS = H200 / "pages.json"
 EMBEDDED = re.compile(r"base64,[A-Za-z0-9+/=]+|[A-Za-z0-9+/]{200,}=*")  # images and libraries, in base64
 

@@ -16,7 +16,6 @@ from typing import NoReturn
 
 from kernel_tables import errors, version, whole_files
 from kernel_tables.commands import check, communication, diagnose, diff, host, names, record, report, shared
-from kernel_tables.commands.completion import SHELLS, PrintCompletion, PrintJsonSchema
 from kernel_tables.commands.table_commands import TABLES, add_table_options, write_tables
 
 BAD_INPUT, INTERRUPTED = 2, 130
@@ -64,6 +63,18 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
 
+class PrintJsonSchema(argparse.Action):
+    """Prints the JSON schema of the tables of all commands, and exits."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: object, values: object, option: str | None = None):
+        import json
+
+        from kernel_tables.columns import json_schema
+
+        print(json.dumps(json_schema(), ensure_ascii=False, indent=1))
+        parser.exit()
+
+
 def command_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m kernel_tables" if Path(sys.argv[0]).name == "__main__.py" else "kernel-tables",
@@ -73,9 +84,6 @@ def command_parser() -> argparse.ArgumentParser:
         " nanoseconds; in a terminal in readable units. Bad input: one line on standard error and exit status 2.",
     )
     parser.add_argument("--version", action="version", version=f"kernel-tables {version.__version__}")
-    parser.add_argument(
-        "--print-completion", action=PrintCompletion, choices=SHELLS, help="print a completion script for this shell"
-    )
     schema_help = "print the JSON schema of every table, and its version"
     parser.add_argument("--print-json-schema", action=PrintJsonSchema, nargs=0, help=schema_help)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -141,7 +141,7 @@ def imported_from_outside(paths) -> set[str]:
 # What is imported and not declared: PyTorch and nvtx are those of the measured program, the rest is asked for by name.
 NOT_DECLARED = {
     "kernel_recorder": {"torch"},
-    "kernel_tables": {"kernel_recorder", "shtab"},
+    "kernel_tables": {"kernel_recorder"},
     "range_marks": {"nvtx", "torch"},
 }
 

@@ -76,7 +76,7 @@ def test_every_module_that_a_document_runs_is_there():
     texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")]
     texts += [README, (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")]
     modules = {name for text in texts for name in re.findall(r"python -m ([\w.]+\w)", text)}
-    assert len(modules) > 10
+    assert modules
     paths = [ROOT / name.replace(".", "/") for name in modules]
     assert [path for path in paths if not (path.with_suffix(".py").exists() or (path / "__main__.py").exists())] == []
 

@@ -73,8 +73,6 @@ def _add_argument(parser: argparse.ArgumentParser, name: str, parameter: inspect
     if parameter.kind is parameter.KEYWORD_ONLY:
         name = f"--{name.replace('_', '-')}"
         settings["required"] = not is_optional
-    elif is_optional and "nargs" not in settings:
-        settings["nargs"] = "?"
     parser.add_argument(name, **settings)
 
 

@@ -2,16 +2,15 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-from tests.forked_python import python
 
 
 def started(folder: Path, commands: Sequence[Sequence[str]]) -> subprocess.Popen:
     """The launcher of these ranks, which end with it."""
     command = ["cs336_model.program.parallel.launch", "--folder", str(folder), json.dumps(commands)]
-    return subprocess.Popen([python(), "-m", *command])
+    return subprocess.Popen([sys.executable, "-m", *command])
 
 
 def ended(folder: Path, commands: Sequence[Sequence[str]], limit_s: float = 30) -> int:
@@ -27,7 +26,7 @@ def rank_results(folder: Path, program: str, cases: Sequence) -> list[tuple]:
     """What two ranks of this module's program tell of every case, which they go through together: `rankN.json`, beside
     the `cases.json` that they read."""
     (folder / "cases.json").write_text(json.dumps(cases))
-    command = [python(), "-m", program, str(folder)]
+    command = [sys.executable, "-m", program, str(folder)]
     status = ended(folder, [command, command], limit_s=200)
     assert status == 0, "".join(path.read_text() for path in folder.glob("rank*.log"))
     return list(zip(*(json.loads((folder / f"rank{rank}.json").read_text()) for rank in (0, 1)), strict=True))

@@ -1,13 +1,13 @@
 """A student's DDP, FSDP and sharded optimizer in two processes: right ones pass, a fault is told by its error."""
 
 import json
+import sys
 
 import pytest
 
 from cs336_model.program.adapters.checks import TOLERANCES
 from tests.cs336_model.launched_ranks import ended, rank_results
 from tests.cs336_model.specs import changed
-from tests.forked_python import python
 
 CODE = "tests.cs336_model.own_ranks_code"
 
@@ -100,7 +100,7 @@ def test_code_that_raises_is_told_by_its_exception(both_ranks, spec_values):
 def test_code_that_hangs_ends_the_run_with_a_draft_of_its_result(tmp_path, spec_values):
     dimensions, adapters = of_ddp("PlainDdp", "hangs")
     spec = json.dumps(changed(spec_values, gpus=2, batch_size=4, **dimensions) | {"adapters": adapters})
-    program = [python(), "-m", "cs336_model.program", "cs336_model.program.benchmark", "--spec", spec]
+    program = [sys.executable, "-m", "cs336_model.program", "cs336_model.program.benchmark", "--spec", spec]
     results = [tmp_path / f"{rank}.json" for rank in (0, 1)]
     status = ended(tmp_path, [[*program, "--time-limit-s", "40", "--output", str(path)] for path in results], 120)
     assert status != 0
@@ -112,7 +112,7 @@ def test_code_that_hangs_ends_the_run_with_a_draft_of_its_result(tmp_path, spec_
 def test_a_run_with_right_code_is_measured_and_its_checks_are_kept(tmp_path, spec_values):
     dimensions, adapters = of_fsdp()
     spec = json.dumps(changed(spec_values, gpus=2, batch_size=4, **dimensions) | {"adapters": adapters})
-    program = [python(), "-m", "cs336_model.program", "cs336_model.program.benchmark", "--spec", spec]
+    program = [sys.executable, "-m", "cs336_model.program", "cs336_model.program.benchmark", "--spec", spec]
     results = [tmp_path / f"{rank}.json" for rank in (0, 1)]
     assert ended(tmp_path, [[*program, "--output", str(path)] for path in results], 120) == 0
     for path in results:

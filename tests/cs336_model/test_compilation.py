@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,6 @@ from cs336_model.program.variants import effects
 from cs336_model.program.variants.effects import compiler_settings
 from cs336_model.program.without_times import Unsupported
 from tests.cs336_model.specs import changed
-from tests.forked_python import python
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,7 +25,7 @@ def traced(tmp_path, spec_values):
 
     def run(**changes) -> dict:
         spec, path = json.dumps(changed(spec_values, **changes)), tmp_path / "result.json"
-        command = [python(), "-m", "tests.cs336_model.traced_program", spec, str(path)]
+        command = [sys.executable, "-m", "tests.cs336_model.traced_program", spec, str(path)]
         subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
         return json.loads(path.read_text())
 
@@ -59,7 +59,7 @@ def test_what_is_not_compiled_says_nothing_of_graphs(run_benchmark):
 
 def test_without_a_cpp_compiler_a_compiled_run_is_a_result_with_the_reason(tmp_path, spec_values):
     spec, path = json.dumps(changed(spec_values, compile="on", mode="forward")), tmp_path / "result.json"
-    command = [python(), "-m", "cs336_model.program.benchmark", "--spec", spec, "--output", str(path)]
+    command = [sys.executable, "-m", "cs336_model.program.benchmark", "--spec", spec, "--output", str(path)]
     environment = os.environ | {"CXX": "/nowhere/no-such-compiler"}
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True, env=environment)
     result = json.loads(path.read_text())

@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from kernel_tables.trace import Trace
-from tests.forked_python import python
 
 PROGRAMS = Path(__file__).with_name("programs")
 ROOT = Path(__file__).parents[2]
@@ -50,10 +49,10 @@ def compared(tmp_path):
 
     def run(program, *arguments, options=(), start=()):
         runs = []
-        for name, prefix, first in (("plain", [], python()), ("recorded", record_command(options), sys.executable)):
+        for name, prefix in (("plain", []), ("recorded", record_command(options))):
             folder = tmp_path / name
             shutil.copytree(PROGRAMS, folder)
-            command = [*prefix, first, *start, *([program] if program else []), *arguments]
+            command = [*prefix, sys.executable, *start, *([program] if program else []), *arguments]
             environment = os.environ | ENVIRONMENT
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
             runs.append(Ended(done.returncode, TIMES.sub("", done.stdout), done.stderr, folder))
@@ -65,7 +64,7 @@ def compared(tmp_path):
 
 
 def record_command(options):
-    return [python(), "-m", "kernel_tables", "record", "--profiler", "torch", *options, "--"]
+    return [sys.executable, "-m", "kernel_tables", "record", "--profiler", "torch", *options, "--"]
 
 
 def needs(package):

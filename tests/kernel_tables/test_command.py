@@ -1,4 +1,4 @@
-"""The command as a process: formats, files, exit statuses, and what it does with bad input."""
+"""The command: formats, files, exit statuses, and what it does with bad input."""
 
 import gzip
 import hashlib
@@ -15,7 +15,7 @@ import pytest
 
 from kernel_tables import __main__ as entry
 from kernel_tables.commands.shared import say_rank
-from tests.forked_python import run_module
+from tests.kernel_tables.command import run_command as run
 from tests.kernel_tables.synthetic import Synthetic
 
 CAPTURES = Path(__file__).parent.parent / "captures"
@@ -27,10 +27,6 @@ NAME = "void f<int, *>(T1 *, a|b, _x_)"
 def capture(tmp_path) -> Path:
     made = Synthetic().range("measure", 0, 100).range("step", 10, 50).kernel(NAME, at=20).kernel("gemm", at=None)
     return made.write(tmp_path / "capture.sqlite")
-
-
-def run(*arguments, environment: dict | None = None) -> subprocess.CompletedProcess:
-    return run_module("kernel_tables", *map(str, arguments), env=os.environ | (environment or {}))
 
 
 def refused(*arguments, environment: dict | None = None) -> str:

@@ -61,23 +61,3 @@ def test_without_arguments_the_help_is_shown_and_the_status_is_2(capsys):
     assert main([]) == 2
     out, err = capsys.readouterr()
     assert out == "" and "print where the time goes" in err and "--version" in err
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_a_shell_is_given_what_it_needs_to_complete_every_subcommand(capsys, shell):
-    pytest.importorskip("shtab")
-    with pytest.raises(SystemExit, match="0"):
-        main(["--print-completion", shell])
-    written = capsys.readouterr().out
-    assert all(name in written for name in (*SUBCOMMANDS, "--step-name", "kernel-tables"))
-    if shell == "bash":
-        program = "COMP_WORDS=(kernel-tables rep); COMP_CWORD=1; _shtab_kernel_tables; echo ${COMPREPLY[@]}"
-        done = subprocess.run(["bash", "-c", written + program], capture_output=True, text=True, check=True)
-        assert done.stdout == "report\n"
-
-
-def test_completion_without_its_library_says_what_to_install(capsys, monkeypatch):
-    monkeypatch.setitem(sys.modules, "shtab", None)
-    with pytest.raises(SystemExit, match="2"):
-        main(["--print-completion", "bash"])
-    assert "pip install shtab" in capsys.readouterr().err

@@ -8,8 +8,8 @@ import pytest
 
 from kernel_tables.errors import ImpossibleCapture
 from kernel_tables.trace import Trace
-from tests.forked_python import run_module
 from tests.kernel_tables import brute_force
+from tests.kernel_tables.command import run_command
 from tests.kernel_tables.synthetic import START_END, Synthetic
 
 
@@ -115,7 +115,7 @@ def test_a_table_whose_pages_lead_round_and_round_is_damaged_and_not_read_for_ev
     path = capture.write(tmp_path / "capture.sqlite")
     lead_round(path, table)
     for command in ("kernels", "check"):
-        done = run_module("kernel_tables", command, path, timeout=60)
+        done = run_command(command, path)
         assert done.returncode == {"kernels": 2, "check": 1}[command]
         assert b"damaged" in done.stderr + done.stdout
 

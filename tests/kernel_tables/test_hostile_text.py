@@ -16,7 +16,7 @@ from kernel_tables.output import rendered
 from kernel_tables.trace import Trace
 from kernel_tables.views.completeness import as_table
 from kernel_tables.views.perfetto import write_timeline
-from tests.forked_python import run_module
+from tests.kernel_tables.command import run_command
 from tests.kernel_tables.synthetic import Synthetic, changed
 
 KERNEL, NVTX, RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -200,10 +200,10 @@ def test_a_message_of_any_length_is_searched_and_told_to_a_limit(path):
 
 
 def test_a_pattern_that_cannot_be_used_is_one_line_and_one_that_never_ends_ends(path):
-    command = ["kernel_tables", "classes", path, "--class"]
-    done = run_module(*command, "mine=(")
+    command = ["classes", path, "--class"]
+    done = run_command(*command, "mine=(")
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr.startswith(b"kernel-tables: kernel_classes, rule 1: the pattern '(' cannot be used (missing )")
     changed(path, f"UPDATE StringIds SET value = '{'a' * 5000}' WHERE value = 'gemm'")
-    done = run_module(*command, "mine=(a|a|[a-z:_]+)+$!", timeout=60)
+    done = run_command(*command, "mine=(a|a|[a-z:_]+)+$!")
     assert done.returncode == 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forked_python import run_module
+from tests.kernel_tables.command import run_command
 from tests.kernel_tables.synthetic import Synthetic
 
 REPOSITORY = Path(__file__).parents[2]
@@ -21,9 +21,14 @@ def capture(tmp_path) -> Path:
     return Synthetic().range("step", 0, 100).kernel("gemm", at=20).write(folder / "capture.sqlite")
 
 
-def refused(*arguments, **options) -> str:
-    """The one line of a command that ends with status 2."""
-    done = run_module("kernel_tables", *map(str, arguments), **options)
+def run_into(file, *arguments) -> subprocess.CompletedProcess:
+    """A process of the command whose standard output is a file."""
+    command = [*PYTHON_M, *map(str, arguments)]
+    return subprocess.run(command, cwd=REPOSITORY, stdout=file, stderr=subprocess.PIPE)
+
+
+def refused(done: subprocess.CompletedProcess) -> str:
+    """The one line of a command that ended with status 2."""
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.decode().splitlines()
     assert line.startswith("kernel-tables: ")
@@ -72,7 +77,7 @@ def another_report(capture: Path) -> Path:
 def test_a_capture_is_never_written_over(capture, command, way):
     target = way(capture)
     before = {path: path.read_bytes() for path in (capture, target)}
-    assert "never written over" in refused(command, capture, "-o", target)
+    assert "never written over" in refused(run_command(command, capture, "-o", target))
     assert {path: path.read_bytes() for path in (capture, target)} == before
     assert not [path for path in capture.parent.iterdir() if "partial" in path.name]
 
@@ -81,9 +86,9 @@ def test_a_capture_is_never_written_over_through_a_descriptor_or_standard_output
     before = capture.read_bytes()
     with capture.open("r+b") as file:
         through = f"/proc/self/fd/{file.fileno()}"
-        assert "never written over" in refused("kernels", capture, "-o", through, pass_fds=[file.fileno()])
-        assert "never written over" in refused("kernels", capture, "-o", "/dev/stdout", stdout=file)
-        assert "never written over" in refused("kernels", capture, stdout=file)
+        assert "never written over" in refused(run_command("kernels", capture, "-o", through))
+        assert "never written over" in refused(run_into(file, "kernels", capture, "-o", "/dev/stdout"))
+        assert "never written over" in refused(run_into(file, "kernels", capture))
     assert capture.read_bytes() == before
 
 
@@ -91,14 +96,14 @@ def test_a_link_to_a_table_stays_a_link_and_its_table_is_written(capture, tmp_pa
     table, link = tmp_path / "table.csv", tmp_path / "link.csv"
     table.write_text("old\n")
     link.symlink_to(table)
-    run_module("kernel_tables", "kernels", capture, "-o", link).check_returncode()
+    run_command("kernels", capture, "-o", link).check_returncode()
     assert link.is_symlink()
     assert table.read_text().startswith("range,kernel,class,")
 
 
 def test_standard_output_in_a_file_may_be_named(capture, tmp_path):
     with (tmp_path / "table.csv").open("wb") as file:
-        run_module("kernel_tables", "kernels", capture, "-o", "/dev/stdout", stdout=file).check_returncode()
+        run_into(file, "kernels", capture, "-o", "/dev/stdout").check_returncode()
     assert (tmp_path / "table.csv").read_text().startswith("range,kernel,class,")
     assert Path("/dev/stdout").is_symlink()
 
@@ -113,14 +118,14 @@ def test_a_closed_standard_output_is_one_line(capture, command):
 
 def test_a_full_disk_behind_standard_output_is_one_line(capture):
     with Path("/dev/full").open("wb") as full:
-        assert "standard output: No space left on device" in refused("kernels", capture, stdout=full)
+        assert "standard output: No space left on device" in refused(run_into(full, "kernels", capture))
 
 
 def test_a_file_name_that_is_no_text_is_read_and_named(capture):
     odd = os.fsencode(capture.parent) + b"/caf\xe9\x1b[31m.sqlite"
     capture.rename(os.fsdecode(odd))
-    done = run_module("kernel_tables", "check", odd, "--format", "json")
+    done = run_command("check", os.fsdecode(odd), "--format", "json")
     assert (done.returncode, done.stderr) == (0, b"")
-    done = run_module("kernel_tables", "ranges", odd, "--under", "none")
+    done = run_command("ranges", os.fsdecode(odd), "--under", "none")
     assert done.returncode == 2
     assert rb"/caf\udce9\x1b[31m.sqlite: no range is named 'none'" in done.stderr

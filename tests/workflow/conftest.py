@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests import forked_python
-
 ROOT = Path(__file__).parents[2]
 FAKES = ROOT / "tests" / "fakes"
 SOURCES = (
@@ -97,7 +95,7 @@ class Planner:
 
     def __call__(self, folder: Path, *arguments: str, **environment: str) -> Planned:
         request = {"folder": str(folder), "arguments": arguments, "environment": environment}
-        request |= {"scratch": str(self.scratch), "python": forked_python.python()}
+        request |= {"scratch": str(self.scratch)}
         print(json.dumps(request), file=self.process.stdin)
         return Planned(**json.loads(self.process.stdout.readline()))
 

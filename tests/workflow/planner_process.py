@@ -1,4 +1,4 @@
-"""Runs Snakemake for the tests: a line of JSON asks (folder, arguments, environment, scratch, python), a line answers.
+"""Runs Snakemake for the tests: a line of JSON asks (folder, arguments, environment, scratch), a line answers.
 
 Every request is served by a fork of this process, which has Snakemake imported already: a dry-run takes a third of the
 time, and sees nothing of the one before. The answer holds the exit status, what was printed, the jobs in order, as
@@ -43,7 +43,6 @@ def serve(request, answer):
     try:
         logger.addFilter(jobs)
         os.environ.update(request["environment"])
-        sys.executable = request["python"]
         os.chdir(request["folder"])
         cli.main(request["arguments"])
         status = 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-sys.path.append(str(Path(__file__).parents[2] / "tests" / "stand_ins" / "nanogpt"))
+sys.path.append(str(Path(__file__).parents[2] / "stand_ins" / "nanogpt"))
 from model import GPT, GPTConfig
 
 STEPS = 12

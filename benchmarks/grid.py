@@ -1,0 +1,61 @@
+"""Measures what the workflow costs beside its measurements: `python benchmarks/grid.py [--configfile FILE] [TARGET]`.
+
+Snakemake measures a grid, by default the small one of the README, in an empty folder, up to TARGET, by default `all`:
+tables, documents, figures and page. Then a loop starts the same programs with the same specifications, one after the
+other, as a shell script does: each run once without a profiler, and once under PyTorch's.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+BENCHMARK = [sys.executable, "-m", "cs336_model.program.benchmark"]
+
+
+def cost(commands: list[list[str]]) -> tuple[float, float]:
+    """(wall seconds, processor seconds) of processes that run one after the other."""
+    began, cpu_s = time.perf_counter(), 0.0
+    for command in commands:
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode:
+                output.seek(0)
+                sys.exit(output.read().decode()[-2000:])
+            cpu_s += usage.ru_utime + usage.ru_stime
+    return time.perf_counter() - began, cpu_s
+
+
+def loop(runs: Path, folder: Path) -> list[list[str]]:
+    """The commands that measure again what is in the folder of runs."""
+    commands = []
+    for stage, options in (("timing", []), ("capture", ["--profiler", "torch", "--capture"])):
+        for path in sorted(runs.glob(f"*/{stage}.json")):
+            spec = json.dumps(json.loads(path.read_text())["program"]["spec"])
+            output = folder / f"{path.parent.name}_{stage}.json"
+            capture = [str(output.with_suffix(".sqlite"))] if options else []
+            commands.append([*BENCHMARK, "--spec", spec, "--output", str(output), *options, *capture])
+    return commands
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--configfile", type=Path, help="the grid to measure (default: grid=cpu of config.yaml)")
+    parser.add_argument("target", nargs="?", default="all")
+    options = parser.parse_args()
+    grid = ["--configfile", str(options.configfile.resolve())] if options.configfile else ["--config", "grid=cpu"]
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", folder]
+        ours = cost([[*command, "--cores", "1", *grid, "--", options.target]])
+        commands = loop(Path(folder, "results", "runs"), Path(folder))
+        bare = cost(commands)
+    print(f"snakemake --cores 1 {options.target}, and a loop over its {len(commands)} measurements:")
+    for name, of_grid, of_loop in zip(("wall", "processor"), ours, bare, strict=True):
+        print(f"{name} time: {of_grid:.1f} s, {of_loop:.1f} s: ratio {of_grid / of_loop:.2f}")
