@@ -51,7 +51,6 @@ ROOMS = (
     "profile_grid.documents",
     "profile_grid.page",
     "profile_grid.comparing",
-    "profile_grid.sharing",
     "workflow",
 )
 

@@ -15,32 +15,29 @@ GRID_OUTPUTS = [
     *SHARED_OUTPUTS,
     CONTENTS,
 ]
-if PACKED:
-    EVERYTHING = GRID_OUTPUTS
-else:
-    EVERYTHING = [
-        "results/machine.txt",
-        "results/complete.json",
-        *paths.run_files(RUNS, lambda stage: stage.result_file),
-        *GRID_OUTPUTS,
-        *PROCESS_STEPS,
-    ]
+EVERYTHING = [
+    "results/machine.txt",
+    "results/complete.json",
+    *paths.run_files(RUNS, lambda stage: stage.result_file),
+    *GRID_OUTPUTS,
+    *PROCESS_STEPS,
+]
+add_analysis(
+    "complete",
+    "looking for runs that are incomplete",
+    ["--runs=results/tables/runs.parquet", "--output=results/complete.json"],
+    inputs=["results/tables/runs.parquet"],
+    outputs=["results/complete.json"],
+    after=SHARED_OUTPUTS,
+)
+if PROCESS_STEPS:
     add_analysis(
-        "complete",
-        "looking for runs that are incomplete",
-        ["--runs=results/tables/runs.parquet", "--output=results/complete.json"],
-        inputs=["results/tables/runs.parquet"],
-        outputs=["results/complete.json"],
-        after=SHARED_OUTPUTS,
+        "process_steps",
+        "times of all processes",
+        [f"--plan={GRID_PLAN}", "--folder=results/processes", f"--processes={PROCESS_COUNT}"],
+        inputs=[GRID_PLAN, *paths.further_timings(PROCESS_COUNT, RUNS)],
+        outputs=PROCESS_STEPS,
     )
-    if PROCESS_STEPS:
-        add_analysis(
-            "process_steps",
-            "times of all processes",
-            [f"--plan={GRID_PLAN}", "--folder=results/processes", f"--processes={PROCESS_COUNT}"],
-            inputs=[GRID_PLAN, *paths.further_timings(PROCESS_COUNT, RUNS)],
-            outputs=PROCESS_STEPS,
-        )
 FILES_OF_GRID = [CONTENTS, *RERUNS.analysis_outputs("results/runs/")]
 add_analysis(
     "contents",

@@ -32,22 +32,20 @@ from profile_grid.study.stages import CAPTURE, NOT_ASKED, STAGES, TIMING
 from workflow import paths
 from workflow.job_environment import hand_over_measurements, in_allocation, prioritize_longest, prepare_job_environment
 from workflow.scripts.contents import leftover_reason
-from workflow.packed import MARKER, packed_manifest
 from workflow.reruns import Reruns
 from workflow.resources import JobResources, max_minutes
 from workflow.sources import measurement_digests, question_files, stale_result_reason
 
-PACKED = config.get("packed")  # an archive of results, or None
 try:
     for path in [*workflow.configfiles, *workflow.overwrite_configfiles]:
         check_keys(Path(path))
     checked_config(config)
-    RUNS = {} if PACKED else grid_runs(config)
+    RUNS = grid_runs(config)
 except ConfigError as error:
     raise WorkflowError(f"config.yaml: {error}")
 
 
-PLANNED_RUNS = packed_manifest(PACKED).runs if PACKED else planned_rows(config, RUNS)
+PLANNED_RUNS = planned_rows(config, RUNS)
 WORKLOADS = catalogue.workloads_of(PLANNED_RUNS)
 MERGED_NAMES, SUMMARY_NAMES = catalogue.merged_names(WORKLOADS), catalogue.summary_names(WORKLOADS)
 # left out of Snakemake's report
