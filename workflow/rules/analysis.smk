@@ -1,6 +1,5 @@
 """A rule for each job of the analysis; included last, when all of them are known.
 
-analysis       all that is made from the results of measurements
 complete       fails, with the reasons, while a run of the grid is incomplete; every document is made before it
 contents       -> results/contents.txt: every file but those of runs; removes files that earlier grids left
 process_steps  the timings of all rounds (processes.smk) but the first -> results/processes/steps.csv, .parquet
@@ -71,11 +70,3 @@ for job, message, after, priority in ANALYSIS_RULES:
             message
         shell:
             "python -m workflow.make {params.recipe:q} 2> >(tee {log:q} >&2)"
-
-
-rule analysis:
-    input:
-        GRID_OUTPUTS,
-    localrule: True
-    message:
-        "everything is made that results give"

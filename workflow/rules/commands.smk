@@ -3,7 +3,6 @@
 compare  two folders of results -> results/comparison: snakemake compare --config before=DIR after=DIR [fail_on=slower]
 doctor   prints what this machine can do for the grid, each time it is asked for: snakemake doctor
 machine  -> results/machine.txt: the same, once, and before anything is measured
-verify   makes every output again, compares it with the file on disk, and fails if a file differs: snakemake verify
 
 With after=DIR varies=precision, compare takes the runs of one study and those at the default of its dimension.
 
@@ -68,19 +67,3 @@ rule machine:
     shell:
         "python -m workflow.scripts doctor --config {params.config:q} --runs results/runs --time-limit-s {resources.time_limit_s} --output {output:q} 2>&1"
         " | tee {log:q}"
-
-
-rule verify:
-    log:
-        "logs/verify.log",
-    conda:
-        "../../envs/analysis.yaml"
-    threads: 64
-    params:
-        config=json.dumps(config),
-        sources=json.dumps(SOURCE_DIGESTS),
-    message:
-        "making everything again from the results"
-    shell:
-        "python -m workflow.scripts verify --config {params.config:q} --sources {params.sources:q} --results results"
-        " --cores {threads} 2>&1 | tee {log:q}"
