@@ -18,7 +18,6 @@ from cs336_model.cpu import cpu_name
 from cs336_model.program.code_digest import code_digest
 from profile_grid.freshness import environment, records, versions
 from profile_grid.freshness.digests import sha256_of_file
-from profile_grid.freshness.jobs import AnalysisJob
 from profile_grid.results import capture_identity
 from profile_grid.study import stages
 from profile_grid.study.stage import Stage
@@ -78,20 +77,10 @@ def stage_result(stage: Stage, specification: dict, files: dict, sources: str) -
 
 def write_analysis(reruns, entries: list[dict]) -> None:
     """Writes a line into every file that a job of the analysis makes, then their records. `entries`: all runs."""
-    files = {job: _files(job) for job in reruns.analysis_jobs.values()}
-    for path in (path for paths in files.values() for path in paths):
+    for path in (path for job in reruns.analysis_jobs.values() for path in job.outputs):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         Path(path).write_text(path)
     Path("results/machine.txt").touch()
-    for job, paths in files.items():
+    for job in reruns.analysis_jobs.values():
         recipe = reruns.current_recipe(job, entries if job.runs_plan else None)
-        digests = {path: sha256_of_file(path) for path in paths}
-        for folder in job.folders:
-            records.write_folder_records(folder, digests, recipe)
-        if not job.folders:
-            records.write_records(digests, recipe)
-
-
-def _files(job: AnalysisJob) -> list[str]:
-    """The files that a job makes, with one file in each folder that it fills."""
-    return [*job.outputs, *(f"{folder}/contents.txt" for folder in job.folders)]
+        records.write_records({path: sha256_of_file(path) for path in job.outputs}, recipe)

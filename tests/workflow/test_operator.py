@@ -9,10 +9,7 @@ import yaml
 from tests.workflow.conftest import ROOT, TINY_GRID, copy_sources
 
 RUN, IN_BF16 = "attention_d8_bs2", "attention_d8_bf16_bs2"
-OF_DOCUMENTS = [
-    "summaries", "answers", "figures", "dictionary", "table_documents",
-    "page",
-]  # fmt: skip
+OF_DOCUMENTS = ["summaries", "answers", "figures", "dictionary", "page"]
 
 
 def write_grid(folder, **changes) -> None:
@@ -36,7 +33,7 @@ def measured(tmp_path_factory, snakemake):
 def test_a_grid_of_attention_gives_a_table_a_document_and_a_figure_and_nothing_of_models(measured):
     folder, run = measured
     assert run.status == 0, run.output
-    expected = [f"operator {RUN}", "machine", "plan", "merge", *OF_DOCUMENTS, "contents", "complete", "all"]
+    expected = [f"operator {RUN}", "machine", "plan", "merge", *OF_DOCUMENTS, "complete", "all"]
     assert sorted(run.jobs) == sorted(expected)
     table = pd.read_parquet(folder / "results/tables/attention_sweep.parquet")
     assert table[["context_length", "status", "passes"]].to_numpy().tolist() == [

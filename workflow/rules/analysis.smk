@@ -1,24 +1,18 @@
 """A rule for each job of the analysis; included last, when all of them are known.
 
 complete       fails, with the reasons, while a run of the grid is incomplete; every document is made before it
-contents       -> results/contents.txt: every file but those of runs; removes files that earlier grids left
 process_steps  the timings of all rounds (processes.smk) but the first -> results/processes/steps.csv, .parquet
 """
 
-CONTENTS = "results/contents.txt"
-SHARED_OUTPUTS = [path for job, *_ in ANALYSIS_RULES for path in (*job.outputs, *job.folders)]
+SHARED_OUTPUTS = [*(path for job, *_ in ANALYSIS_RULES for path in job.outputs), *PRINTED_DOCUMENTS]
 # Every file is requested by name, since Snakemake does not notice a deleted intermediate file. Of the tables of runs, the
 # status files are enough: the input functions of their jobs notice other missing files.
-GRID_OUTPUTS = [
-    *paths.run_files(RUNS, lambda stage: stage.status_file),
-    *SHARED_OUTPUTS,
-    CONTENTS,
-]
 EVERYTHING = [
     "results/machine.txt",
     "results/complete.json",
     *paths.run_files(RUNS, lambda stage: stage.result_file),
-    *GRID_OUTPUTS,
+    *paths.run_files(RUNS, lambda stage: stage.status_file),
+    *SHARED_OUTPUTS,
     *PROCESS_STEPS,
 ]
 add_analysis(
@@ -37,14 +31,6 @@ if PROCESS_STEPS:
         inputs=[GRID_PLAN, *paths.further_timings(PROCESS_COUNT, RUNS)],
         outputs=PROCESS_STEPS,
     )
-FILES_OF_GRID = [CONTENTS, *RERUNS.analysis_outputs("results/runs/")]
-add_analysis(
-    "contents",
-    "the files of this grid",
-    [f"--files={json.dumps(FILES_OF_GRID)}", f"--output={CONTENTS}"],
-    outputs=[CONTENTS],
-    other_reason=lambda: leftover_reason(FILES_OF_GRID),
-)
 
 
 for job, message, after, priority in ANALYSIS_RULES:
@@ -54,10 +40,9 @@ for job, message, after, priority in ANALYSIS_RULES:
             job.name
         input:
             # `after=after` binds this job's files: Snakemake calls the function when the loop is over
-            RERUNS.inputs((*job.outputs, *job.folders)[0], after=lambda wildcards, after=after: after),
+            RERUNS.inputs(job.outputs[0], after=lambda wildcards, after=after: after),
         output:
             [in_report(path) for path in job.outputs],
-            [directory(path) for path in job.folders],
         log:
             f"logs/{job.name}.log",
         priority: priority
@@ -65,7 +50,7 @@ for job, message, after, priority in ANALYSIS_RULES:
         conda:
             "../../envs/analysis.yaml"
         params:
-            recipe=RERUNS.recipe((*job.outputs, *job.folders)[0]),
+            recipe=RERUNS.recipe(job.outputs[0]),
         message:
             message
         shell:
