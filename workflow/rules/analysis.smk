@@ -47,8 +47,6 @@ for job, message, after, priority in ANALYSIS_RULES:
             f"logs/{job.name}.log",
         priority: priority
         localrule: True
-        conda:
-            "../../envs/analysis.yaml"
         params:
             recipe=RERUNS.recipe(job.outputs[0]),
         message:

@@ -14,8 +14,6 @@ it fails, the measurements go on, since most causes leave something to measure.
 rule compare:
     log:
         "logs/compare.log",
-    conda:
-        "../../envs/analysis.yaml"
     params:
         before=config.get("before", ""),
         after=config.get("after", ""),
@@ -31,8 +29,6 @@ rule compare:
 rule doctor:
     log:
         "logs/doctor.log",
-    conda:
-        "../../envs/measure.yaml"
     resources:
         gpu=1,
         time_limit_s=config["time_limit_s"],
@@ -50,8 +46,6 @@ rule machine:
     log:
         "logs/machine.log",
     priority: FIRST_PRIORITY
-    conda:
-        "../../envs/measure.yaml"
     resources:
         gpu=int(config["device"] != "cpu"),
         time_limit_s=config["time_limit_s"],
