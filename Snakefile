@@ -14,19 +14,9 @@ report: "workflow/report/workflow.rst"
 include: "workflow/rules/root.smk"
 include: "workflow/rules/common.smk"
 include: "workflow/rules/commands.smk"
-
-
-if PACKED:  # somebody else has measured, and their results are read from an archive
-
-    include: "workflow/rules/packed.smk"
-
-else:
-
-    include: "workflow/rules/measure.smk"
-    include: "workflow/rules/tables.smk"
-    include: "workflow/rules/processes.smk"
-
-
+include: "workflow/rules/measure.smk"
+include: "workflow/rules/tables.smk"
+include: "workflow/rules/processes.smk"
 include: "workflow/rules/documents.smk"
 include: "workflow/rules/analysis.smk"
 

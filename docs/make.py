@@ -76,7 +76,6 @@ SECTIONS = {
         _page("reruns", "What runs again"),
     ),
     "Share": (
-        _page("sharing", "Pack results"),
         _page("module", "Use as a module"),
         _page("privacy", "Check what leaves the machine"),
     ),

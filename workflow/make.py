@@ -4,7 +4,6 @@ RECIPE is the JSON of an `AnalysisJob` (profile_grid/freshness/jobs.py). Code an
 its command runs: if they changed meanwhile, the job fails and the outputs get no record.
 """
 
-import os
 import runpy
 import sys
 from pathlib import Path
@@ -23,8 +22,6 @@ def main(recipe: str) -> None:
     before = current_recipe(job, digest_of)
     imports.remember_sources()
     records.remove_records(job.outputs)
-    for folder in job.folders:
-        Path(folder, records.RECORDS_FILE).unlink(missing_ok=True)
     sys.argv = list(job.command)
     runpy.run_module(job.command[0], run_name="__main__", alter_sys=True)
     if current_recipe(job, digest_of) != before:
@@ -35,8 +32,6 @@ def main(recipe: str) -> None:
     if missing := [path for path, digest in digests.items() if digest is None]:
         raise OutsideError(f"{job.command[0]} did not write {missing[0]}")
     records.write_records(digests, before)
-    for folder in job.folders:
-        records.write_folder_records(folder, {path: digest_of(path) for path in files_below(folder)}, before)
 
 
 def current_recipe(job: AnalysisJob, digest_of: FileDigests) -> records.Recipe:
@@ -44,12 +39,6 @@ def current_recipe(job: AnalysisJob, digest_of: FileDigests) -> records.Recipe:
     imports.forget_imports()
     code, packages = digest_of_programs(ROOT, job.programs, job.patterns), digest_of_packages(ROOT, job.programs)
     return job.recipe(code, packages, digest_of)
-
-
-def files_below(folder: str) -> list[str]:
-    """The files in a folder and its subfolders, without records."""
-    paths = (os.path.join(parent, name) for parent, _, names in os.walk(folder) for name in names)
-    return sorted(path for path in paths if os.path.basename(path) not in (records.RECORDS_FILE, records.LOCK_FILE))
 
 
 if __name__ == "__main__":

@@ -46,31 +46,20 @@ class Reruns:
         """Adds a job whose output only says that its inputs are there."""
         self.plan.add(PlannedJob(name, inputs, [output], lambda: None if Path(output).exists() else "it is missing"))
 
-    def add_analysis(
-        self,
-        job: AnalysisJob,
-        entries: list[dict] | None = None,
-        other_reason: Callable[[], str | None] = lambda: None,
-    ) -> None:
-        """Adds a job of the analysis; `entries` are the runs of its `runs_plan`; `other_reason` returns a further
-        reason to run it, or None."""
+    def add_analysis(self, job: AnalysisJob, entries: list[dict] | None = None) -> None:
+        """Adds a job of the analysis; `entries` are the runs of its `runs_plan`."""
         self.analysis_jobs[job.name] = job
 
         def reason() -> str | None:
             recipe = self.current_recipe(job, entries)
-            return job.stale_reason(recipe, self.digest_of, self.record_of) or other_reason()
+            return job.stale_reason(recipe, self.digest_of, self.record_of)
 
-        self.plan.add(PlannedJob(job.name, job.all_inputs(entries), (*job.outputs, *job.folders), reason))
+        self.plan.add(PlannedJob(job.name, job.all_inputs(entries), job.outputs, reason))
 
     def current_recipe(self, job: AnalysisJob, entries: list[dict] | None = None) -> records.Recipe:
         """The current recipe of the outputs of a job."""
         code, packages = self._digest_of_programs(job.programs, job.patterns), self._digest_of_packages(job.programs)
         return job.recipe(code, packages, self.digest_of, entries)
-
-    def analysis_outputs(self, except_below: str) -> list[str]:
-        """The files, and folders of files, that jobs of the analysis write, except those below one folder."""
-        paths = (path for job in self.analysis_jobs.values() for path in (*job.outputs, *job.folders))
-        return sorted(path for path in paths if not path.startswith(except_below))
 
     def inputs(self, output: str, after: Callable[..., list[str]] = lambda wildcards: []) -> Callable:
         """An input function: the files that the job of an output reads. It forces the job if the job has to run.

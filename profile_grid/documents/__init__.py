@@ -1,1 +1,1 @@
-"""The documents in Markdown, LaTeX and Typst: they know the questions by the catalogue only."""
+"""The documents in Markdown: they know the questions by the catalogue only."""

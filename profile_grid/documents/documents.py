@@ -182,17 +182,15 @@ def in_markdown(parts: Iterable[cells.Part]) -> str:
     return "\n\n".join(texts)
 
 
-def outcomes(counts: dict[str, int] | None, stages: str) -> str:
+def outcomes(counts: dict[str, int], stages: str) -> str:
     """How the stages of the runs ended, in words: "timing and capture: 60 complete, 1 out of memory; memory: ...".
     `stages` are the names of the stages, joined by " / ". `counts` are numbers of runs by the statuses of these stages,
     joined likewise."""
-    if counts is None:
-        return "how their stages ended was not recorded"
     names_by_outcome: dict[str, list[str]] = {}
     for index, stage in enumerate(stages.split(" / ")):
         totals: Counter[str] = Counter()
         for statuses, number in counts.items():
-            status = dict(enumerate(statuses.split(" / "))).get(index, "unknown")  # an archive may list too few
+            status = statuses.split(" / ")[index]
             totals["not requested" if status == NOT_ASKED else status.replace("_", " ")] += number
         outcome = ", ".join(f"{number} {escaped(words)}" for words, number in totals.items())
         names_by_outcome.setdefault(outcome, []).append(escaped(stage.replace("_", " ")))

@@ -26,7 +26,6 @@ DISTRIBUTION_BY_PACKAGE = {  # by the name that is imported
     "numpy": "numpy",
     "pandas": "pandas",
     "pyarrow": "pyarrow",
-    "pypandoc": "pypandoc_binary",
     "scipy": "scipy",
     "vl_convert": "vl-convert-python",
 }
@@ -60,7 +59,6 @@ class AnalysisJob:
     inputs: tuple[str, ...] = ()
     command: tuple[str, ...] = ()  # the module that runs, and its arguments, which count as settings
     patterns: tuple[str, ...] = ()  # of further files that count as its code
-    folders: tuple[str, ...] = ()  # every file in them is an output
     runs_plan: str | None = None  # JSON that lists runs, whose files are inputs, too: too many for a command line
 
     @classmethod
@@ -91,12 +89,7 @@ class AnalysisJob:
 
     def stale_reason(self, recipe: Recipe, digest_of: FileDigests, record_of: Records) -> str | None:
         """Why the outputs are not what the recipe makes; None if they are."""
-        records = {path: record_of(path) for path in self.outputs}
-        for folder in self.folders:
-            if not (in_folder := record_of.in_folder(folder)):
-                return f"nothing says what made it: {folder}"
-            records |= in_folder
-        return stale_reason(records, recipe, digest_of)
+        return stale_reason({path: record_of(path) for path in self.outputs}, recipe, digest_of)
 
 
 def files_of_runs(entries: list[dict]) -> list[str]:

@@ -80,10 +80,6 @@ class Records:
         folder, name = os.path.split(path)
         return self._read(folder).get(name)
 
-    def in_folder(self, folder: str) -> dict[str, dict]:
-        """The records in one folder, by the path of the file."""
-        return {f"{folder}/{name}": record for name, record in self._read(folder).items()}
-
 
 def write_records(outputs: Mapping[str, str], recipe: Recipe) -> None:
     """Records that the recipe made these files. `outputs` has the digest of each file's content by its path."""
@@ -92,27 +88,13 @@ def write_records(outputs: Mapping[str, str], recipe: Recipe) -> None:
             records.update({name: asdict(recipe) | {"sha256": outputs[path]} for name, path in path_by_name.items()})
 
 
-def write_folder_records(folder: str, outputs: Mapping[str, str], recipe: Recipe) -> None:
-    """Records that the recipe made all files in and below a folder, which one job fills. All are in one `made.json`, so
-    that a deleted subfolder is noticed; it replaces all records of the folder. `outputs` as for `write_records`."""
-    with _changed_records(folder) as records:
-        records.clear()
-        for path, digest in outputs.items():
-            records[os.path.relpath(path, folder)] = asdict(recipe) | {"sha256": digest}
-
-
 def remove_records(outputs: Iterable[str]) -> None:
     """Removes the records of these files."""
     for folder, names in _by_folder(outputs):
         if os.path.exists(os.path.join(folder, RECORDS_FILE)):
-            remove_folder_records(folder, names)
-
-
-def remove_folder_records(folder: str, names: Iterable[str]) -> None:
-    """Removes the records of the files of these names in a folder."""
-    with _changed_records(folder) as records:
-        for name in names:
-            records.pop(name, None)
+            with _changed_records(folder) as records:
+                for name in names:
+                    records.pop(name, None)
 
 
 def _by_folder(paths: Iterable[str]) -> Iterator[tuple[str, dict[str, str]]]:

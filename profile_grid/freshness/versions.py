@@ -19,7 +19,7 @@ from kernel_tables.errors import TraceError
 from kernel_tables.reading import nsys
 from profile_grid.freshness.environment import RecordedEnvironment
 
-PREFIX_VARIABLE = "PROFILE_GRID_PREFIX"  # sys.prefix of Snakemake's Python; jobs may have a conda environment each
+PREFIX_VARIABLE = "PROFILE_GRID_PREFIX"  # sys.prefix of Snakemake's Python; jobs may run in another
 VERSION_CHANGED = "a version has changed"
 
 

@@ -136,7 +136,7 @@ def read_runs(
     runs = []
     for entry in entries:
         name = entry["run"]
-        results = require_fresh(entry, folder / name, source_digests)
+        results = _fresh_results(entry, folder / name, source_digests)
         run_folders = [round_folder / name for round_folder in round_folders] if TIMING.name in results else []
         timings = [_further_timing(entry, path / TIMING.result_file, source_digests) for path in run_folders]
         complete_timings = [timing for timing in timings if timing.status == COMPLETE]
@@ -153,7 +153,7 @@ def _further_timing(entry: dict, path: Path, source_digests: Mapping[str, str]) 
     return result
 
 
-def require_fresh(entry: dict, folder: Path, source_digests: Mapping[str, str]) -> dict[str, StageResult]:
+def _fresh_results(entry: dict, folder: Path, source_digests: Mapping[str, str]) -> dict[str, StageResult]:
     """The results of a run by the name of the stage. Raises StaleRun if one, or a file next to it, is not what would be
     made now, and BadResult if one cannot be read."""
     results = {}

@@ -125,7 +125,7 @@ class Checkout:
 
 @dataclass(frozen=True)
 class FileIdentity:
-    """The size and digest by which a file next to a result, or in an archive, is identified."""
+    """The size and digest by which a file next to a result is identified."""
 
     bytes: int
     sha256: str

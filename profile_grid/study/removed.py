@@ -6,7 +6,11 @@ CHANGELOG.md names the commit that last had them.
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
-KEYS: dict[str, str] = {}  # by dotted path in config.yaml
+KEYS: dict[str, str] = {  # by dotted path in config.yaml
+    "archive": "zip -r results.zip results packs the results",
+    "packed": "unzip results.zip unpacks results that were packed with zip",
+    "with_captures": "zip -r results.zip results packs the results with their captures",
+}
 VALUES: dict[tuple[str, str], str] = {}  # by key of a product and pattern of its values
 GRIDS: dict[str, str] = {}  # by name
 

@@ -1,6 +1,6 @@
 """The stages of a run in their order, each declared in profile_grid/stages/NAME/stage.py. Imports nothing heavy.
 
-Rules, progress, estimates, merge, cost, verify, sentences about missing results and the schema follow from this list. A
+Rules, progress, estimates, merge, cost, sentences about missing results and the schema follow from this list. A
 stage writes results/runs/RUN/NAME.json (profile_grid.results.results) and the files that it declares.
 """
 

@@ -210,8 +210,8 @@ def test_the_scripts_go_from_merged_tables_to_documents(tmp_path):
     assert (tmp_path / "top_kernels.csv").read_text().startswith(",".join(LEADING) + ",scope,rank,kernel,")
 
 
-def test_facts_of_somebody_elses_archive_are_text_in_every_document():
-    hostile = {list: [HOSTILE], dict: {HOSTILE: 12}, str: HOSTILE}
+def test_facts_of_a_machine_are_text_in_every_document():
+    hostile = {list: [HOSTILE], dict: {f"{HOSTILE} / {HOSTILE}": 12}, str: HOSTILE}
     facts = {name: hostile.get(type(value), value) for name, value in PROVENANCE.items()}
     tables = merged(grid())
     for document in documents(Summaries(tables), tables["runs"], facts).values():

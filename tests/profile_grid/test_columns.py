@@ -5,7 +5,6 @@ import pytest
 
 from profile_grid.documents.dictionary import data_package, dictionary
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.documents.table_documents import MAX_ROWS, table_document, table_documents
 from profile_grid.files import write_table
 from profile_grid.study.catalogue import TABLE_NAMES
 from profile_grid.study.table_spec import FLOAT, INT, TEXT, WrongTable, columns
@@ -87,26 +86,3 @@ def test_the_dictionary_gives_column_unit_and_meaning_of_every_table():
     assert "| `oom_free_bytes` | B | free memory of the GPU then" in re.sub(" +", " ", text)
     assert all(f"## {name}\n" in text for name in declared_tables())
     assert all(column.meaning for table in declared_tables().values() for column in table.columns)
-
-
-def test_a_table_document_has_units_in_its_headings_and_dashes_for_what_is_missing():
-    table = pd.DataFrame(
-        {"run": ["r"], "model": ["m"], "context_length": [128], "mode": ["forward"], "phase": ["step"], "n": [0],
-         "mean_ms": [None], "std_ms": [0.0123456], "min_ms": [4.0], "max_ms": [5123.456], "status": ["incomplete"]}
-    ).astype({"mean_ms": "float64"})  # fmt: skip
-    heading, _, row = table_document("timings", table).split("\n\n")[1].splitlines()
-    assert [cell.strip() for cell in heading.split("|")[1:-1]] == [
-        "run", "model", "mode", "phase", "status", "context_length, tokens", "n", "mean_ms", "std_ms",
-        "min_ms", "max_ms",
-    ]  # fmt: skip
-    cells = [cell.strip() for cell in row.split("|")[1:-1]]
-    assert cells == ["r", "m", "forward", "step", "incomplete", "128", "0", "–", "0.01235", "4", "5123"]
-
-
-def test_a_long_table_comes_as_one_document_per_run():
-    kernels = merged(grid())["kernels"]
-    assert [path for path, _ in table_documents("kernels", kernels)] == ["kernels"]
-    longer = pd.concat([kernels] * (1 + MAX_ROWS // len(kernels)))
-    assert [path for path, _ in table_documents("kernels", longer)] == [
-        f"kernels/{run}" for run in kernels["run"].unique()
-    ]

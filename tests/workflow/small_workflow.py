@@ -40,6 +40,7 @@ prepare_job_environment(ROOT)
 RERUNS = Reruns(workflow, ROOT)
 SOURCES = digest_of_code(ROOT, ["scripts/measure.py"])
 TABLES = [f"results/runs/{run}/table.txt" for run in RUNS]
+DOCUMENTS = ("results/documents/first.txt", "results/documents/parts/second.txt")
 SPECIFICATIONS = {
     run: json.dumps({"value": value, "program": {"run": run, "device": "cpu"}, "environment": ["GIVEN"]})
     for run, value in RUNS.items()
@@ -54,13 +55,13 @@ for run in RUNS:
 command = ("scripts.merge", "results/merged.txt", *RUNS)
 RERUNS.add_analysis(AnalysisJob("merge", ("scripts/merge.py",), ("results/merged.txt",), tuple(TABLES), command))
 RERUNS.add_analysis(
-    AnalysisJob("document", ("scripts/document.py",), (), ("results/merged.txt",),
-           ("scripts.document", "results/documents"), patterns=("templates/*.j2",), folders=("results/documents",))
+    AnalysisJob("document", ("scripts/document.py",), DOCUMENTS, ("results/merged.txt",),
+           ("scripts.document", "results/documents"), patterns=("templates/*.j2",))
 )
 
 rule all:
     default_target: True
-    input: TABLES, "results/merged.txt", "results/documents"
+    input: TABLES, "results/merged.txt", DOCUMENTS
     localrule: True
 
 rule measure:
@@ -82,9 +83,9 @@ rule merge:
     shell: "python -m workflow.make {params.recipe:q}"
 
 rule document:
-    input: RERUNS.inputs("results/documents")
-    output: directory("results/documents")
-    params: recipe=RERUNS.recipe("results/documents")
+    input: RERUNS.inputs(DOCUMENTS[0])
+    output: DOCUMENTS
+    params: recipe=RERUNS.recipe(DOCUMENTS[0])
     shell: "python -m workflow.make {params.recipe:q}"
 """
 MODULE = """\

@@ -146,5 +146,5 @@ def test_snakemake_plans_what_a_clean_build_would_change(tmp_path, snakemake, se
     small.run(snakemake)
     assert small.would_change() == set()
     assert small.planned(snakemake) == small.planned(snakemake, *AS_MODULE) == set()
-    left = {path.name for path in (small.folder / "results").rglob(".*")} - {LOCK_FILE, ".snakemake_timestamp"}
+    left = {path.name for path in (small.folder / "results").rglob(".*")} - {LOCK_FILE}
     assert left == set()

@@ -17,7 +17,7 @@ from tests.workflow.conftest import copy_sources
 ONE, TWO = "alpha_ctx8_forward", "beta_ctx8_forward"
 IN_BF16, IN_TWOS = ([f"{run}_{part}" for run in (ONE, TWO)] for part in ("bf16", "bs2"))
 END = ["all"]
-DOCUMENTS = ["summaries", "answers", "figures", "page", "dictionary", "table_documents", *END]
+DOCUMENTS = ["summaries", "answers", "figures", "page", "dictionary", *END]
 MERGE = ["merge", "complete", *DOCUMENTS]
 TABLES = [f"tables_of_capture {ONE}", f"tables_of_capture {TWO}", f"tables_of_counters {ONE}", "timeline"]
 
@@ -94,16 +94,8 @@ def touch_everything(project):
                 os.utime(os.path.join(folder, name))
 
 
-def touch_the_table_documents(project):
-    """The folder that one job makes gets a time that is later than that of all that came after it."""
-    folder = project / "results" / "tables" / "markdown"
-    for path in (folder, *folder.iterdir()):
-        os.utime(path)
-
-
 NOTHING = {
     "nothing": lambda project: None,
-    "a touch of a folder that a job made": touch_the_table_documents,
     "a comment in config.yaml": appended("config.yaml", "# a remark\n"),
     "spacing in config.yaml": config("timing:\n  warmup_steps: 0\n", "timing:\n\n  warmup_steps:   0   \n"),
     "key order and style in config.yaml": reordered_config,
@@ -140,7 +132,7 @@ CHANGED_CONFIG = {
     "warm-up steps of the timings": (
         config("timing:\n  warmup_steps: 0", "timing:\n  warmup_steps: 1"),
         # which have an answer then
-        ["plan", *timings(ONE, TWO), *MERGE, "contents"],
+        ["plan", *timings(ONE, TWO), *MERGE],
     ),
     "measured steps of the captures": (
         config("  warmup_steps: 0\n  measured_steps: 1", "  warmup_steps: 0\n  measured_steps: 2"),
@@ -164,8 +156,7 @@ CHANGED_CONFIG = {
     ),
     "a precision added": (
         config("modes: [forward]", "modes: [forward]\n      precisions: [fp32, bf16]"),
-        ["plan", *timings(*IN_BF16), *captures(*IN_BF16)[:-2], *MERGE,  # those of the first are there
-         "contents"],
+        ["plan", *timings(*IN_BF16), *captures(*IN_BF16)[:-2], *MERGE],  # those of the first are there
     ),
     "another batch size for all": (
         config("batch_size: 4", "batch_size: 2"),
@@ -177,7 +168,7 @@ CHANGED_CONFIG = {
     ),
     "counters of no run": (
         config("kernel_classes: []", 'kernel_classes: []\ncounters: {runs: ""}'),
-        ["plan", *MERGE, "contents"],
+        ["plan", *MERGE],
     ),
     "a class of kernels": (
         config("kernel_classes: []", 'kernel_classes: [{class: gemm, pattern: "aten::bmm"}]'),

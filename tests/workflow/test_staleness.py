@@ -208,7 +208,6 @@ def test_a_result_that_is_replaced_by_one_with_an_older_time_is_merged_again(pro
         ("results/figures/phase_times.svg", "figures"),
         ("results/report.html", "page"),
         (f"results/runs/{ONE}/kernels.csv", f"tables_of_capture {ONE}"),
-        ("results/tables/markdown/runs.md", "table_documents"),
     ],
 )
 def test_an_output_that_is_not_the_one_that_was_made_is_made_again(project, snakemake, file, job):

@@ -3,8 +3,6 @@
 compare  two folders of results -> results/comparison: snakemake compare --config before=DIR after=DIR [fail_on=slower]
 doctor   prints what this machine can do for the grid, each time it is asked for: snakemake doctor
 machine  -> results/machine.txt: the same, once, and before anything is measured
-pack     what is in results/ -> results.zip, or archive=FILE: snakemake pack [--config archive=FILE with_captures=true]
-verify   makes every output again, compares it with the file on disk, and fails if a file differs: snakemake verify
 
 With after=DIR varies=precision, compare takes the runs of one study and those at the default of its dimension.
 
@@ -16,8 +14,6 @@ it fails, the measurements go on, since most causes leave something to measure.
 rule compare:
     log:
         "logs/compare.log",
-    conda:
-        "../../envs/analysis.yaml"
     params:
         before=config.get("before", ""),
         after=config.get("after", ""),
@@ -30,73 +26,38 @@ rule compare:
         " --output results/comparison --fail-on {params.fail_on:q} 2>&1 | tee {log:q}"
 
 
-rule pack:
+rule doctor:
     log:
-        "logs/pack.log",
-    localrule: True
-    conda:
-        "../../envs/analysis.yaml"
+        "logs/doctor.log",
+    resources:
+        gpu=1,
+        time_limit_s=config["time_limit_s"],
     params:
-        archive=config.get("archive", "results.zip"),
-        captures="--captures" if config.get("with_captures") else "",
+        config=grid_settings_json(config),
     message:
-        "packing results/ into {params.archive}"
+        "what this machine can do"
     shell:
-        "python -m workflow.scripts pack --results results --output {params.archive:q} {params.captures} 2>&1 | tee {log:q}"
+        "python -m workflow.scripts doctor --config {params.config:q} --runs results/runs --time-limit-s {resources.time_limit_s} 2>&1 | tee {log:q}"
 
 
-if not PACKED:
-
-    rule doctor:
-        log:
-            "logs/doctor.log",
-        conda:
-            "../../envs/measure.yaml"
-        resources:
-            gpu=1,
-            time_limit_s=config["time_limit_s"],
-        params:
-            config=grid_settings_json(config),
-        message:
-            "what this machine can do"
-        shell:
-            "python -m workflow.scripts doctor --config {params.config:q} --runs results/runs --time-limit-s {resources.time_limit_s} 2>&1 | tee {log:q}"
-
-    rule machine:
-        output:
-            "results/machine.txt",
-        log:
-            "logs/machine.log",
-        priority: FIRST_PRIORITY
-        conda:
-            "../../envs/measure.yaml"
-        resources:
-            gpu=int(config["device"] != "cpu"),
-            time_limit_s=config["time_limit_s"],
-        params:
-            # These only make Snakemake run the rule again if they change.
-            program=program_of(config)["constructor"],
-            device=config["device"],
-            backend=config["capture"]["backend"],
-            # Snakemake does not compare a parameter that depends on the output: another grid is no reason to check again
-            config=lambda wildcards, output: grid_settings_json(config),
-        message:
-            "what this machine can do"
-        shell:
-            "python -m workflow.scripts doctor --config {params.config:q} --runs results/runs --time-limit-s {resources.time_limit_s} --output {output:q} 2>&1"
-            " | tee {log:q}"
-
-    rule verify:
-        log:
-            "logs/verify.log",
-        conda:
-            "../../envs/analysis.yaml"
-        threads: 64
-        params:
-            config=json.dumps(config),
-            sources=json.dumps(SOURCE_DIGESTS),
-        message:
-            "making everything again from the results"
-        shell:
-            "python -m workflow.scripts verify --config {params.config:q} --sources {params.sources:q} --results results"
-            " --cores {threads} 2>&1 | tee {log:q}"
+rule machine:
+    output:
+        "results/machine.txt",
+    log:
+        "logs/machine.log",
+    priority: FIRST_PRIORITY
+    resources:
+        gpu=int(config["device"] != "cpu"),
+        time_limit_s=config["time_limit_s"],
+    params:
+        # These only make Snakemake run the rule again if they change.
+        program=program_of(config)["constructor"],
+        device=config["device"],
+        backend=config["capture"]["backend"],
+        # Snakemake does not compare a parameter that depends on the output: another grid is no reason to check again
+        config=lambda wildcards, output: grid_settings_json(config),
+    message:
+        "what this machine can do"
+    shell:
+        "python -m workflow.scripts doctor --config {params.config:q} --runs results/runs --time-limit-s {resources.time_limit_s} --output {output:q} 2>&1"
+        " | tee {log:q}"

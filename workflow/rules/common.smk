@@ -12,7 +12,6 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from profile_grid.documents.formats import SUFFIXES
 from profile_grid.freshness.imports import remember_sources
 from profile_grid.freshness.jobs import AnalysisJob
 from profile_grid.study import catalogue
@@ -31,32 +30,28 @@ from profile_grid.study.schema import ConfigError, check_keys
 from profile_grid.study.stages import CAPTURE, NOT_ASKED, STAGES, TIMING
 from workflow import paths
 from workflow.job_environment import hand_over_measurements, in_allocation, prioritize_longest, prepare_job_environment
-from workflow.scripts.contents import leftover_reason
-from workflow.packed import MARKER, packed_manifest
 from workflow.reruns import Reruns
 from workflow.resources import JobResources, max_minutes
 from workflow.sources import measurement_digests, question_files, stale_result_reason
 
-PACKED = config.get("packed")  # an archive of results, or None
 try:
     for path in [*workflow.configfiles, *workflow.overwrite_configfiles]:
         check_keys(Path(path))
     checked_config(config)
-    RUNS = {} if PACKED else grid_runs(config)
+    RUNS = grid_runs(config)
 except ConfigError as error:
     raise WorkflowError(f"config.yaml: {error}")
 
 
-PLANNED_RUNS = packed_manifest(PACKED).runs if PACKED else planned_rows(config, RUNS)
+PLANNED_RUNS = planned_rows(config, RUNS)
 WORKLOADS = catalogue.workloads_of(PLANNED_RUNS)
 MERGED_NAMES, SUMMARY_NAMES = catalogue.merged_names(WORKLOADS), catalogue.summary_names(WORKLOADS)
 # left out of Snakemake's report
 LARGE_TABLES = [name for name in MERGED_NAMES if name in ("steps", "warmup_steps", *catalogue.RUN_TABLE_NAMES)]
 HAS_CAPTURES = any(row[CAPTURE.status_column] != NOT_ASKED for row in PLANNED_RUNS)
 QUESTIONS = catalogue.questions_asked(PLANNED_RUNS)
-QUESTION_DOCUMENTS = [question.name for question in QUESTIONS if question.has_document]
+DOCUMENTS = ["answers", *(question.name for question in QUESTIONS if question.has_document)]
 FIGURES = [name for question in QUESTIONS for name in question.figures]
-FORMATS = config.get("formats", ["markdown"])
 # modules that are imported by name, so that no scan of imports finds them
 STAGE_TABLE_SOURCES = [stage.module_path("tables") for stage in STAGES if stage.has_tables]
 TABLE_SOURCES = [f"{module.replace('.', '/')}.py" for module in catalogue.MODULES_OF_TABLES]
@@ -127,12 +122,11 @@ def add_analysis(
     after=(),
     priority=0,
     entries=None,
-    other_reason=lambda: None,
     **settings,
 ):
     """Adds a job: the script of its name in workflow/scripts, run with these arguments. It waits for the files in
-    `after`. The parameters `programs`, `inputs`, `outputs` and `settings` are those of AnalysisJob; `entries` and
-    `other_reason` are those of RERUNS.add_analysis."""
+    `after`. The parameters `programs`, `inputs`, `outputs` and `settings` are those of AnalysisJob, `entries` is
+    that of RERUNS.add_analysis."""
     job = AnalysisJob(
         name,
         programs=(SCRIPT_RUNNER, f"workflow/scripts/{name}.py", *programs),
@@ -141,7 +135,7 @@ def add_analysis(
         inputs=tuple(inputs),
         **settings,
     )
-    RERUNS.add_analysis(job, entries, other_reason)
+    RERUNS.add_analysis(job, entries)
     ANALYSIS_RULES.append((job, message, list(after), priority))
 
 

@@ -1,15 +1,22 @@
 """From merged tables to what people read; nothing here needs a GPU, or the captures.
 
 summaries        merged tables -> the tables that answer the questions
-answers          tables -> results/answers/DOCUMENT.md, and .tex and .typ where config.yaml asks for them
+answers          tables -> results/answers/DOCUMENT.md
+print            results/answers/DOCUMENT.md -> DOCUMENT.tex, .typ: in LaTeX and Typst, where config.yaml asks for them
 figures          tables -> results/figures/FIGURE.svg and .png
 page             tables, figures, timeline -> results/report.html: everything in one file
 dictionary       -> results/tables/README.md: every column of every table, with its unit and meaning
-table_documents  tables -> results/tables/FORMAT/*: every table for a write-up
 
 The documents are made in one process, and so are the figures: one takes a tenth of the time that the imports take.
 """
 
+PRINT_SUFFIXES = {"latex": "tex", "typst": "typ"}
+PRINTED_DOCUMENTS = [
+    f"results/answers/{document}.{suffix}"
+    for document in DOCUMENTS
+    for file_format, suffix in PRINT_SUFFIXES.items()
+    if file_format in config.get("formats", [])
+]
 EVERY_TABLE = paths.table_files([*MERGED_NAMES, *SUMMARY_NAMES], ["parquet"])
 
 add_analysis(
@@ -23,22 +30,16 @@ add_analysis(
 add_analysis(
     "answers",
     "the documents",
-    ["--tables=results/tables", "--output=results/answers"]
-    + ["--documents", "answers", *QUESTION_DOCUMENTS, "--formats", *FORMATS],
+    ["--tables=results/tables", "--output=results/answers", "--documents", *DOCUMENTS],
     programs=question_files(ROOT, "document"),
     patterns=(
-        "profile_grid/documents/templates/document.*",
+        "profile_grid/documents/templates/document.md.j2",
         "profile_grid/documents/templates/macros.md.j2",
-        "profile_grid/documents/templates/print.lua",
         "profile_grid/documents/templates/short_names.md.j2",
         "profile_grid/questions/*/definitions.md.j2",
     ),
     inputs=[*paths.table_files(["runs", *SUMMARY_NAMES], ["parquet"]), PROVENANCE],
-    outputs=[
-        f"results/answers/{name}{SUFFIXES[file_format]}"
-        for name in ["answers", *QUESTION_DOCUMENTS]
-        for file_format in FORMATS
-    ],
+    outputs=[f"results/answers/{name}.md" for name in DOCUMENTS],
 )
 add_analysis(
     "figures",
@@ -70,12 +71,19 @@ add_analysis(
     inputs=EVERY_TABLE,
     outputs=["results/tables/README.md"],
 )
-add_analysis(
-    "table_documents",
-    "the tables for a write-up",
-    ["--tables=results/tables", "--output=results/tables", "--formats", *FORMATS],
-    programs=TABLE_SOURCES,
-    patterns=("profile_grid/documents/templates/print.lua",),
-    inputs=EVERY_TABLE,
-    folders=tuple(f"results/tables/{name}" for name in FORMATS),
-)
+
+
+rule print:
+    input:
+        "results/answers/{document}.md",
+    output:
+        "results/answers/{document}.{suffix}",
+    log:
+        "logs/print/{document}.{suffix}.log",
+    wildcard_constraints:
+        suffix="tex|typ",
+    localrule: True
+    message:
+        "{output}"
+    shell:
+        "pypandoc pandoc {input:q} --standalone --variable geometry:margin=2cm --output {output:q} 2>&1 | tee {log:q}"

@@ -26,8 +26,6 @@ for stage in STAGES:
             f"logs/{{run}}/{stage.name}.log",
         group:
             RESOURCES.group
-        conda:
-            "../../envs/measure.yaml"
         resources:
             gpu=RESOURCES.gpus,
             turn=1,  # profiles/slurm/config.yaml limits it, so that grouped jobs request the GPUs of one of them

@@ -42,8 +42,6 @@ rule timing_again:
         "logs/{run}/timing-{number}.log",
     wildcard_constraints:
         number="[0-9]+",
-    conda:
-        "../../envs/measure.yaml"
     resources:
         gpu=RESOURCES.gpus,
         cpus_per_task=RESOURCES.cores,

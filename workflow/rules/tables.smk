@@ -32,8 +32,6 @@ for stage in STAGES:
         priority: FIRST_PRIORITY
         group:
             RESOURCES.group
-        conda:
-            "../../envs/analysis.yaml"
         params:
             recipe=RERUNS.recipe(f"results/runs/{{run}}/{stage.status_file}"),
         message:

@@ -4,15 +4,13 @@ import json
 from pathlib import Path
 
 from profile_grid.documents.documents import documents as make_documents
-from profile_grid.documents.formats import SUFFIXES, document_in
 from profile_grid.files import write_text
 from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
 
 
-def main(*, tables: Path, output: Path, documents: list[str] | None = None, formats: list[str] | None = None) -> None:
-    """Writes the documents of these names, by default all, in Markdown and in other `formats`."""
+def main(*, tables: Path, output: Path, documents: list[str] | None = None) -> None:
+    """Writes the documents of these names, by default all."""
     on_disk = TablesOnDisk(tables, declared=declared_tables())
     provenance = json.loads((tables / "provenance.json").read_text())
     for name, markdown in make_documents(on_disk, on_disk["runs"], provenance, documents).items():
-        for file_format in dict.fromkeys(["markdown", *(formats or [])]):
-            write_text(output / f"{name}{SUFFIXES[file_format]}", document_in(file_format, markdown))
+        write_text(output / f"{name}.md", markdown)

@@ -1,1 +1,0 @@
-"""Results packed for somebody else, and read back."""
