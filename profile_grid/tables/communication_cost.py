@@ -4,7 +4,7 @@ import math
 
 import pandas as pd
 
-from cs336_model.program.variants.values import DIVIDED
+from cs336_model.program.variants.values import FSDP
 from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, keys_without
 from profile_grid.study.stages import TIMING
 from profile_grid.tables.evidence import HOST_BOUND_SPREAD, assumed_spread, error_of_ratio, pooled_time, ratio_verdicts
@@ -39,7 +39,7 @@ def _baselines(table: pd.DataFrame) -> pd.DataFrame:
     """Per row of `table`: the median time without communication of all runs with the same work, the spread between
     their processes, and the number of processes; no row if the parameters are divided."""
     baselines = {}
-    undivided = table[~table[PARALLEL.key].isin(DIVIDED)]  # otherwise a process updates only its part of the parameters
+    undivided = table[table[PARALLEL.key] != FSDP]  # otherwise a process updates only its part of the parameters
     for _, group in undivided.groupby(keys_without(PARALLEL.key), sort=False):
         timed = group[group["without_mean_ms"].notna()]
         baseline = pooled_time(timed["without_mean_ms"], *(timed[f"without_{name}"] for name in PROCESS_STATISTICS))

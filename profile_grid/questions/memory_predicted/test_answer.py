@@ -18,7 +18,7 @@ from cs336_model.program.variants.predicted_memory import (
     predicted_parts,
     predicted_peak_bytes,
 )
-from cs336_model.program.variants.values import BUCKET_MB
+from cs336_model.program.variants.values import DDP
 from profile_grid.documents.documents import document_names, documents
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.questions.memory_predicted.table import memory_predicted
@@ -46,8 +46,6 @@ def test_what_is_divided_among_gpus_is_a_part_on_each():
     several = TRAINING | {"gpus": 4}
     ddp = predicted_parts(SHAPE, several | {"parallel": "ddp"})
     assert (ddp[PARAMETERS], ddp[BUCKETS]) == (WEIGHTS, WEIGHTS)
-    zero = predicted_parts(SHAPE, several | {"parallel": "ddp", "optimizer": "zero1"})
-    assert zero == ddp | {MOMENTS: WEIGHTS // 2}
     fsdp = predicted_parts(SHAPE, several | {"parallel": "fsdp"})
     assert [fsdp[name] for name in (PARAMETERS, GRADIENTS, MOMENTS)] == [WEIGHTS // 4, WEIGHTS // 4, WEIGHTS // 2]
     block = 4 * 768**2 + 3 * 768 * 3072 + 2 * 768
@@ -63,8 +61,8 @@ def test_measured_peaks_on_several_gpus_are_the_predicted_ones_or_hold_buckets_t
     assert len(rows) == 58 and rows["fits"].all() and rows["fitted"].all()
     rows = rows.set_index("run")
     error = (rows["measured_peak_bytes"] - rows["peak_bytes"]).astype("float64")
-    with_buckets = rows["parallel"].isin(BUCKET_MB)
-    assert (error[~with_buckets & (rows["parallel"] != "flat")].abs() / rows["peak_bytes"] < 0.035).all()
+    with_buckets = rows["parallel"] == DDP
+    assert (error[~with_buckets].abs() / rows["peak_bytes"] < 0.035).all()
     # DistributedDataParallel makes its buckets again after the first step, and may hold both for a moment
     buckets = 4 * tables["runs"].set_index("run")["parameters"].reindex(rows.index)
     slack = 0.035 * rows["peak_bytes"]
