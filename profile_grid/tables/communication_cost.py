@@ -7,7 +7,15 @@ import pandas as pd
 from cs336_model.program.variants.values import FSDP
 from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, keys_without
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.evidence import HOST_BOUND_SPREAD, assumed_spread, error_of_ratio, pooled_time, ratio_verdicts
+from profile_grid.tables.evidence import (
+    FASTER,
+    HOST_BOUND_SPREAD,
+    UNCLEAR,
+    assumed_spread,
+    error_of_ratio,
+    pooled_time,
+    ratio_verdicts,
+)
 from profile_grid.tables.names import PROCESS_STATISTICS, SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
 from profile_grid.tables.per_pass import Merged, as_floats
 
@@ -32,6 +40,7 @@ def communication_times(merged: Merged) -> pd.DataFrame:
     assumed = as_floats(table["run"].map(assumed_spread(merged.waiting_share))).fillna(HOST_BOUND_SPREAD)
     verdict = ratio_verdicts(table["baseline_ms"] / table["mean_ms"], *_error_of_cost(table, assumed))["verdict"]
     table = table.drop(columns=[f"{prefix}{column}" for prefix in PHASE_BY_PREFIX for column in PROCESS_STATISTICS])
+    verdict = verdict.replace(FASTER, UNCLEAR)  # communication shortens no step: the assumed spread is too small there
     return table.assign(cost_ms=cost_ms, cost_share=cost_ms / table["mean_ms"], verdict=verdict)
 
 

@@ -91,8 +91,9 @@ def _cost(times: pd.DataFrame) -> list[Claim]:
         work = config_in_words(slower.loc[slower["cost_share"].idxmax()], always_named=named)
         cost = f": {interval(slower['cost_share'], percent)} of the step, most in {work}"
     if len(slower) < len(compared):
-        others = ". In the others, the cost is within the variation between processes (standard deviation without"
-        others += f" communication: {spread})"
+        others = ". In the others, the cost is within the variation between processes"
+        if compared["baseline_spread"].notna().any():
+            others += f" (standard deviation without communication: {spread})"
     which = " whose work was also timed without communication" if len(compared) < len(times) else ""
     return [
         Claim(

@@ -123,8 +123,8 @@ TABLES = (
     baseline_processes | float | | these processes
     cost_ms | float | ms | mean_ms − baseline_ms
     cost_share | float | of 1 | of the step
-    verdict | text | | slower (it costs time), faster, or unclear by the spread between these processes, adjusted for \
-        the number of rows
+    verdict | text | | slower (it costs time), or unclear by the spread between these processes, adjusted for the \
+        number of rows
 """),
         make=communication_times,
     ),
