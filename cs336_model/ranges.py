@@ -28,10 +28,9 @@ They are nested as follows. Each layer opens the ranges of a block; their names 
         optimizer, synchronize
 
 On several GPUs, `all-reduce, bytes = N` is around each all-reduce; with DDP, it is inside `all-reduce, bucket = K`.
-`all-reduce buffers` is around what makes or fills their buffers. `wait for all-reduce` is around the wait for those
-that began in the backward pass. `broadcast`, `all-gather` and `reduce-scatter` name their bytes, too. With FSDP, the
-last two are inside ranges without bytes, `all-gather` and `reduce-scatter`, which include the copies that a collective
-needs; `wait for all-gather` is around the wait.
+`all-reduce buffers` is around what makes their buffers. `all-gather` and `reduce-scatter` name their bytes, too. With
+FSDP, they are inside ranges without bytes, `all-gather` and `reduce-scatter`, which include the copies that a
+collective needs; `wait for all-gather` is around the wait.
 
 This module imports neither torch nor nvtx until an emitter other than "none" is chosen.
 """
@@ -56,12 +55,10 @@ BACKWARD = "backward"
 OPTIMIZER = "optimizer"
 SYNCHRONIZE = "synchronize"
 ALL_REDUCE = "all-reduce"
-ALL_REDUCE_WAIT = "wait for all-reduce"
 ALL_REDUCE_BUFFERS = "all-reduce buffers"
 ALL_GATHER, ALL_GATHER_WAIT, REDUCE_SCATTER = "all-gather", "wait for all-gather", "reduce-scatter"
-BROADCAST = "broadcast"
 # beginnings of the names of ranges of communication
-COMMUNICATION = (ALL_REDUCE, ALL_REDUCE_WAIT, ALL_GATHER, ALL_GATHER_WAIT, REDUCE_SCATTER, BROADCAST)
+COMMUNICATION = (ALL_REDUCE, ALL_GATHER, ALL_GATHER_WAIT, REDUCE_SCATTER)
 
 EMBEDDING = "embedding"
 BLOCK = "block"

@@ -12,6 +12,7 @@ from cs336_model import ranges
 from cs336_model.arguments import constructor_arguments
 
 SOFTMAX_FLOPS_PER_SCORE = 5  # max, subtract, exp, sum, divide
+BACKWARD_IN_FORWARDS = 2  # each matrix product of the forward pass has two in the backward pass, each as large
 PROJECT_CONSTRUCTOR = "cs336_model.model:TransformerLM"
 SHAPE_ARGUMENTS = ("vocab_size", "d_model", "num_layers", "num_heads", "d_ff")  # of that constructor
 

@@ -37,9 +37,9 @@ from cs336_model.program.memory.operations import followed_operations
 from cs336_model.program.memory.recording import FirstStepDtypes, Recorder, recorder_on, save_memory
 from cs336_model.program.non_finite import where_not_finite
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
-from cs336_model.program.parallel.choice import import_distributed
 from cs336_model.program.parallel.launch import RESULT_WITHOUT_TIMES, WORLD_SIZE
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank, wait_for_all
+from cs336_model.program.parallel.reduction import import_late_modules
 from cs336_model.program.process import Progress, before_limit, process_age_seconds, program_parser, wait_for_lease
 from cs336_model.program.result import Result, counted_flops, empty_result, planned_flops, process_facts, write_result
 from cs336_model.program.spec import RunSpec, read_spec
@@ -102,7 +102,7 @@ def main(arguments: list[str] | None = None) -> None:
     record_packages(spec.targets)
     if rank.count != spec.dimensions["gpus"]:
         raise SystemExit(f"gpus is {spec.dimensions['gpus']}, and {WORLD_SIZE} is {rank.count}: they must be equal")
-    import_distributed(spec)
+    import_late_modules(spec)
     progress.seconds["import"] = process_age_seconds()
     with progress.stage("profiler"):
         close_recording = windows.open_recording(options.profiler)

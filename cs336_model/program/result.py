@@ -1,5 +1,5 @@
-"""The result of a measured process: a JSON file with the keys of `empty_result`. An operator row adds `cells`, a
-measurement of all-reduce `sizes`."""
+"""The result of a measured process: a JSON file with the keys of `empty_result`. An operator row adds
+`cells`."""
 
 import json
 import time
@@ -18,7 +18,7 @@ from cs336_model.program.process import Progress, process_age_seconds
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.steps import Subject
 from cs336_model.program.variants.effects import is_compiled
-from cs336_model.program.variants.values import DIVIDED
+from cs336_model.program.variants.values import FSDP
 from kernel_tables.whole_files import written_whole
 
 SCHEMA = 1  # of a result
@@ -39,7 +39,7 @@ def counted_flops(subject: Subject) -> dict[str, int | None]:
     arguments = subject.loss_arguments if ranges.LOSS in subject.spec.phases else {}
     # `forward` itself is counted, since the counter does not see into a call of a compiled model, and its hooks refuse
     # a model that returns views of its parameters. But only a call gathers the parameters of FSDP.
-    must_call_model = subject.spec.dimensions["parallel"] in DIVIDED and not is_compiled(subject.spec)
+    must_call_model = subject.spec.dimensions["parallel"] == FSDP and not is_compiled(subject.spec)
     forward = subject.model if must_call_model else subject.model.forward
     with torch.no_grad(), FlopCounterMode(display=False) as counter:
         forward(subject.inputs, **arguments)

@@ -10,19 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from cs336_model import ranges
+from cs336_model.model.optimizer import AdamW
 from cs336_model.program.adapters.checking import calling
 from cs336_model.program.adapters.names import student_implementations
 from cs336_model.program.device import Moment, moment, seconds_between, synchronize
 from cs336_model.program.outputs import Output, loss_arguments, loss_of, read_output
-from cs336_model.program.parallel.choice import Optimizer, optimizer_of, reduction_of
 from cs336_model.program.parallel.ranks import mean_over_ranks, wait_for_all
-from cs336_model.program.parallel.reduction import NoReduction
+from cs336_model.program.parallel.reduction import REDUCTIONS, NoReduction
 from cs336_model.program.process import Progress
 from cs336_model.program.spec import MODULES, RunSpec
 from cs336_model.program.subject import build_variant, count_parameters, make_batch
 from cs336_model.program.variants.effects import is_compiled
 from cs336_model.program.variants.precision import autocast
-from cs336_model.program.variants.values import reduces_only_gradients
+from cs336_model.program.variants.values import FUSED, reduces_only_gradients
 from cs336_model.ranges import span
 
 
@@ -34,7 +34,7 @@ class Subject:
     spec: RunSpec
     device: torch.device
     model: nn.Module
-    optimizer: Optimizer | None
+    optimizer: AdamW | torch.optim.Optimizer | None
     inputs: Tensor
     targets: Tensor
     losses: list[Tensor] = field(default_factory=list)
@@ -68,9 +68,12 @@ def make_subject(spec: RunSpec, device: torch.device) -> Subject:
     model = build_variant(spec, device)
     if spec.annotate == MODULES and not is_compiled(spec):  # in a compiled graph no module is called
         ranges.mark_modules(model)
-    reduction, count = reduction_of(spec), count_parameters(model)
+    reduction, count = REDUCTIONS[spec.dimensions["parallel"]](), count_parameters(model)
     model = reduction.wrap(model)
-    optimizer = optimizer_of(spec, model.parameters())  # after `wrap`, which may leave only parts of parameters here
+    optimizer = None
+    if ranges.OPTIMIZER in spec.phases:  # after `wrap`, which may leave only parts of parameters here
+        is_fused, parameters = spec.dimensions["optimizer"] == FUSED, model.parameters()
+        optimizer = torch.optim.AdamW(parameters, fused=True) if is_fused else AdamW(parameters)
     subject = Subject(
         spec, device, model, optimizer, *make_batch(spec, device), reduction=reduction, parameter_count=count
     )
@@ -162,7 +165,7 @@ def run_step(subject: Subject, clock: PhaseClock) -> Output:
         subject.losses.append(loss.detach())
     with clock.phase(ranges.BACKWARD):
         loss.backward()
-        subject.reduction.finish(subject.optimizer)
+        subject.reduction.finish()
     if subject.optimizer is not None:
         with clock.phase(ranges.OPTIMIZER):
             subject.optimizer.step()

@@ -9,8 +9,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from cs336_model.arithmetic.checkpoints import recomputed_flops
-from cs336_model.arithmetic.flops import forward_flops, shape_of
-from cs336_model.arithmetic.layer_limits import BACKWARD_IN_FORWARDS
+from cs336_model.arithmetic.flops import BACKWARD_IN_FORWARDS, forward_flops, shape_of
 from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
 from kernel_recorder.nsys_profile import gpu_is_visible
 from profile_grid.gpu_peaks import Peaks, peaks_of

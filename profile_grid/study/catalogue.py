@@ -12,7 +12,6 @@ from cs336_model.program.without_times import UNSUPPORTED
 from profile_grid.study.dimensions import GPUS
 from profile_grid.study.stage import STAGES_PACKAGE, Stage
 from profile_grid.study.stages import (
-    ALL_REDUCE,
     COLD_START,
     COUNTERS,
     ENERGY,
@@ -143,19 +142,14 @@ QUESTIONS = (
         "n_communication", "What does communication cost?", needs=lambda run: run[GPUS.key] > 1,
         tables=(
             "communication_times", "communication_steps", "communication_collectives", "communication_scaling",
-            "communication_all_reduce", "communication_losses", "communication_accuracy", "communication_volume",
-            "communication_memory", "communication_gathers", "communication_timelines",
+            "communication_losses", "communication_accuracy", "communication_volume", "communication_memory",
+            "communication_gathers", "communication_timelines",
         ),
-        figures=("communication", "all_reduce", "communication_timelines"), optional_stages=(ALL_REDUCE, MEMORY),
+        figures=("communication", "communication_timelines"), optional_stages=(MEMORY,),
     ),
     Question(
         "memory_predicted", "Which runs should fit into memory, and which do?", tables=("memory_predicted",),
         needs=lambda run: run[MEMORY.status_column] not in (NOT_ASKED, UNSUPPORTED),
-    ),
-    Question(
-        "communication_limits", "When does communication take longer than computation?",
-        needs=lambda run: run[GPUS.key] > 1 and run[ALL_REDUCE.status_column] not in (NOT_ASKED, UNSUPPORTED),
-        tables=("layer_limits", "bucket_costs"),
     ),
     Question(
         "time_lost", "Where is time lost, and how much could be saved?",

@@ -154,18 +154,15 @@ GPUS = Dimension(
 )  # fmt: skip
 PARALLEL = Dimension(
     key="parallel", heading="parallel",
-    meaning="how gradients are reduced: none, naive (each after the backward pass), flat (all at once), overlapped"
-    " (each when it is ready), ddp (PyTorch's DistributedDataParallel, with buckets of 25 MB or of the size in its"
-    " name), or fsdp (PyTorch's fully_shard: each process has a part of every parameter); own-ddp and own-fsdp are a"
-    " student's",
+    meaning="how gradients are reduced: none, naive (each after the backward pass), ddp (PyTorch's"
+    " DistributedDataParallel), or fsdp (PyTorch's fully_shard: each process has a part of every parameter)",
     list_key="parallels", default=NOT_PARALLEL, values=PARALLELS, in_words="with {}",
-    value_names={value: f"{value} DDP" for value in ("naive", "flat", "overlapped")},
+    value_names={"naive": "naive DDP"},
 )  # fmt: skip
 
 OPTIMIZER = Dimension(
     key="optimizer", heading="optimizer",
-    meaning="adamw (every process updates every parameter), or zero1 (PyTorch's ZeroRedundancyOptimizer: each updates"
-    " its part of the parameters with AdamW, and sends them to the others); own-sharded is a student's",
+    meaning="adamw (this project's, several kernels for each parameter), or fused (PyTorch's AdamW with fused=True)",
     list_key="optimizers", default=ADAMW, values=OPTIMIZERS, in_words="with optimizer {}",
 )  # fmt: skip
 

@@ -7,12 +7,21 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
 KEYS: dict[str, str] = {  # by dotted path in config.yaml
+    "all_reduce": "question (n) has the bandwidth of every collective of a step",
     "archive": "zip -r results.zip results packs the results",
     "packed": "unzip results.zip unpacks results that were packed with zip",
     "with_captures": "zip -r results.zip results packs the results with their captures",
 }
-VALUES: dict[tuple[str, str], str] = {}  # by key of a product and pattern of its values
-GRIDS: dict[str, str] = {}  # by name
+VALUES: dict[tuple[str, str], str] = {  # by key of a product and pattern of its values
+    ("parallels", "flat"): "list naive, ddp or fsdp",
+    ("parallels", "overlapped"): "list ddp, which overlaps its all-reduces with the backward pass",
+    ("parallels", "ddp-*mb"): "list ddp, whose buckets have 25 MB",
+    ("optimizers", "zero1"): "parallels: [fsdp] divides the state of the optimizer, too",
+    ("stages", "all_reduce"): "question (n) has the bandwidth of every collective of a step",
+}
+GRIDS: dict[str, str] = {  # by name
+    "all-reduce": "parallel measures the collectives of training steps on one, two and four GPUs",
+}
 
 
 def removed_errors(config: Mapping) -> Iterator[str]:

@@ -85,8 +85,8 @@ def grid_runs(config: dict) -> dict[str, Run]:
         for stage in run.stages:
             if not stage.of_every_run and not _suits(stage, run):
                 raise ConfigError(
-                    f"grids.{config['grid']}: {run.name}: stage {stage.name} needs {_needed_gpus(stage)}; list other"
-                    " numbers of gpus in another product"
+                    f"grids.{config['grid']}: {run.name}: stage {stage.name} needs one GPU; list"
+                    " other numbers of gpus in another product"
                 )
     return runs
 
@@ -144,7 +144,7 @@ def _shown_run(config: dict, stage: Stage, runs: Mapping[str, Run]) -> Run | Non
         return runs[shown_run_name(suitable)]
     if settings_of(config, stage)["runs"] is not None:
         raise ConfigError(
-            f"{stage.name}.runs: {SHOWN_PATTERN!r} is a run on {_needed_gpus(stage)}, and grids.{config['grid']} has"
+            f"{stage.name}.runs: {SHOWN_PATTERN!r} is a run on one GPU, and grids.{config['grid']} has"
             f" none; add one to the grid, or leave {stage.name}.runs out"
         )
     return None
@@ -161,12 +161,7 @@ def _pattern_of_runs(config: dict, stage: Stage) -> str:
 
 def _suits(stage: Stage, run: Run) -> bool:
     """Whether a stage that is not of every run can be measured in this one, by its workload and number of GPUs."""
-    has_several_gpus = run[GPUS.key] > 1
-    return stage.workload is run.workload and stage.of_several_gpus in (None, has_several_gpus)
-
-
-def _needed_gpus(stage: Stage) -> str:
-    return "several GPUs" if stage.of_several_gpus else "one GPU"
+    return stage.workload is run.workload and (stage.also_on_several_gpus or run[GPUS.key] == 1)
 
 
 def _with_stages(run: Run, *added: Stage) -> Run:

@@ -88,7 +88,7 @@ class Stage:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     tables_of_a_run: TablesOfARun | None = None
     of_every_run: bool = True  # if False, only of runs whose product lists it, or which its setting `runs` names
-    of_several_gpus: bool | None = False  # if not of every run, it is measured on several GPUs, on one, or None: both
+    also_on_several_gpus: bool = False  # of a stage that is not of every run; if False, it is measured on one GPU
     only_with_gpu: bool = False  # without a GPU, its job ends at once with the status unsupported
     workload: Workload = MODEL_STEPS  # of the runs that can have it
     has_estimates: bool = False  # its folder has estimates.py, since its work is not the steps of a model

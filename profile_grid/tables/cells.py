@@ -38,14 +38,11 @@ def run_table(
 
 
 def rows_table(
-    rows: pd.DataFrame, always_shown: Sequence[str], columns: Sequence[Column], left_aligned: int = 0,
-    hidden_if_constant: Sequence[str] = (),
-) -> MarkdownTable:  # fmt: skip
-    """One line per row: its dimensions, then the text of each column. Dimensions in `hidden_if_constant` are shown only
-    if they vary. The other arguments are those of lines_table."""
+    rows: pd.DataFrame, always_shown: Sequence[str], columns: Sequence[Column], left_aligned: int = 0
+) -> MarkdownTable:
+    """One line per row: its dimensions, then the text of each column. The other arguments are those of lines_table."""
     headings, texts = [heading for heading, _ in columns], [text for _, text in columns]
-    hidden = [key for key in hidden_if_constant if rows[key].nunique() < 2]
-    return lines_table(rows, always_shown, headings, lambda row: [text(row) for text in texts], left_aligned, hidden)
+    return lines_table(rows, always_shown, headings, lambda row: [text(row) for text in texts], left_aligned)
 
 
 def columns_with_values(rows: pd.DataFrame, headings: Mapping[str, str], text: Callable[[float], str]) -> list[Column]:

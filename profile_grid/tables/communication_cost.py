@@ -4,10 +4,18 @@ import math
 
 import pandas as pd
 
-from cs336_model.program.variants.values import DIVIDED
+from cs336_model.program.variants.values import FSDP
 from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, keys_without
 from profile_grid.study.stages import TIMING
-from profile_grid.tables.evidence import HOST_BOUND_SPREAD, assumed_spread, error_of_ratio, pooled_time, ratio_verdicts
+from profile_grid.tables.evidence import (
+    FASTER,
+    HOST_BOUND_SPREAD,
+    UNCLEAR,
+    assumed_spread,
+    error_of_ratio,
+    pooled_time,
+    ratio_verdicts,
+)
 from profile_grid.tables.names import PROCESS_STATISTICS, SLOWEST, WHOLE_STEP, WITHOUT_COMMUNICATION
 from profile_grid.tables.per_pass import Merged, as_floats
 
@@ -32,6 +40,7 @@ def communication_times(merged: Merged) -> pd.DataFrame:
     assumed = as_floats(table["run"].map(assumed_spread(merged.waiting_share))).fillna(HOST_BOUND_SPREAD)
     verdict = ratio_verdicts(table["baseline_ms"] / table["mean_ms"], *_error_of_cost(table, assumed))["verdict"]
     table = table.drop(columns=[f"{prefix}{column}" for prefix in PHASE_BY_PREFIX for column in PROCESS_STATISTICS])
+    verdict = verdict.replace(FASTER, UNCLEAR)  # communication shortens no step: the assumed spread is too small there
     return table.assign(cost_ms=cost_ms, cost_share=cost_ms / table["mean_ms"], verdict=verdict)
 
 
@@ -39,7 +48,7 @@ def _baselines(table: pd.DataFrame) -> pd.DataFrame:
     """Per row of `table`: the median time without communication of all runs with the same work, the spread between
     their processes, and the number of processes; no row if the parameters are divided."""
     baselines = {}
-    undivided = table[~table[PARALLEL.key].isin(DIVIDED)]  # otherwise a process updates only its part of the parameters
+    undivided = table[table[PARALLEL.key] != FSDP]  # otherwise a process updates only its part of the parameters
     for _, group in undivided.groupby(keys_without(PARALLEL.key), sort=False):
         timed = group[group["without_mean_ms"].notna()]
         baseline = pooled_time(timed["without_mean_ms"], *(timed[f"without_{name}"] for name in PROCESS_STATISTICS))

@@ -7,6 +7,7 @@ import pandas as pd
 
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import (
+    BACKWARD_IN_FORWARDS,
     ModelShape,
     forward_bytes,
     forward_flops,
@@ -14,7 +15,6 @@ from cs336_model.arithmetic.flops import (
     parameter_count,
     sequences_per_gpu,
 )
-from cs336_model.arithmetic.layer_limits import BACKWARD_IN_FORWARDS
 from cs336_model.arithmetic.memory import ELEMENT_BYTES, NUMBER_BYTES
 from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.tables import names

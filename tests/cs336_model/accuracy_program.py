@@ -19,15 +19,15 @@ from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
 from cs336_model.program.variants.effects import process_settings
-from cs336_model.program.variants.values import BUCKET_MB
+from cs336_model.program.variants.values import DDP
 
 CPU = torch.device("cpu")
 BUILD = module.build_model
 
 
-def summed(tensor: torch.Tensor, asynchronous: bool = False) -> dist.Work | None:
+def summed(tensor: torch.Tensor) -> None:
     """A reduction that forgets to divide."""
-    return dist.all_reduce(tensor, async_op=asynchronous)
+    dist.all_reduce(tensor)
 
 
 def summed_bucket(_: None, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -35,9 +35,9 @@ def summed_bucket(_: None, bucket: dist.GradBucket) -> torch.futures.Future[torc
     return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda done: done.value()[0])
 
 
-def forgotten(tensor: torch.Tensor, asynchronous: bool = False) -> dist.Work:
+def forgotten(tensor: torch.Tensor) -> None:
     """A reduction that reduces nothing."""
-    return dist.all_reduce(torch.zeros(1), async_op=True)
+    dist.all_reduce(torch.zeros(1))
 
 
 def without_memory(*arguments):
@@ -62,7 +62,7 @@ def errors(text: str, fault: str | None) -> dict:
         for patched in FAULTS[fault]():
             patches.enter_context(patched)
         subject = make_subject(spec, CPU)
-        if fault == "summed" and spec.dimensions["parallel"] in BUCKET_MB:
+        if fault == "summed" and spec.dimensions["parallel"] == DDP:
             subject.model.register_comm_hook(None, summed_bucket)
         comparison = Comparison(subject)
         run_steps(subject, spec.measured_steps, PhaseClock(CPU, ranges.MEASURE, Progress()))

@@ -8,10 +8,9 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.model.optimizer import local_part
-from cs336_model.program.memory.recording import held_addresses, recorder_on
-from cs336_model.program.parallel.choice import import_distributed
+from cs336_model.program.memory.recording import held_addresses, optimizer_state, recorder_on
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank
-from cs336_model.program.parallel.sharding import optimizer_state
+from cs336_model.program.parallel.reduction import import_late_modules
 from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, make_subject, run_steps
@@ -25,7 +24,7 @@ def nbytes(tensors) -> int:
 
 def outcome(text: str) -> dict:
     spec = read_spec(text)
-    import_distributed(spec)
+    import_late_modules(spec)
     recorder = recorder_on(CPU)
     ranges.emit_ranges(recorder.emitter)
     subject = make_subject(spec, CPU)

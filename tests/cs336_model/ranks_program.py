@@ -8,8 +8,8 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.program.accuracy import norm_of_gradients
-from cs336_model.program.parallel.choice import import_distributed
 from cs336_model.program.parallel.ranks import join_group, leave_group, this_rank
+from cs336_model.program.parallel.reduction import import_late_modules
 from cs336_model.program.process import Progress
 from cs336_model.program.spec import read_spec
 from cs336_model.program.steps import PhaseClock, finite_losses, make_subject, run_steps
@@ -21,7 +21,7 @@ def outcome(text: str) -> dict:
     """Losses of the whole batch; whether the ranks have the same gradients, with communication and without; how many
     modules a run imports when it has its GPUs."""
     spec = read_spec(text)
-    import_distributed(spec)
+    import_late_modules(spec)
     modules = len(sys.modules)
     subject = make_subject(spec, CPU)
     run_steps(subject, spec.measured_steps, PhaseClock(CPU, ranges.MEASURE, Progress()))

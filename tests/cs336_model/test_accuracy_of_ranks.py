@@ -6,20 +6,20 @@ from itertools import product
 import pytest
 
 from cs336_model.program.accuracy import TOO_LARGE
-from cs336_model.program.variants.values import BUCKET_MB, FLAT, FSDP, NAIVE, OVERLAPPED
+from cs336_model.program.variants.values import DDP, FSDP, NAIVE
 from profile_grid.stages.timing.tables import explained_error
 from tests.cs336_model.launched_ranks import rank_results
 from tests.cs336_model.specs import changed
 
 ERRORS = ("loss_error", "logits_error", "gradient_norm_error")
-WAYS = (NAIVE, FLAT, OVERLAPPED, *tuple(BUCKET_MB)[:2], FSDP)
+WAYS = (NAIVE, DDP, FSDP)
 REDUCED = WAYS[:-1]  # by our code or its hook
 PRECISIONS = ("fp32", "bf16", "bf16-weights")
 FAULTS = ("summed", "not reduced", "one part", "no memory for fp64")
 CASES = [
     *((way, precision, None) for way, precision in product(WAYS, PRECISIONS)),
     *((way, "fp32", "summed") for way in REDUCED),
-    *((way, "fp32", fault) for way, fault in product((NAIVE, OVERLAPPED), FAULTS[1:])),
+    *((NAIVE, "fp32", fault) for fault in FAULTS[1:]),
 ]  # each rank goes on with the next, whatever happened in one
 
 
@@ -60,19 +60,16 @@ def test_gradients_that_are_summed_are_off_by_more_than_any_precision_explains(b
     assert rank0["loss_error"] < explained_error("fp32") and rank0["logits_error"] < explained_error("fp32")
 
 
-@pytest.mark.parametrize("way", (NAIVE, OVERLAPPED))
-def test_gradients_that_are_not_reduced_are_told(both_ranks, values, way):
-    rank0, rank1 = both_ranks(values, way, "fp32", "not reduced")
+def test_gradients_that_are_not_reduced_are_told(both_ranks, values):
+    rank0, rank1 = both_ranks(values, NAIVE, "fp32", "not reduced")
     assert rank0 == rank1 and rank0["gradient_norm_error"] > explained_error("bf16")
 
 
-@pytest.mark.parametrize("way", (NAIVE, OVERLAPPED))
-def test_ranks_that_take_the_same_part_of_the_batch_are_told(both_ranks, values, way):
-    rank0, rank1 = both_ranks(values, way, "fp32", "one part")
+def test_ranks_that_take_the_same_part_of_the_batch_are_told(both_ranks, values):
+    rank0, rank1 = both_ranks(values, NAIVE, "fp32", "one part")
     assert rank0 == rank1 and min(rank0[name] for name in ERRORS) > explained_error("fp32")
 
 
-@pytest.mark.parametrize("way", (NAIVE, OVERLAPPED))
-def test_where_one_rank_runs_out_of_memory_all_turn_back_and_none_waits(both_ranks, values, way):
+def test_where_one_rank_runs_out_of_memory_all_turn_back_and_none_waits(both_ranks, values):
     nothing = {"reason": TOO_LARGE} | dict.fromkeys(ERRORS)
-    assert both_ranks(values, way, "fp32", "no memory for fp64") == (nothing, nothing)
+    assert both_ranks(values, NAIVE, "fp32", "no memory for fp64") == (nothing, nothing)

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from cs336_model.arithmetic.flops import ModelShape, matmul_flops
-from cs336_model.arithmetic.layer_limits import BACKWARD_IN_FORWARDS
+from cs336_model.arithmetic.flops import BACKWARD_IN_FORWARDS, ModelShape, matmul_flops
 from cs336_model.program.operator import row as row_module
 from cs336_model.program.operator.bench import call_seconds
 from cs336_model.program.operator.row import largest_memory, row_result

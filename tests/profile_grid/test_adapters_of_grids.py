@@ -61,7 +61,7 @@ def test_other_adapters_leave_the_specifications_of_other_runs_as_they_are():
 
 def test_a_value_whose_adapter_is_not_given_is_refused_with_the_key_that_is_missing():
     with pytest.raises(ConfigError) as error:
-        grid_runs(checked_config(config(ALONE, adapters={"get_ddp": "mine:ddp"})))
+        grid_runs(checked_config(config(ALONE, adapters={ADAPTERS[0]: "mine:flash"})))
     assert str(error.value) == (
         "grids.g: attention_d16_bs8_own-triton-attention cannot be measured: attention own-triton needs"
         f' program.adapters.{TRITON}: name the module that has it (program: {{adapters: "tests.adapters"}}), or the'

@@ -34,8 +34,8 @@ def test_a_document_defines_only_what_it_shows():
 
 def test_stages_that_ended_differently_are_named_with_how_they_ended():
     counts = {"complete / complete": 3, "complete / not_asked": 1, "out_of_memory / incomplete": 1}
-    assert outcomes(counts, "timing / all_reduce") == (
-        "timing: 4 complete, 1 out of memory; all reduce: 3 complete, 1 not requested, 1 incomplete"
+    assert outcomes(counts, "timing / memory") == (
+        "timing: 4 complete, 1 out of memory; memory: 3 complete, 1 not requested, 1 incomplete"
     )
 
 

@@ -208,7 +208,6 @@ def test_the_pace_comes_from_earlier_measurements_on_the_same_device(tmp_path):
         "energy": 4.0,
         "counters": 4.0,
         "cold_start": 4.0,
-        "all_reduce": 4.0,
         "host_trace": 4.0,
     }  # not measured yet: the mean
     assert found.flop_per_s == {"fp32": forward * (15 + 6) / 6.0}

@@ -223,68 +223,6 @@ def test_these_limits_take_this_share_of_the_time_of_kernels():
     assert f"moves {gb.min():.3f} to {gb.max():.2f} GB per layer, at {shares[0]} to {shares[1]} of" in text
 
 
-@pytest.mark.parametrize("study", ["parallel", "parallel-2026"])
-def test_gradients_of_a_feed_forward_layer_take_this_share_of_its_backward_pass(study):
-    names = ("runs", "kernels", "all_reduce", "collectives")
-    runs, kernels, alone, collectives = (table(study, name) for name in names)
-    runs = runs[runs["parallel"] == "naive"].set_index("run")
-    gpus, layers, d_model, d_ff, tokens = (
-        runs[name].astype("float64") for name in ("gpus", "num_layers", "d_model", "d_ff", "batch_size")
-    )
-    tokens, around = tokens * runs["context_length"], 2 * (gpus - 1) / gpus
-    largest = alone[alone["bytes"] == alone["bytes"].max()].groupby("gpus")["mean_ms"].mean()
-    matrix_bytes = 4 * d_model * d_ff
-    communication_ms = 3 * matrix_bytes / alone["bytes"].max() * gpus.map(largest)
-    is_layer = kernels["class"].str.startswith("gemm") & (kernels["range"] == "block > feed-forward")
-    rows = kernels[is_layer & (kernels["step"] >= 0) & kernels["run"].isin(runs.index)]
-    per_layer = rows.groupby("run")["step"].nunique() * layers
-    ms = rows.groupby(["run", "phase"])["total_ns"].sum().unstack().div(per_layer, axis=0) / 1e6
-    backward_ms = 2 * ms["forward"]  # twice the FLOPs at the same rate
-    ratio = communication_ms / backward_ms
-    shares = " to ".join(dict.fromkeys(percents(ratio.min(), ratio.max())))
-    text = sentence(study, "communication_limits", 1)
-    assert f"would take {shares} of the time of its backward pass" in text
-    fewest = np.ceil(tokens * ratio)
-    most = [
-        max(
-            n
-            for n in 2 ** np.arange(1, 20)
-            if communication_ms[run] / around[run] * 2 * (n - 1) / n <= backward_ms[run] * gpus[run] / n
-        )
-        for run in runs.index
-    ]
-    tokens_text, gpus_text = (
-        " to ".join(dict.fromkeys(f"{value:.0f}" for value in (min(values), max(values)))) for values in (fewest, most)
-    )
-    assert f"no longer than computation on up to {gpus_text} GPUs" in text
-    assert f"in batches of at least {tokens_text} tokens" in lead(study, "communication_limits")
-    one = collectives[collectives["bucket"].isna() & (collectives["bytes"] == collectives["run"].map(matrix_bytes))]
-    transfers = 3 * one.groupby("run")["transfer_ns"].mean() / 1e6 / communication_ms
-    computed = ms["backward"] / backward_ms
-    text = sentence(study, "communication_limits", 2)
-    for times, values in (("computation takes {} times", computed), ("communication {} times", transfers)):
-        ends = (f"{value:.2f}" if value >= 1 else f"{value:.3f}" for value in (values.min(), values.max()))
-        assert times.format(" to ".join(dict.fromkeys(ends))) in text
-
-
-def test_costs_of_buckets_are_predicted_from_other_sizes_with_this_error():
-    rows = table("parallel", "bucket_costs")
-    errors, others = [], []
-    for row in rows.itertuples():
-        like = rows[(rows["gpus"] == row.gpus) & (rows["bucket_mb"] != row.bucket_mb)]
-        hidden = like["communication_ms"] - like["exposed_ms"]
-        factor = ((like["measured_ms"] - like["exposed_ms"]) * hidden).sum() / (hidden**2).sum()
-        errors.append(row.exposed_ms + factor * (row.communication_ms - row.exposed_ms) - row.measured_ms)
-        same = like[(like["model"] == row.model) & (like["batch_size"] == row.batch_size)]
-        others.append(same["measured_ms"].mean() - row.measured_ms)
-    errors, others = np.abs(errors), np.abs(others)
-    within = (errors <= 2 * rows["spread_ms"]).sum()
-    text = sentence("parallel", "communication_limits", 3)
-    assert f"a mean error of {errors.mean():.2f} ms (at most {errors.max():.1f} ms)" in text
-    assert f"the other sizes of buckets as a prediction has a mean error of {others.mean():.2f} ms" in text
-    assert f"{within} of {len(rows)} predictions" in sentence("parallel", "communication_limits", 4)
-
-
 def test_a_token_takes_this_energy_in_bf16_and_in_fp32():
     windows, runs = table("energy", "energy_windows"), table("energy", "runs").set_index("run")
     windows = windows[windows["kind"] == "steps"]
@@ -317,13 +255,12 @@ def test_checkpoints_take_this_time_and_leave_this_memory(study, run):
     assert f"trains in {gib[0]} instead of {gib[1]}, for {longer} more time." in lead(study, "j_checkpoint")
 
 
-@pytest.mark.parametrize(("study", "place"), [("parallel", 3), ("parallel-2026", 2)])
-def test_exposed_communication_takes_this_share_of_captured_steps(study, place):
-    steps = table(study, "communication_steps")
+def test_exposed_communication_takes_this_share_of_captured_steps():
+    steps = table("parallel-2026", "communication_steps")
     steps = steps[steps["communication_ms"] > 0]
     share = steps["exposed_communication_ms"] / steps["step_ms"]
     medians = share.groupby(steps["parallel"].astype("str")).median().sort_values()
     ends = percents(share.min(), share.max(), medians.iloc[0], medians.iloc[-1])
-    assert [medians.index[0], medians.index[-1]] == ["overlapped", "naive"]
-    text = "takes {} to {} of a step (medians: from {} with overlapped DDP to {} with naive DDP)".format(*ends)
-    assert text in sentence(study, "n_communication", place)
+    assert [medians.index[0], medians.index[-1]] == ["ddp", "naive"]
+    text = "takes {} to {} of a step (medians: from {} with ddp to {} with naive DDP)".format(*ends)
+    assert text in sentence("parallel-2026", "n_communication", 2)

@@ -69,13 +69,13 @@ def test_a_combination_that_no_machine_can_run_is_refused_before_anything_is_mea
         ),
         ({"parallels": ["ddp"]}, "gpus 1 with parallel ddp: gradients are reduced on several GPUs"),
         (
-            {"gpus": [2], "parallels": ["flat"], "modes": ["forward"]},
+            {"gpus": [2], "parallels": ["naive"], "modes": ["forward"]},
             "with mode forward: it has no gradients to reduce",
         ),
-        ({"gpus": [3], "parallels": ["flat"]}, "gpus 3 with parallel flat with batch_size 4: all GPUs share a batch"),
+        ({"gpus": [3], "parallels": ["naive"]}, "gpus 3 with parallel naive with batch_size 4: all GPUs share a batch"),
         ({"gpus": [2], "parallels": ["ddp"], "compiles": ["on"]}, "a compiled graph is split at the buckets"),
         ({"gpus": [2], "parallels": ["ddp"], "stages": ["energy"]}, "stage energy needs one GPU"),
-        ({"stages": ["all_reduce"]}, "stage all_reduce needs several GPUs"),
+        ({"modes": ["forward"], "optimizers": ["fused"]}, "optimizer fused with mode forward: only train_step has"),
     ],
 )
 def test_what_several_gpus_cannot_do_is_refused_before_anything_is_measured(config, lists, reason):
@@ -195,7 +195,8 @@ def test_what_the_grid_does_not_use_is_not_part_of_its_plan(config):
     assert grid_settings_json(config) == grid_settings_json(changed)
 
 
-@pytest.mark.parametrize("grid", ["cs336-2025", "all-reduce"])  # the second has no run on one GPU
+@pytest.mark.parametrize("grid", ["cs336-2025", "several"])
 def test_the_plan_made_from_the_used_part_is_the_plan_of_the_whole(config, grid):
-    config |= {"grid": grid}
+    several = {"models": ["tiny"], "context_lengths": [64], "modes": ["train_step"], "gpus": [2], "parallels": ["ddp"]}
+    config |= {"grid": grid, "grids": config["grids"] | {"several": [several]}}  # without a run on one GPU
     assert grid_plan(json.loads(grid_settings_json(config))) == grid_plan(config)

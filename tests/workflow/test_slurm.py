@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.skipif(not EXECUTOR.exists(), reason=f"{EXECUTOR.relative_to(ROOT)} is not there"),
 ]
 PATIENCE_S = 240
-RUNS = ("alpha_ctx8_forward", "beta_ctx8_train_step_gpus2_flat")
+RUNS = ("alpha_ctx8_forward", "beta_ctx8_train_step_gpus2_naive")
 GRID = TINY_GRID.replace("device: cpu", "device: auto").replace(
     """
     - models: [alpha, beta]
@@ -36,7 +36,7 @@ GRID = TINY_GRID.replace("device: cpu", "device: auto").replace(
 """,
     """
     - {models: [alpha], context_lengths: [8], modes: [forward]}
-    - {models: [beta], context_lengths: [8], modes: [train_step], gpus: [2], parallels: [flat]}
+    - {models: [beta], context_lengths: [8], modes: [train_step], gpus: [2], parallels: [naive]}
 """,
 )
 
@@ -146,8 +146,8 @@ def test_several_runs_are_one_job_where_asked_for_never_with_one_on_more_gpus(tm
     of_group = sorted((name, sorted(re.findall(r"timing (\S+)", jobs))) for name, jobs in planned_groups)
     assert of_group == [
         ("gpus_1", ["alpha_ctx16_forward", "alpha_ctx8_forward"]),
-        ("gpus_2", ["beta_ctx16_train_step_gpus2_flat"]),
-        ("gpus_2", ["beta_ctx8_train_step_gpus2_flat"]),
+        ("gpus_2", ["beta_ctx16_train_step_gpus2_naive"]),
+        ("gpus_2", ["beta_ctx8_train_step_gpus2_naive"]),
     ]
 
 

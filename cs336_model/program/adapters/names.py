@@ -6,20 +6,14 @@ The names are those of the handout's tests/adapters.py (Stanford CS336, assignme
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cs336_model.program.variants.values import OWN_DDP, OWN_FSDP, OWN_PYTORCH, OWN_SHARDED, OWN_TRITON
+from cs336_model.program.variants.values import OWN_PYTORCH, OWN_TRITON
 
-# By dimension and value. Callers of "parallel" rely on the order: what wraps the model, what ends the reduction, and
-# for FSDP what gathers parameters.
+# By dimension and value.
 NEEDED: Mapping[str, Mapping[Any, tuple[str, ...]]] = {
     "attention": {
         OWN_PYTORCH: ("get_flashattention_autograd_function_pytorch",),
         OWN_TRITON: ("get_flashattention_autograd_function_triton",),
     },
-    "parallel": {
-        OWN_DDP: ("get_ddp", "ddp_on_after_backward"),
-        OWN_FSDP: ("get_fsdp", "fsdp_on_after_backward", "fsdp_gather_full_params"),
-    },
-    "optimizer": {OWN_SHARDED: ("get_sharded_optimizer",)},
 }
 ADAPTERS = tuple(name for values in NEEDED.values() for names in values.values() for name in names)
 
@@ -32,7 +26,7 @@ def needed_adapters(dimensions: Mapping[str, Any]) -> Iterator[tuple[str, str, s
 
 
 def student_implementations(dimensions: Mapping[str, Any]) -> str:
-    """The values of a run that are a student's code: "own-ddp, own-sharded"; "" if none is."""
+    """The values of a run that are a student's code: "own-triton"; "" if none is."""
     return ", ".join(dict.fromkeys(value for _, value, _ in needed_adapters(dimensions)))
 
 

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_iter
 
-from cs336_model.model.optimizer import local_part
+from cs336_model.model.optimizer import AdamW, local_part
 from cs336_model.program.memory.allocator import AllocatorRecorder
 from cs336_model.program.memory.cpu import CpuRecorder
 from cs336_model.program.memory.history import write_history
 from cs336_model.program.outputs import Output
 from cs336_model.program.parallel.ranks import this_rank
-from cs336_model.program.parallel.sharding import optimizer_state
 from cs336_model.program.steps import Subject
 from cs336_model.program.variants.effects import is_compiled
 
@@ -92,6 +91,16 @@ def held_addresses(subject: Subject) -> dict[str, list[int]]:
         "optimizer state": _addresses(optimizer_state(subject.optimizer)),
         "data": _addresses([subject.inputs, subject.targets, *subject.model.buffers(), *subject.losses]),
     }
+
+
+def optimizer_state(optimizer: AdamW | torch.optim.Optimizer | None) -> list[Tensor]:
+    """The moments of the optimizer that this process keeps; PyTorch's has none before its first step."""
+    if optimizer is None:
+        return []
+    if isinstance(optimizer, AdamW):
+        return [*optimizer.first_moments, *optimizer.second_moments]
+    values = [value for state in optimizer.state.values() for value in state.values()]
+    return [value for value in values if isinstance(value, Tensor)]
 
 
 def _addresses(tensors: Iterable[Tensor]) -> list[int]:

@@ -52,15 +52,12 @@ def join_group(device: torch.device) -> None:
         mark_collectives()
 
 
-# By function of torch.distributed: the name of its range, and the position and name of the argument that holds all data
+# By function of torch.distributed: the name of its range, and the position and name of the tensor that holds all data
 # that one rank communicates.
 COLLECTIVES = {
     "all_reduce": (ranges.ALL_REDUCE, 0, "tensor"),
-    "broadcast": (ranges.BROADCAST, 0, "tensor"),
-    "all_gather": (ranges.ALL_GATHER, 0, "tensor_list"),
     "all_gather_into_tensor": (ranges.ALL_GATHER, 0, "output_tensor"),
     "all_gather_single": (ranges.ALL_GATHER, 0, "output_tensor"),  # the same since PyTorch 2.13
-    "reduce_scatter": (ranges.REDUCE_SCATTER, 1, "input_list"),
     "reduce_scatter_tensor": (ranges.REDUCE_SCATTER, 1, "input"),
     "reduce_scatter_single": (ranges.REDUCE_SCATTER, 1, "input"),
 }
@@ -77,9 +74,8 @@ def mark_collectives() -> None:
 def _marked(collective: Callable[..., Any], operation: str, position: int, argument: str) -> Callable[..., Any]:
     @functools.wraps(collective)
     def marked(*args: Any, **kwargs: Any) -> Any:
-        data = kwargs[argument] if argument in kwargs else args[position]
-        tensors = [data] if isinstance(data, Tensor) else data
-        with ranges.span(ranges.collective_range_name(operation, sum(tensor.nbytes for tensor in tensors))):
+        tensor = kwargs[argument] if argument in kwargs else args[position]
+        with ranges.span(ranges.collective_range_name(operation, tensor.nbytes)):
             return collective(*args, **kwargs)
 
     return marked

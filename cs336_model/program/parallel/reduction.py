@@ -1,22 +1,23 @@
-"""Reductions of the gradients of all ranks to their mean, as in the course: from one all-reduce per parameter to DDP.
+"""Reductions of the gradients of all ranks to their mean: one all-reduce per parameter, PyTorch's DDP, and its FSDP.
 
-Each has three methods. `wrap` returns the model that a step calls. `finish` ends the reduction after loss.backward();
-its argument is the run's optimizer, if there is one. `paused` is a context without communication, for runs that can
-leave it out (values.reduces_only_gradients).
+Each has three methods. `wrap` returns the model that a step calls. `finish` ends the reduction after loss.backward().
+`paused` is a context without communication, for runs that can leave it out (values.reduces_only_gradients).
 """
 
+import functools
 import warnings
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch._utils import _flatten_dense_tensors, _unflatten_dense_tensors
 from torch.nn.parallel import DistributedDataParallel
 
 from cs336_model import ranges
 from cs336_model.program.parallel.ranks import this_rank
+from cs336_model.program.spec import RunSpec
+from cs336_model.program.variants import values
 from cs336_model.ranges import in_range, span
 
 
@@ -26,7 +27,7 @@ class NoReduction:
     def wrap(self, model: nn.Module) -> nn.Module:
         return model
 
-    def finish(self, optimizer: Any = None) -> None:
+    def finish(self) -> None:
         return
 
     def paused(self) -> AbstractContextManager:
@@ -34,30 +35,17 @@ class NoReduction:
 
 
 class AfterBackward(NoReduction):
-    """All-reduces after the backward pass: of every gradient, or with `flat` of all gradients as one tensor."""
-
-    def __init__(self, flat: bool) -> None:
-        self.flat, self.is_on = flat, True
+    """One all-reduce per gradient, after the backward pass."""
 
     def wrap(self, model: nn.Module) -> nn.Module:
-        self.parameters = list(model.parameters())
+        self.parameters, self.is_on = list(model.parameters()), True
         return model
 
-    def finish(self, optimizer: Any = None) -> None:
-        if not self.is_on:
-            return
-        gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        if not self.flat:
-            for gradient in gradients:
-                reduce_to_mean(gradient)
-        elif gradients:
-            with span(ranges.ALL_REDUCE_BUFFERS):
-                flat_gradient = _flatten_dense_tensors(gradients)
-            reduce_to_mean(flat_gradient)
-            with span(ranges.ALL_REDUCE_BUFFERS):
-                means = _unflatten_dense_tensors(flat_gradient, gradients)
-                for gradient, mean in zip(gradients, means, strict=True):
-                    gradient.copy_(mean)
+    def finish(self) -> None:
+        if self.is_on:
+            for parameter in self.parameters:
+                if parameter.grad is not None:
+                    reduce_to_mean(parameter.grad)
 
     @contextmanager
     def paused(self):
@@ -68,42 +56,24 @@ class AfterBackward(NoReduction):
             self.is_on = True
 
 
-class Overlapped(AfterBackward):
-    """All-reduces every gradient as soon as it is ready, while the backward pass continues."""
-
-    def __init__(self) -> None:
-        super().__init__(flat=False)
-        self.pending: list[dist.Work] = []
-
-    def wrap(self, model: nn.Module) -> nn.Module:
-        for parameter in model.parameters():
-            parameter.register_post_accumulate_grad_hook(self._begin)
-        return model
-
-    def finish(self, optimizer: Any = None) -> None:
-        if self.pending:
-            with span(ranges.ALL_REDUCE_WAIT):
-                for work in self.pending:
-                    work.wait()
-            self.pending.clear()
-
-    def _begin(self, parameter: Tensor) -> None:
-        if self.is_on:
-            self.pending.append(reduce_to_mean(parameter.grad, asynchronous=True))
+def reduce_to_mean(tensor: Tensor) -> None:
+    """Reduces the tensor to its mean over all ranks, in place; later work on the device waits for it. Gloo has no mean,
+    so each rank divides its tensor before the sum."""
+    if dist.get_backend() == dist.Backend.NCCL:
+        dist.all_reduce(tensor, op=dist.ReduceOp.AVG)
+    else:
+        dist.all_reduce(tensor.div_(this_rank().count))
 
 
 class Buckets(NoReduction):
-    """PyTorch's DistributedDataParallel, with buckets of `bucket_mb`."""
-
-    def __init__(self, bucket_mb: int) -> None:
-        self.bucket_mb = bucket_mb
+    """PyTorch's DistributedDataParallel, with its buckets of 25 MB."""
 
     def wrap(self, model: nn.Module) -> nn.Module:
         # PyTorch 2.13 warns that the option broadcast_buffers is renamed
         ignore_warnings = warnings.catch_warnings(category=FutureWarning, action="ignore")
         with ignore_warnings, span(ranges.ALL_REDUCE_BUFFERS):
             # the model's buffers are constants (angles, a mask), which need not be sent again in every step
-            self.model = DistributedDataParallel(model, bucket_cap_mb=self.bucket_mb, broadcast_buffers=False)
+            self.model = DistributedDataParallel(model, broadcast_buffers=False)
         # in its second step, DDP makes its buckets here, in the order in which the first step used the parameters
         self.model._pre_forward = in_range(ranges.ALL_REDUCE_BUFFERS, self.model._pre_forward)
         if ranges.are_recorded():  # a hook in Python takes time, so timed runs have none
@@ -114,18 +84,65 @@ class Buckets(NoReduction):
         return self.model.no_sync()
 
 
-def reduce_to_mean(tensor: Tensor, asynchronous: bool = False) -> dist.Work | None:
-    """Starts to reduce the tensor to its mean over all ranks, in place. With `asynchronous`, returns the work to wait
-    for; otherwise later work on the device waits. Gloo has no mean, so each rank divides its tensor before the sum."""
-    if dist.get_backend() == dist.Backend.NCCL:
-        return dist.all_reduce(tensor, op=dist.ReduceOp.AVG, async_op=asynchronous)
-    tensor.div_(this_rank().count)
-    return dist.all_reduce(tensor, async_op=asynchronous)
-
-
 def _marked_all_reduce(_: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
     """DistributedDataParallel's reduction of a bucket, inside a range."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
     with span(ranges.bucket_range_name(bucket.index())):
         return allreduce_hook(dist.group.WORLD, bucket)
+
+
+class FullySharded(NoReduction):  # FSDP2's hooks reduce the gradients, so `finish` has nothing to do
+    """PyTorch's FSDP2: every process has a part of each parameter, and gathers the parameters of a layer when the layer
+    is computed. Parameters are gathered, and gradients reduced, in the data type of the parameters."""
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.fsdp import fully_shard
+
+        mark_fsdp()
+        mesh = init_device_mesh(next(model.parameters()).device.type, (this_rank().count,))
+        for layer in layers_of(model):
+            fully_shard(layer, mesh=mesh)
+        return fully_shard(model, mesh=mesh)
+
+
+def layers_of(model: nn.Module) -> Iterator[nn.Module]:
+    """The items of every outermost ModuleList."""
+    for child in model.children():
+        yield from child if isinstance(child, nn.ModuleList) else layers_of(child)
+
+
+@functools.cache
+def mark_fsdp() -> None:
+    """Makes FSDP2 open ranges around its communication, from now on: nsys would not show what a kernel is for."""
+    from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup
+
+    # methods that communicate or allocate buffers for it
+    ranges_by_method = {
+        "unshard": ranges.ALL_GATHER,
+        "wait_for_unshard": ranges.ALL_GATHER_WAIT,
+        "post_backward": ranges.REDUCE_SCATTER,
+    }
+    for method, name in ranges_by_method.items():
+        setattr(FSDPParamGroup, method, ranges.in_range(name, getattr(FSDPParamGroup, method)))
+
+
+REDUCTIONS = {  # by value of the dimension `parallel`
+    values.NOT_PARALLEL: NoReduction,
+    values.NAIVE: AfterBackward,
+    values.DDP: Buckets,
+    values.FSDP: FullySharded,
+}
+
+
+def import_late_modules(spec: RunSpec) -> None:
+    """Imports what PyTorch would import when it distributes a model or makes an optimizer, above all torch._dynamo: 800
+    modules, which take seconds. Call it before the process has its GPUs; it does not use CUDA."""
+    parallel = spec.dimensions["parallel"]
+    if parallel == values.DDP:
+        import torch.distributed.algorithms.ddp_comm_hooks.default_hooks
+    if parallel == values.FSDP:
+        import torch.distributed.fsdp
+    if parallel in (values.DDP, values.FSDP) or spec.dimensions["optimizer"] == values.FUSED:
+        import torch._dynamo  # noqa: F401

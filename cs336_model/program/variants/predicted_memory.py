@@ -1,7 +1,7 @@
 """What a run is predicted to need on each GPU, by component, from its shape and variant. Imports no torch.
 
 For one process, the peak is computed by cs336_model/arithmetic/memory.py. Several processes also need buffers for
-communication, and divide between them what FSDP or a sharded optimizer divides.
+communication, and divide between them what FSDP divides.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 from cs336_model import ranges
 from cs336_model.arithmetic import memory
 from cs336_model.arithmetic.flops import ModelShape, parameter_count
-from cs336_model.program.variants.values import ADAMW, BUCKET_MB, DIVIDED, FLAT
+from cs336_model.program.variants.values import DDP, FSDP
 
 PARAMETERS, GATHERED, MOMENTS, GRADIENTS, BUCKETS, ACTIVATIONS, LOGITS = PARTS = (
     "parameters", "gathered parameters", "optimizer state", "gradients", "buckets of gradients", "activations",
@@ -32,13 +32,13 @@ def predicted_parts(shape: ModelShape, dimensions: Mapping[str, Any]) -> dict[st
     without_head = ModelShape(**vars(shape) | {"vocab_size": 0})  # LOGITS has the memory of the head
     parts |= {
         GRADIENTS: own_bytes,
-        BUCKETS: all_bytes if dimensions["parallel"] in (*BUCKET_MB, FLAT) else 0,
+        BUCKETS: all_bytes if dimensions["parallel"] == DDP else 0,
         ACTIVATIONS: memory.saved_activation_bytes(without_head, dimensions),
         # what the loss saves, and three tensors of its backward pass, in fp32; the output, if it has another type
         LOGITS: (4 * memory.FP32_BYTES + (activation if activation < memory.FP32_BYTES else 0)) * logits,
     }
     if ranges.OPTIMIZER in phases:
-        parts[MOMENTS] = 2 * all_bytes - _remote_moment_bytes(all_bytes, dimensions)
+        parts[MOMENTS] = 2 * own_bytes
     return _nonzero(parts)
 
 
@@ -48,33 +48,22 @@ def predicted_peak_bytes(shape: ModelShape, dimensions: Mapping[str, Any]) -> in
     sequences of one GPU."""
     all_bytes = memory.NUMBER_BYTES[dimensions["precision"]].number * parameter_count(shape)
     parts = predicted_parts(shape, dimensions)
-    has_moments, buckets = MOMENTS in parts, parts.get(BUCKETS, 0)
     # the peak of a run of one process, without the parameters that only other processes keep
     peak = memory.step_peak_bytes(shape, dimensions["mode"], dimensions) - _remote_bytes(all_bytes, dimensions)
-    if dimensions["parallel"] == FLAT:  # copies all gradients at once, after the backward pass
-        parameters_and_moments = all_bytes + (2 * all_bytes if has_moments else 0)
-        peak = max(peak, parameters_and_moments + memory.bytes_after_backward(shape, dimensions) + buckets)
-    else:
-        peak += parts.get(GATHERED, 0) + buckets
-    if has_moments:
-        peak -= _remote_moment_bytes(all_bytes, dimensions)
-    return peak if dimensions["parallel"] in DIVIDED else max(peak, memory.build_peak_bytes(shape, dimensions))
+    peak += parts.get(GATHERED, 0) + parts.get(BUCKETS, 0)
+    if MOMENTS in parts:
+        peak -= 2 * _remote_bytes(all_bytes, dimensions)
+    return peak if dimensions["parallel"] == FSDP else max(peak, memory.build_peak_bytes(shape, dimensions))
 
 
 def _remote_bytes(all_bytes: int, dimensions: Mapping[str, Any]) -> int:
     """Of `all_bytes` of parameters, those that only other processes keep."""
-    return all_bytes - all_bytes // dimensions["gpus"] if dimensions["parallel"] in DIVIDED else 0
-
-
-def _remote_moment_bytes(all_bytes: int, dimensions: Mapping[str, Any]) -> int:
-    """Bytes of the moments that only other processes keep; each parameter (`all_bytes` in total) has two moments."""
-    is_divided = dimensions["parallel"] in DIVIDED or dimensions.get("optimizer", ADAMW) != ADAMW
-    return 2 * (all_bytes - all_bytes // dimensions["gpus"]) if is_divided else 0
+    return all_bytes - all_bytes // dimensions["gpus"] if dimensions["parallel"] == FSDP else 0
 
 
 def _gathered_bytes(shape: ModelShape, dimensions: Mapping[str, Any]) -> int:
     """Bytes of the parameters that FSDP gathers at a time: those outside the layers, and two layers."""
-    if dimensions["parallel"] not in DIVIDED:
+    if dimensions["parallel"] != FSDP:
         return 0
     layers = ModelShape(**vars(shape) | {"vocab_size": 0, "num_layers": min(shape.num_layers, 2)})
     outside_layers = 2 * shape.vocab_size * shape.d_model

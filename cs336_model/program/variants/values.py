@@ -13,13 +13,8 @@ EAGER = "eager"
 PYTORCH_ATTENTIONS = (EAGER, "math", "flash", "efficient", "cudnn")
 OWN_PYTORCH, OWN_TRITON = OWN_ATTENTIONS = ("own-pytorch", "own-triton")  # of a student (cs336_model.program.adapters)
 ATTENTIONS = (*PYTORCH_ATTENTIONS, *OWN_ATTENTIONS)
-NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED = "none", "naive", "flat", "overlapped"
-DDP, FSDP = "ddp", "fsdp"
-BUCKET_MB = {DDP: 25, "ddp-1mb": 1, "ddp-10mb": 10, "ddp-100mb": 100, "ddp-1000mb": 1000}  # 25 is PyTorch's default
-OWN_DDP, OWN_FSDP = "own-ddp", "own-fsdp"  # of a student (cs336_model.program.adapters)
-DIVIDED = (FSDP, OWN_FSDP)  # every process keeps a part of each parameter
-PARALLELS = (NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED, *BUCKET_MB, FSDP, OWN_DDP, OWN_FSDP)
-ADAMW, ZERO1, OWN_SHARDED = OPTIMIZERS = ("adamw", "zero1", "own-sharded")
+NOT_PARALLEL, NAIVE, DDP, FSDP = PARALLELS = ("none", "naive", "ddp", "fsdp")
+ADAMW, FUSED = OPTIMIZERS = ("adamw", "fused")
 
 # The largest relative error of rounding one number: 2^-p for a significand of p bits. TF32 keeps 11 of them in the
 # operands of a matrix product, bf16 keeps 8 (NVIDIA A100 white paper; IEEE 754 binary32 keeps 24, binary16 11).
@@ -27,9 +22,8 @@ UNIT_ROUNDOFF = {FP32: 2**-24, TF32: 2**-11, BF16: 2**-8, BF16_WEIGHTS: 2**-8, F
 
 
 def reduces_only_gradients(dimensions: Mapping[str, Any]) -> bool:
-    """Whether a run on several GPUs communicates only gradients, and can leave that out of a step. A student's DDP
-    cannot: it has no switch."""
-    return dimensions["parallel"] not in (*DIVIDED, OWN_DDP) and dimensions["optimizer"] == ADAMW
+    """Whether a run on several GPUs communicates only gradients, and can leave that out of a step."""
+    return dimensions["parallel"] != FSDP
 
 
 def impossibility(dimensions: Mapping[str, Any], constructor: str) -> str | None:
@@ -62,8 +56,9 @@ def _impossibility_on_several_gpus(dimensions: Mapping[str, Any]) -> str | None:
     choice = f"gpus {gpus} with parallel {parallel}"
     if (gpus > 1) != (parallel != NOT_PARALLEL):
         return f"{choice}: gradients are reduced on several GPUs, and only there; list one with the other"
-    if reason := _optimizer_impossibility(dimensions):
-        return reason
+    optimizer, mode = dimensions["optimizer"], dimensions["mode"]
+    if optimizer != ADAMW and mode != TRAIN_STEP:
+        return f"optimizer {optimizer} with mode {mode}: only {TRAIN_STEP} has an optimizer; list them separately"
     if gpus == 1:
         return None
     if dimensions["mode"] == FORWARD:
@@ -74,17 +69,4 @@ def _impossibility_on_several_gpus(dimensions: Mapping[str, Any]) -> str | None:
         return (
             f"{choice} with compile {compilation}: a compiled graph is split at the buckets of gradients; leave it off"
         )
-    return None
-
-
-def _optimizer_impossibility(dimensions: Mapping[str, Any]) -> str | None:
-    optimizer, gpus, parallel, mode = (dimensions[key] for key in ("optimizer", "gpus", "parallel", "mode"))
-    if optimizer == ADAMW:
-        return None
-    if mode != TRAIN_STEP:
-        return f"optimizer {optimizer} with mode {mode}: only {TRAIN_STEP} has an optimizer; list them separately"
-    if gpus == 1:
-        return f"optimizer {optimizer} with gpus 1: its state is divided among several GPUs; list 2 or more"
-    if parallel in DIVIDED:
-        return f"optimizer {optimizer} with parallel {parallel}: its state is already divided; leave it at {ADAMW}"
     return None

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 import pandas as pd
 
 from cs336_model.arithmetic import checkpoints, memory
-from cs336_model.arithmetic.flops import forward_flops
-from cs336_model.arithmetic.layer_limits import BACKWARD_IN_FORWARDS
+from cs336_model.arithmetic.flops import BACKWARD_IN_FORWARDS, forward_flops
 from cs336_model.ranges import BACKWARD, FORWARD, PHASES_OF_MODE, RECOMPUTATION
 from profile_grid.results.results import COMPLETE
 from profile_grid.study import stages, table_spec

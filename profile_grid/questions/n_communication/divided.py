@@ -28,13 +28,11 @@ def communication_memory(merged: Merged) -> pd.DataFrame:
 
 
 def communication_volume(merged: Merged) -> pd.DataFrame:
-    """(n) One row per run on several GPUs and operation: the calls and bytes in a step of a rank, and the bytes on each
-    link of a ring; if any size is unknown, bytes are NaN."""
+    """(n) One row per run on several GPUs and operation: the calls and bytes in a step of a rank; if any size is
+    unknown, bytes are NaN."""
     rows = merged["collectives"]
-    size, bus_factor = as_floats(rows["bytes"]), as_floats(rows["bus_gb_per_s"]) / as_floats(rows["algorithm_gb_per_s"])
     rank_steps = rows[["run", "rank", "device", "step"]].drop_duplicates().groupby("run").size()  # steps of all ranks
-    calls = rows.assign(per_step=1.0, bytes=size, sent_bytes=size * bus_factor)
-    summed = ["per_step", "bytes", "sent_bytes"]
+    calls, summed = rows.assign(per_step=1.0, bytes=as_floats(rows["bytes"])), ["per_step", "bytes"]
     groups = calls.groupby(["run", "operation"], sort=False)[summed]
     table = groups.agg(lambda values: values.sum(skipna=False)).reset_index()
     table[summed] = table[summed].div(as_floats(table["run"].map(rank_steps)), axis=0)
@@ -77,7 +75,6 @@ TABLES = (
     operation | text | | all-reduce, ...
     per_step | float | | such collectives in a step of a rank
     bytes | float | B | bytes of their tensors in a step, on one rank; empty if a size is unknown
-    sent_bytes | float | B | what each link of a ring carries: for an all-reduce of n ranks, 2(n − 1)/n times as much
 """),
         make=communication_volume,
     ),

@@ -8,7 +8,7 @@ from kernel_tables.markdown import escaped
 from profile_grid.quantities import ABSENT, count, known, memory, percent, significant
 from profile_grid.questions.n_communication.divided import PEAK_BEFORE
 from profile_grid.stages.memory.usage_tables import BEFORE_OPTIMIZER, CATEGORY_COLUMNS
-from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODE, MODEL, OPTIMIZER, PARALLEL, keys_without
+from profile_grid.study.dimensions import CONTEXT_LENGTH, GPUS, MODE, MODEL, PARALLEL, keys_without
 from profile_grid.tables import per_pass
 from profile_grid.tables.names import BACKWARD, FORWARD
 from profile_grid.tables.wording import Claim, capital, config_in_words
@@ -22,12 +22,12 @@ def memory_claims(table: pd.DataFrame) -> list[Claim]:
     highest such peak, of the first runs on several GPUs that do the same work; [] without two such runs."""
     peaks = table[(table["moment"] == BEFORE_OPTIMIZER) & (table["at"] == PEAK_BEFORE) & (table[GPUS.key] > 1)]
     fullest_ranks = per_pass.largest_by_run(peaks, "all_bytes").sort_index()
-    keys = keys_without(PARALLEL.key, OPTIMIZER.key)
+    keys = keys_without(PARALLEL.key)
     same_work = [rows for _, rows in fullest_ranks.groupby(keys, sort=False) if len(rows) > 1]
     if not same_work:
         return []
     lowest, highest = (same_work[0].loc[index] for index in same_work[0]["all_bytes"].agg(["idxmin", "idxmax"]))
-    low, high = (config_in_words(row[[PARALLEL.key, OPTIMIZER.key]]) for row in (lowest, highest))
+    low, high = (PARALLEL.words(row[PARALLEL.key]) for row in (lowest, highest))
     return [
         Claim(
             "In {place}, the rank with the highest peak before the optimizer needs {least} {low}, and {largest}"
@@ -78,7 +78,6 @@ VOLUME_COLUMNS = (
     ("operation", lambda row: escaped(row["operation"])),
     ("calls per step", lambda row: count(row["per_step"])),
     ("MB per step", lambda row: megabytes(row["bytes"])),
-    ("on each link of a ring, MB", lambda row: megabytes(row["sent_bytes"])),
 )
 GATHER_COLUMNS = (
     ("pass", lambda row: row["pass"]),

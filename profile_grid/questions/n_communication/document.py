@@ -91,8 +91,9 @@ def _cost(times: pd.DataFrame) -> list[Claim]:
         work = config_in_words(slower.loc[slower["cost_share"].idxmax()], always_named=named)
         cost = f": {interval(slower['cost_share'], percent)} of the step, most in {work}"
     if len(slower) < len(compared):
-        others = ". In the others, the cost is within the variation between processes (standard deviation without"
-        others += f" communication: {spread})"
+        others = ". In the others, the cost is within the variation between processes"
+        if compared["baseline_spread"].notna().any():
+            others += f" (standard deviation without communication: {spread})"
     which = " whose work was also timed without communication" if len(compared) < len(times) else ""
     return [
         Claim(
@@ -124,17 +125,8 @@ def _exposed_communication(steps: pd.DataFrame) -> list[Claim]:
 
 
 def _bandwidth(measured: Measured) -> list[Claim]:
-    """The bus bandwidth of all-reduce alone at its largest size; if not measured, of a step's fastest collective."""
-    all_reduces, collectives = (measured.tables[f"communication_{name}"] for name in ("all_reduce", "collectives"))
-    largest = all_reduces[all_reduces["bytes"] == all_reduces["bytes"].max()]
-    if len(largest):
-        texts = [
-            f"{interval(sizes['bus_gb_per_s'], significant)} GB/s {GPUS.words(number)}"
-            for number, sizes in largest.groupby(GPUS.key)
-        ]
-        size = megabytes(largest["bytes"].iloc[0])
-        text = "All-reduce alone, of {size} MB, has a bus bandwidth of {texts}."
-        return [Claim(text, size=size, texts=listed(texts))]
+    """The bus bandwidth of a step's fastest collective."""
+    collectives = measured.tables["communication_collectives"]
     sized = collectives[collectives["bus_gb_per_s"].notna()]
     if sized.empty:
         text = "Bandwidths are not known: the ranges of these collectives have no sizes."
@@ -178,13 +170,13 @@ def _first_step_errors(table: pd.DataFrame) -> list[Claim]:
 
 
 def tables(measured: Measured) -> list[Part]:
-    """(n) Steps with and without communication, ranks, collectives, bytes, late all-gathers, memory, all-reduce alone,
-    losses, errors of the first step, and scaling."""
+    """(n) Steps with and without communication, ranks, collectives, bytes, late all-gathers, memory, losses, errors of
+    the first step, and scaling."""
 
     def table_of(name: str, columns: Sequence, left_aligned: int = 0) -> MarkdownTable:
         return rows_table(measured.tables[f"communication_{name}"], LEADING_KEYS, columns, left_aligned)
 
-    gathers, all_reduces = (measured.tables[f"communication_{name}"] for name in ("gathers", "all_reduce"))
+    gathers = measured.tables["communication_gathers"]
     return [
         ("A step without a profiler (the time of the slowest rank), and the same work without reducing gradients",
          table_of("times", TIME_COLUMNS)),
@@ -197,8 +189,6 @@ def tables(measured: Measured) -> list[Part]:
          " `communication_gathers`)",
          rows_table(gathers[gathers["late"] > 0], LEADING_KEYS, divided_document.GATHER_COLUMNS, left_aligned=1)),
         ("Memory of each rank by category", table_of("memory", divided_document.MEMORY_COLUMNS, left_aligned=3)),
-        ("Only all-reduces, one after another, without a model",
-         rows_table(all_reduces, (GPUS.key,), ALL_REDUCE_COLUMNS, hidden_if_constant=keys_without(GPUS.key))),
         ("Losses compared with those of the run on one GPU with the same batch, as relative differences",
          table_of("losses", LOSS_COLUMNS)),
         ("Relative errors of the first step with reduced gradients, compared with an eager fp64 run of the"
@@ -231,7 +221,8 @@ def _collectives_table(measured: Measured) -> MarkdownTable:
         ("calls per step", lambda row: count(row["per_step"])),
         ("time, ms", lambda row: significant(row["duration_ms"])),
         ("transfer, ms", lambda row: significant(row["transfer_ms"])),
-        *BANDWIDTH_COLUMNS,
+        ("algorithm, GB/s", lambda row: significant(row["algorithm_gb_per_s"])),
+        ("bus, GB/s", lambda row: significant(row["bus_gb_per_s"])),
     )
     return rows_table(rows, LEADING_KEYS, columns, left_aligned=1)
 
@@ -252,21 +243,12 @@ def _losses_cell(row: dict) -> str:
     return f"the same for {agreeing}, then apart" if agreeing >= MIN_AGREEING_LOSSES else "not the same"
 
 
-BANDWIDTH_COLUMNS = (
-    ("algorithm, GB/s", lambda row: significant(row["algorithm_gb_per_s"])),
-    ("bus, GB/s", lambda row: significant(row["bus_gb_per_s"])),
-)
 TIME_COLUMNS = (
     ("step, ms", lambda row: text_or_status(with_spread(row["mean_ms"], row["std_ms"]), row["status"])),
     ("this run without communication, ms", lambda row: with_spread(row["without_mean_ms"], row["without_std_ms"])),
     ("without communication, median of all such runs, ms", lambda row: significant(row["baseline_ms"], 4)),
     ("difference from this median, ms", lambda row: significant(row["cost_ms"])),
     ("share of the step", lambda row: percent(row["cost_share"]) + (" ?" if row["verdict"] == UNCLEAR else "")),
-)
-ALL_REDUCE_COLUMNS = (
-    ("MB", lambda row: megabytes(row["bytes"])),
-    ("time, ms", lambda row: with_spread(row["mean_ms"], row["std_ms"])),
-    *BANDWIDTH_COLUMNS,
 )
 LOSS_COLUMNS = (
     ("losses", lambda row: count(row["losses"])),

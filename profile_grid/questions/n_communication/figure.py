@@ -1,4 +1,4 @@
-"""Figures of (n): the cost of communication by run, all-reduce without other work, and communication of two steps."""
+"""Figures of (n): the cost of communication by run, and communication of two steps."""
 
 import altair as alt
 import pandas as pd
@@ -7,10 +7,10 @@ from kernel_tables.page.colors import BLUE, GREY, PALE, VERMILLION
 from profile_grid.figures import marks
 from profile_grid.figures.panels import Drawing, Figure, Frame, Tables, notes_on_cut
 from profile_grid.figures.run_selection import labels, runs_without_results
-from profile_grid.figures.theme import GROUND, SMALL, WIDTH, LogAxis, Series
-from profile_grid.quantities import interval, percent, significant
+from profile_grid.figures.theme import GROUND, WIDTH, Series
+from profile_grid.quantities import interval, percent
 from profile_grid.study import stages
-from profile_grid.study.dimensions import GPUS, KEYS, OPTIMIZER, PARALLEL
+from profile_grid.study.dimensions import GPUS, KEYS, PARALLEL
 from profile_grid.tables import evidence, pivoting, wording
 
 MAX_GROUPS = 12  # of runs that do the same work
@@ -79,64 +79,6 @@ def result_costs(tables: Tables) -> str:
     return f"Communication costs {share} of a step in {wording.of_all(len(clear), len(rows), 'run')}{elsewhere}"
 
 
-END_LABELS_PX, BANDWIDTH_PX = 120, 200  # room for labels at the ends of lines; height of the panel
-NOT_MEASURED = "No run measured all-reduce without a model (stages: [all_reduce])."
-
-
-def draw_all_reduce(tables: Tables) -> Drawing:
-    """Bus bandwidth against size, a line per number of GPUs, followed by the bandwidth of its largest size."""
-    runs, rows = tables["runs"], tables["communication_all_reduce"]
-    requested_runs = runs[runs[stages.ALL_REDUCE.status_column] != stages.NOT_ASKED]
-    missing = runs_without_results(requested_runs, stages.ALL_REDUCE)
-    return Frame((GPUS.key,), NOT_MEASURED).drawing(rows, runs, missing, _bandwidth_panel)
-
-
-def _bandwidth_panel(rows: pd.DataFrame, _: pd.DataFrame) -> alt.LayerChart:
-    rows = rows.assign(megabytes=rows["bytes"] / 1e6, ranks=[GPUS.words(count) for count in rows[GPUS.key]])
-    width = WIDTH - END_LABELS_PX
-    x, y = LogAxis.around(rows["megabytes"], width), LogAxis.around(rows["bus_gb_per_s"], BANDWIDTH_PX)
-    series = Series("ranks", tuple(GPUS.words(count) for count in sorted(set(rows[GPUS.key]))))
-    tooltip = marks.tooltip(
-        rows, ("ranks", "GPUs"), ("megabytes", "MB", marks.DIGITS), ("mean_ms", "ms", marks.DIGITS),
-        ("bus_gb_per_s", "bus (GB/s)", marks.DIGITS),
-    )  # fmt: skip
-    channels = {
-        "x": alt.X("megabytes:Q", scale=x.scale, axis=x.axis("size (MB)")),
-        "y": alt.Y("bus_gb_per_s:Q", scale=y.scale, axis=y.axis("bus bandwidth (GB/s)")),
-    }
-    base = alt.Chart(rows).encode(**channels, color=series.color())
-    largest = rows.sort_values("megabytes").drop_duplicates("ranks", keep="last").sort_values("bus_gb_per_s")
-    labelled = largest.assign(text=[f"{significant(rate)} GB/s" for rate in largest["bus_gb_per_s"]])
-    end_labels = alt.Chart(_spread_out(labelled, y)).mark_text(align="left", dx=8, fontSize=SMALL)
-    return alt.layer(
-        base.mark_line().encode(strokeDash=series.dash()),
-        base.mark_point(filled=True, size=30).encode(shape=series.shape(), tooltip=tooltip),
-        end_labels.encode(x=channels["x"], y=alt.Y("place:Q", scale=y.scale), color=series.color(), text="text:N"),
-        width=width, height=BANDWIDTH_PX,
-    )  # fmt: skip
-
-
-def _spread_out(labels_by_height: pd.DataFrame, y: LogAxis) -> pd.DataFrame:
-    """The labels, lowest first, with a `place` on the axis: each at least one line of text above the previous one."""
-    ratio_of_lines = (y.high / y.low) ** (marks.LINE_PX / y.length_px)  # of two values that are one line apart
-    places: list[float] = []
-    for rate in labels_by_height["bus_gb_per_s"]:
-        places.append(max(rate, places[-1] * ratio_of_lines) if places else rate)
-    return labels_by_height.assign(place=places)
-
-
-def result_all_reduce(tables: Tables) -> str:
-    """The bus bandwidth of the largest size, by number of GPUs."""
-    rows = tables["communication_all_reduce"]
-    largest = rows[rows["bytes"] == rows["bytes"].max()]
-    parts = [
-        f"{interval(sizes['bus_gb_per_s'], significant)} GB/s {GPUS.words(count)}"
-        for count, sizes in largest.groupby(GPUS.key)
-    ]
-    size = significant(largest["bytes"].iloc[0] / 1e6)
-    return f"All-reduce of {size} MB has a bus bandwidth of {', '.join(parts)}"
-
-
 LANE_NAMES_PX, LANE_PX = 200, 46  # width of the names of lanes, height of a lane
 OVERLAPPED, EXPOSED = "overlapped", "exposed"
 NO_PAIR = "No two runs that do the same work on several GPUs were captured."
@@ -180,10 +122,7 @@ def result_timelines(tables: Tables) -> str:
         total_ms = (collectives["end_ms"] - collectives["start_ms"]).sum()
         share = max(1 - collectives["exposed_ms"].sum() / total_ms, 0.0)  # below 0 only by rounding
         run = collectives.iloc[0]
-        way = PARALLEL.words(run[PARALLEL.key])
-        if run[OPTIMIZER.key] != OPTIMIZER.default:
-            way += f" {OPTIMIZER.words(run[OPTIMIZER.key])}"
-        texts.append(f"{percent(share)} {way}")
+        texts.append(f"{percent(share)} {PARALLEL.words(run[PARALLEL.key])}")
     return f"Computation overlaps this share of communication: {', '.join(texts)}" if texts else ""
 
 
@@ -192,10 +131,6 @@ FIGURES = (
         "communication", "Cost of communication by work and way to reduce gradients, the most expensive first",
         draw_costs, result_costs,
         tables=("runs", "communication_times"),
-    ),
-    Figure(
-        "all_reduce", "Bandwidth of all-reduce without a model, by size", draw_all_reduce, result_all_reduce,
-        tables=("runs", "communication_all_reduce"),
     ),
     Figure(
         "communication_timelines", "Communication in a step: least and most overlapped", draw_timelines,

@@ -3,7 +3,7 @@
 import pandas as pd
 
 from profile_grid.stages.timing.tables import explained_error
-from profile_grid.study.dimensions import BATCH_SIZE, GPUS, LEADING, OPTIMIZER, PARALLEL, PRECISION, keys_without
+from profile_grid.study.dimensions import BATCH_SIZE, GPUS, LEADING, PARALLEL, PRECISION, keys_without
 from profile_grid.study.table_spec import TableSpec, columns
 from profile_grid.tables import names, per_pass
 
@@ -26,7 +26,7 @@ def _scaled(steps: pd.DataFrame, kind: str) -> pd.DataFrame:
     """The steps on several GPUs, each with its counterpart on one GPU; without a counterpart, it has no row. An
     efficiency of 1 is n times as fast with the same batch (strong), or as fast with n times the batch (weak)."""
     is_several = steps[GPUS.key] > 1
-    keys = [*keys_without(GPUS.key, PARALLEL.key, OPTIMIZER.key, BATCH_SIZE.key), "_batch_on_one_gpu"]
+    keys = [*keys_without(GPUS.key, PARALLEL.key, BATCH_SIZE.key), "_batch_on_one_gpu"]
     steps = steps.assign(_batch_on_one_gpu=steps[BATCH_SIZE.key] / (steps[GPUS.key] if kind == WEAK else 1))
     base = steps.loc[~is_several, ["run", *keys, *TIME_COLUMNS]]
     base = base.rename(columns={name: f"base_{name}" for name in ("run", *TIME_COLUMNS)})
@@ -69,7 +69,7 @@ def communication_losses(merged: per_pass.Merged) -> pd.DataFrame:
     """
     losses = merged["losses"].assign(loss=per_pass.as_floats(merged["losses"]["loss"]))
     is_several = per_pass.as_floats(losses[GPUS.key]) > 1
-    keys = [*keys_without(GPUS.key, PARALLEL.key, OPTIMIZER.key), "number"]
+    keys = [*keys_without(GPUS.key, PARALLEL.key), "number"]
     base = losses.loc[~is_several, ["run", *keys, "loss"]].rename(columns={"run": "base_run", "loss": "base_loss"})
     pairs = losses[is_several].merge(base, on=keys, how="left", validate="many_to_one")
     off = (pairs["loss"] - pairs["base_loss"]).abs() / pairs["base_loss"].abs()

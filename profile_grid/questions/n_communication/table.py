@@ -1,11 +1,11 @@
 """The tables of (n): the cost of communication, the parts of a step on every GPU, each collective, scaling, and
-(in `divided`) state and parameters that ranks divide among themselves."""
+(in `divided`) parameters that ranks divide among themselves."""
 
 import pandas as pd
 
 from profile_grid.questions.n_communication import divided, one_gpu
 from profile_grid.stages.timing.tables import ACCURACY
-from profile_grid.study.dimensions import GPUS, LEADING, OPTIMIZER, PARALLEL, keys_without
+from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, keys_without
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.communication_cost import communication_times
 from profile_grid.tables.per_pass import Merged, as_floats, in_order_of, with_leading_columns
@@ -46,16 +46,6 @@ def communication_collectives(merged: Merged) -> pd.DataFrame:
     return in_order_of(table, collectives["run"], "bucket")
 
 
-def communication_all_reduce(merged: Merged) -> pd.DataFrame:
-    """(n) One row per run and size of all-reduce without other work, with bandwidths at the mean time."""
-    table = merged["all_reduce"]
-    gb_per_s = as_floats(table["bytes"]) / as_floats(table["mean_ms"]) / 1e6
-    bus_factor = 2 * (as_floats(table[GPUS.key]) - 1) / as_floats(table[GPUS.key])
-    return table[[*LEADING, "bytes", "n", "mean_ms", "std_ms"]].assign(
-        algorithm_gb_per_s=gb_per_s, bus_gb_per_s=gb_per_s * bus_factor
-    )
-
-
 def communication_accuracy(merged: Merged) -> pd.DataFrame:
     """(n) The rows of `accuracy` of runs on several GPUs: errors of the first step, with reduced gradients."""
     rows = merged["accuracy"]
@@ -86,7 +76,7 @@ def communication_timelines(merged: Merged) -> pd.DataFrame:
 def _runs_with_different_overlap(steps: pd.DataFrame) -> list[str]:
     """The names of two runs with the same work: the one that overlaps least and the one that overlaps most. Of all
     such pairs, the one that differs most; [] if no two differ."""
-    same_work = keys_without(PARALLEL.key, OPTIMIZER.key)  # zero1 only divides the work of adamw among ranks
+    same_work = keys_without(PARALLEL.key)
     times = steps.assign(**{name: as_floats(steps[name]) for name in ("communication_ns", "overlapped_ns")})
     sums = times.groupby(["run", *same_work], sort=False, dropna=False)[["communication_ns", "overlapped_ns"]].sum()
     runs = sums.assign(overlap=sums["overlapped_ns"] / sums["communication_ns"]).reset_index()
@@ -133,8 +123,8 @@ TABLES = (
     baseline_processes | float | | these processes
     cost_ms | float | ms | mean_ms − baseline_ms
     cost_share | float | of 1 | of the step
-    verdict | text | | slower (it costs time), faster, or unclear by the spread between these processes, adjusted for \
-        the number of rows
+    verdict | text | | slower (it costs time), or unclear by the spread between these processes, adjusted for the \
+        number of rows
 """),
         make=communication_times,
     ),
@@ -178,19 +168,6 @@ TABLES = (
 """),
         make=communication_collectives,
     ),
-    TableSpec(
-        "communication_all_reduce",
-        "(n) One row per run with the stage all_reduce and size: all-reduce without a model",
-        columns("""
-    bytes | int | B | size of the fp32 tensor that every rank has
-    n | int | | all-reduces that were timed, one right after the other
-    mean_ms | float | ms | their mean time, in each that of the slowest rank
-    std_ms | float | ms | its standard deviation (n − 1)
-    algorithm_gb_per_s | float | 10^9 B/s | bytes ÷ mean time
-    bus_gb_per_s | float | 10^9 B/s | that × 2(n − 1)/n for n ranks: what each link of a ring carries
-"""),
-        make=communication_all_reduce,
-    ),
     one_gpu.COMMUNICATION_LOSSES,
     TableSpec(
         "communication_accuracy",
@@ -207,7 +184,6 @@ PAGE_TABLES = (
     PageTable("communication_times", "Steps with and without communication"),
     PageTable("communication_steps", "What fills a step on every GPU"),
     PageTable("communication_collectives", "Collectives, by operation, size and bucket"),
-    PageTable("communication_all_reduce", "All-reduce without a model, by size"),
     PageTable("communication_losses", "Losses, compared with one GPU"),
     PageTable("communication_accuracy", "First steps against fp64"),
     PageTable("communication_scaling", "Strong and weak scaling"),

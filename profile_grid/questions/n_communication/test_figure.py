@@ -5,13 +5,13 @@ import pytest
 
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.figures.paper import on_paper
-from profile_grid.questions.n_communication.figure import FIGURES, NO_PAIR, NO_TIMES, NOT_MEASURED, costs
-from profile_grid.questions.n_communication.test_answer import DDP, FOUR, NAIVE, TABLES, with_all_reduce, with_ranks
+from profile_grid.questions.n_communication.figure import FIGURES, NO_PAIR, NO_TIMES, costs
+from profile_grid.questions.n_communication.test_answer import DDP, NAIVE, TABLES, with_ranks
 from profile_grid.study.dimensions import PARALLEL
 from profile_grid.tables.evidence import SLOWER, UNCLEAR
 from tests.profile_grid.made_up import merged
 
-FIGURE, ALL_REDUCE, TIMELINES = FIGURES
+FIGURE, TIMELINES = FIGURES
 
 
 @pytest.fixture
@@ -53,27 +53,6 @@ def test_only_costs_larger_than_the_differences_between_processes_are_named(tabl
 def test_without_times_of_several_gpus_it_says_so(tables):
     tables["communication_times"] = tables["communication_times"].assign(cost_share=float("nan"))
     assert says_why(FIGURE, tables, NO_TIMES)
-
-
-def test_all_reduce_alone_is_a_line_for_each_number_of_gpus():
-    made = merged([NAIVE, FOUR])
-    with_all_reduce(made, NAIVE, {1: 0.1, 1000: 10.0})
-    with_all_reduce(made, FOUR, {1: 0.2, 1000: 10.0})
-    made |= summary_tables(made, TABLES)
-    drawn = [row for rows in ALL_REDUCE.draw(made).chart["datasets"].values() for row in rows if "text" not in row]
-    assert [(row["ranks"], row["megabytes"], row["bus_gb_per_s"]) for row in drawn] == [
-        ("on 2 GPUs", 1.0, 10.0), ("on 2 GPUs", 1000.0, 100.0), ("on 4 GPUs", 1.0, 7.5), ("on 4 GPUs", 1000.0, 150.0),
-    ]  # fmt: skip
-    assert ALL_REDUCE.result(made) == (
-        "All-reduce of 1000 MB has a bus bandwidth of 100 GB/s on 2 GPUs, 150 GB/s on 4 GPUs"
-    )
-    assert on_paper(ALL_REDUCE, {name: made[name] for name in ALL_REDUCE.tables})
-
-
-def test_where_all_reduce_alone_was_not_measured_the_figure_says_how_to():
-    made = merged([DDP])
-    made |= summary_tables(made, TABLES)
-    assert says_why(ALL_REDUCE, made, NOT_MEASURED)
 
 
 def test_the_two_runs_that_overlap_least_and_most_are_drawn_above_each_other(tables):

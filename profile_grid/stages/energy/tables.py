@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from cs336_model.arithmetic.layer_limits import BACKWARD_IN_FORWARDS
+from cs336_model.arithmetic.flops import BACKWARD_IN_FORWARDS
 from cs336_model.ranges import BACKWARD, PHASES_OF_MODE
 from profile_grid.results import load_runs, results
 from profile_grid.study.stages import ENERGY

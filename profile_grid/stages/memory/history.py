@@ -6,8 +6,8 @@ first event.
 If something held an allocation at the end of the process, that is its category: parameters, gradients, optimizer state
 or data. The category of any other allocation follows from when it was made and freed:
 
-- communication (buckets, flattened gradients, gathered parameters), if it was made in a range of communication and is
-  no gradient by the rule below
+- communication (buckets, gathered parameters), if it was made in a range of communication and is no gradient by the
+  rule below
 - workspace, if it was never freed
 - activation, if it was made in a forward pass or loss and was live when the backward pass of its step began
 - gradient, if it was made in a backward pass, was live at its end and was freed later

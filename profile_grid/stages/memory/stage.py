@@ -27,5 +27,5 @@ MEMORY = Stage(
         status_file="memory_status.json",
     ),
     of_every_run=False,
-    of_several_gpus=None,
+    also_on_several_gpus=True,
 )
