@@ -28,11 +28,17 @@ def declared_tables() -> dict[str, table_spec.TableSpec]:
     return {name: by_name[name] for name in catalogue.TABLE_NAMES}
 
 
+def empty_table(name: str) -> pd.DataFrame:
+    """The declared table with this name, without rows."""
+    return pd.DataFrame(columns=declared_tables()[name].all_names)
+
+
 class TablesOnDisk(Mapping):
     """The Parquet tables in a folder by name, each read once, on first use.
 
     `columns` has, by table, the columns to read; of other tables all are read. Raises WrongTable if a table differs
-    from its declaration in `declared`; tables that are not in it are not checked.
+    from its declaration in `declared`; tables that are not in it are not checked. A table in `declared` without a file
+    is empty.
     """
 
     def __init__(
@@ -45,11 +51,14 @@ class TablesOnDisk(Mapping):
     def __getitem__(self, name: str) -> pd.DataFrame:
         if name not in self._read:
             path = self.folder / f"{name}.parquet"
-            if not path.exists():
+            if path.exists():
+                table = read_table(path, self.columns.get(name))
+                if name in self.declared:
+                    self.declared[name].check(table, self.columns.get(name))
+            elif name in self.declared:
+                table = empty_table(name)
+            else:
                 raise KeyError(name)
-            table = read_table(path, self.columns.get(name))
-            if name in self.declared:
-                self.declared[name].check(table, self.columns.get(name))
             self._read[name] = table
         return self._read[name]
 
