@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from itertools import chain
 from pathlib import Path
-from types import MappingProxyType, ModuleType
+from types import ModuleType
 
 import jinja2
 import pandas as pd
@@ -97,21 +97,18 @@ def documents(
     runs: pd.DataFrame,
     provenance: dict,
     names: Iterable[str] | None = None,
-    links: Mapping[str, Claim] = MappingProxyType({}),
 ) -> dict[str, str]:
     """The documents with these names (without suffix), by default one per question that the runs can answer, and
-    ALL_ANSWERS. `links` has, by question, a sentence with a link to other results; it replaces a missing answer."""
+    ALL_ANSWERS."""
     answerable = document_names(runs)
     names = [*answerable, ALL_ANSWERS] if names is None else list(names)
     questions_of = {name: answerable if name == ALL_ANSWERS else [name] for name in names}  # by document, their names
     every_question = list(dict.fromkeys(chain.from_iterable(questions_of.values())))
     context = {
         "sections": [
-            section(machine, run_names, runs, summaries, every_question, links)
-            for machine, run_names in by_machine(runs)
+            section(machine, run_names, runs, summaries, every_question) for machine, run_names in by_machine(runs)
         ],
         "provenance": provenance,
-        "links": links,
         "modules": {name: _document_module(name) for name in every_question},
     }
     template = template_environment().get_template("document.md.j2")
@@ -135,16 +132,11 @@ def section(
     runs: pd.DataFrame,
     summaries: Mapping[str, pd.DataFrame],
     question_names: Iterable[str] | None = None,
-    links: Mapping[str, Claim] = MappingProxyType({}),
 ) -> Section:
-    """What one machine contributes to the documents of these questions, by default of all that the runs can answer. A
-    missing answer is replaced by the link of its question, if `links` has one."""
+    """What one machine contributes to the documents of these questions, by default of all that the runs can answer."""
     names = document_names(runs) if question_names is None else question_names
     measured = measured_on(machine, run_names, runs, summaries)
     sentences = {name: _document_module(name).sentences(measured)[: 1 + MAX_BULLETS] for name in names}
-    for name in sentences.keys() & links.keys():
-        if sentences[name][0].rule == "missing":
-            sentences[name] = [links[name]]
     return Section(machine, measured, sentences, command_to_measure_again(measured.runs))
 
 

@@ -9,7 +9,6 @@ import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 
 import jinja2
 import pandas as pd
@@ -25,13 +24,10 @@ from profile_grid.page.step_views import ADVICE_TABLES, advice, flames, opening,
 from profile_grid.page.tables import STATIC_ROWS, every_table, page_tables, tables_with
 from profile_grid.study.catalogue import SUMMARY_NAMES, questions_asked, table_names_of
 from profile_grid.study.dimensions import EVERY_DIMENSION, MODEL
-from profile_grid.tables import measured, pivoting, wording
+from profile_grid.tables import measured, pivoting
 
 HERE = Path(__file__).parent
-WITH_LINKS = MarkdownIt("commonmark", {"html": False}).disable(["image", "autolink", "html_inline", "entity"])
-WITHOUT_LINKS = MarkdownIt("commonmark", {"html": False}).disable(
-    ["link", "image", "autolink", "html_inline", "entity"]
-)
+MARKDOWN = MarkdownIt("commonmark", {"html": False}).disable(["link", "image", "autolink", "html_inline", "entity"])
 
 
 @dataclass(frozen=True)
@@ -57,9 +53,9 @@ def menus(runs: pd.DataFrame, tables: Iterable[pd.DataFrame] = ()) -> list[Menu]
     return varying_menus
 
 
-def markdown(text: str, *, links: bool = False) -> Markup:
-    """A sentence in Markdown as HTML: emphasis and code only, no raw HTML, and links only if requested."""
-    return Markup((WITH_LINKS if links else WITHOUT_LINKS).renderInline(text))
+def markdown(text: str) -> Markup:
+    """A sentence in Markdown as HTML: emphasis and code only, no links and no raw HTML."""
+    return Markup(MARKDOWN.renderInline(text))
 
 
 def needed_tables(runs: pd.DataFrame) -> tuple[str, ...]:
@@ -72,26 +68,21 @@ def needed_tables(runs: pd.DataFrame) -> tuple[str, ...]:
 
 def page(
     tables: dict[str, pd.DataFrame], provenance: dict, timeline: pd.DataFrame, images: dict[str, bytes],
-    trace_file: str | None = None, *, table_files: Mapping[str, str] | None = None,
-    links: Mapping[str, wording.Claim] = MappingProxyType({}),
+    trace_file: str | None = None,
 ) -> str:  # fmt: skip
     """The page as HTML.
 
     `timeline` is the table of one step's timeline. `images` are the PNG files of the figures by name: fonts of an SVG
-    would differ from viewer to viewer. `trace_file` is the trace for Perfetto. `table_files` are the files of tables by
-    name, if the page is not in the folder of the results. `links` are sentences with a link, by question, as in
-    `documents`. All paths are relative to the page.
+    would differ from viewer to viewer. `trace_file` is the trace for Perfetto, relative to the page.
     """
     runs = tables["runs"]
     rows = runs.to_dict("records")
     table_names, questions = table_names_of(rows), questions_asked(rows)
     summaries = {name: tables[name] for name in table_names if name in SUMMARY_NAMES}
-    sections = [
-        section(machine, run_names, runs, summaries, links=links) for machine, run_names in measured.by_machine(runs)
-    ]
+    sections = [section(machine, run_names, runs, summaries) for machine, run_names in measured.by_machine(runs)]
     machine_tables, machine, left_out = run_selection.of_one_machine(tables)
     names = Names(measured.names_of_summary_kernels(machine_tables))
-    shown_tables = page_tables(tables, names, questions, table_files)
+    shown_tables = page_tables(tables, names, questions)
     has_steps = "kernels" in table_names  # whether steps were captured
     return environment().get_template("template.html.j2").render(
         sections=sections,
@@ -107,8 +98,6 @@ def page(
         names=names.as_lists(),
         trace_file=trace_file,
         scope=scope(runs),
-        in_results=table_files is None,
-        links=links,
     )  # fmt: skip
 
 
@@ -134,8 +123,7 @@ def _step_views(tables: Mapping, timeline: pd.DataFrame, names: Names, has_steps
 
 def first_sentence(section: Section, question: str) -> Markup:
     """The answer to a question in one sentence."""
-    claim = section.sentences[question][0]
-    return markdown(claim, links="link" in claim.numbers)
+    return markdown(section.sentences[question][0])
 
 
 def _legend(section: Section) -> list[tuple[Markup, str]]:

@@ -83,11 +83,9 @@ class RenderedTable:
 
 
 def page_tables(
-    tables: dict[str, pd.DataFrame], names: timeline.Names, questions: Iterable[Question] = QUESTIONS,
-    files: Mapping[str, str] | None = None,
-) -> dict[str, RenderedTable]:  # fmt: skip
-    """By name, the tables of these questions and those of runs and kernels, if this grid has them. `files` are the
-    paths of the complete tables by name, by default those that a grid writes."""
+    tables: dict[str, pd.DataFrame], names: timeline.Names, questions: Iterable[Question] = QUESTIONS
+) -> dict[str, RenderedTable]:
+    """By name, the tables of these questions and those of runs and kernels, if this grid has them."""
     dimensions = pivoting.shown_dimensions(tables["runs"], KEYS_WITHOUT_DEFAULT)
     rendered, sources = {}, table_names_of(tables["runs"].to_dict("records"))
     for name, table in every_table(questions).items():
@@ -95,8 +93,7 @@ def page_tables(
             continue
         rows = table.select(tables[table.source]) if table.select else tables[table.source]
         shown = _shown_columns(rows, tables["runs"], dimensions, table.columns)
-        path = f"tables/{table.source}.csv" if files is None else files.get(table.source, "")
-        rendered[name] = page_table(table, shown, names, on_disk.declared_tables()[table.source], path)
+        rendered[name] = page_table(table, shown, names, on_disk.declared_tables()[table.source])
     return _within_room(rendered)
 
 
@@ -140,11 +137,8 @@ def _shown_columns(
     return with_dimensions(numbered_rows, runs).sort_values("_position", ignore_index=True)[[*dimensions, *columns]]
 
 
-def page_table(
-    table: PageTable, rows: pd.DataFrame, names: timeline.Names, declared: TableSpec, path: str = ""
-) -> RenderedTable:
-    """These rows as a table of the page. `declared` has the meanings and units of the columns; `path` is the file with
-    all rows."""
+def page_table(table: PageTable, rows: pd.DataFrame, names: timeline.Names, declared: TableSpec) -> RenderedTable:
+    """These rows as a table of the page. `declared` has the meanings and units of the columns."""
     shown = rows.head(MAX_ROWS)
     # Columns that `select` of the table has added are not declared.
     declared_columns = {column.name: column for column in declared.all_columns}
@@ -157,6 +151,7 @@ def page_table(
     values = {name: [_value(value, kind, names) for value in shown[name]] for name, kind in kinds.items()}
     scaled = [_in_gibibytes(cells) if name.endswith("_bytes") else cells for name, cells in values.items()]
     values_by_row = tuple(zip(*scaled, strict=True))
+    path = f"tables/{table.source}.csv"
     return RenderedTable(table.name, table.title, path, columns, values_by_row, len(rows) - len(shown))
 
 

@@ -28,6 +28,11 @@ def declared_tables() -> dict[str, table_spec.TableSpec]:
     return {name: by_name[name] for name in catalogue.TABLE_NAMES}
 
 
+def empty_table(name: str) -> pd.DataFrame:
+    """The declared table with this name, without rows."""
+    return pd.DataFrame(columns=declared_tables()[name].all_names)
+
+
 class TablesOnDisk(Mapping):
     """The Parquet tables in a folder by name, each read once, on first use.
 
@@ -51,7 +56,7 @@ class TablesOnDisk(Mapping):
                 if name in self.declared:
                     self.declared[name].check(table, columns)
             elif name in self.declared:
-                table = pd.DataFrame(columns=columns or self.declared[name].all_names)
+                table = empty_table(name)
             else:
                 raise KeyError(name)
             self._read[name] = table

@@ -7,13 +7,13 @@ from pathlib import Path
 import jinja2
 import pytest
 
-from docs.examples import with_declared_columns
 from profile_grid.documents.documents import as_text, documents, template_environment
 from profile_grid.documents.summaries import Summaries
 from profile_grid.files import write_table
 from profile_grid.study.catalogue import QUESTIONS, questions_asked
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.workloads import MODEL_STEPS
+from profile_grid.tables.on_disk import declared_tables
 from tests.profile_grid.made_up import ADAM, CPU, GEMM, H200, SOFTMAX, Kernel, Made, forward_kernels, grid, merged
 
 ROOT = Path(__file__).parents[2]
@@ -201,7 +201,7 @@ def test_an_unknown_name_in_a_template_is_an_error():
 
 def test_the_scripts_go_from_merged_tables_to_documents(tmp_path):
     for name, table in merged(grid()).items():
-        write_table(tmp_path / f"{name}.csv", with_declared_columns(name, table))
+        write_table(tmp_path / f"{name}.csv", table.reindex(columns=declared_tables()[name].all_names))
     (tmp_path / "provenance.json").write_text(json.dumps(PROVENANCE))
     for script, *options in (("summaries",), ("answers", "--output", str(tmp_path / "answers"))):
         command = [sys.executable, "-m", "workflow.scripts", script, "--tables", str(tmp_path), *options]

@@ -7,17 +7,17 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from docs.examples import COMMITTED_SUFFIXES, COMPARISONS, SIDES, comparisons, make_comparison, write_committed
+from docs.render_example import COMPARISONS, H200, render_comparison
 
+SIDES = ("before", "after")
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e-?\d+)?")
 
 
-@pytest.mark.parametrize("kept", comparisons(), ids=lambda kept: kept.name)
+@pytest.mark.parametrize("kept", COMPARISONS, ids=lambda kept: kept.name)
 def test_every_file_of_a_comparison_is_the_same_but_for_the_last_digits_that_a_processor_decides(kept, tmp_path):
-    for name, table in make_comparison(kept, tmp_path).items():
-        write_committed(tmp_path / f"{name}.parquet", table)
-    made = sorted(path.name for path in tmp_path.iterdir() if path.suffix in (".parquet", *COMMITTED_SUFFIXES))
-    assert made == sorted(path.name for path in kept.iterdir() if path.suffix != ".html" and path.name not in SIDES)
+    render_comparison(kept, tmp_path)
+    made = sorted(path.name for path in tmp_path.iterdir())
+    assert made == sorted(path.name for path in kept.iterdir() if path.name not in SIDES)
     for name in made:
         if name.endswith(".parquet"):
             before, after = (pd.read_parquet(folder / name) for folder in (kept, tmp_path))
@@ -32,8 +32,8 @@ def test_every_file_of_a_comparison_is_the_same_but_for_the_last_digits_that_a_p
 def compared(name: str) -> pd.DataFrame:
     """Per run of a comparison the ratio after ÷ before, its interval, and the p-value by Welch's test of processes."""
     sides = []
-    for side in ("before", "after"):
-        folder = COMPARISONS / name / side
+    for side in SIDES:
+        folder = H200 / "comparison" / name / side
         steps = pd.read_parquet(folder / "tables" / "steps.parquet").assign(process=1)
         steps = pd.concat([steps, pd.read_parquet(folder / "processes" / "steps.parquet")])
         medians = steps[steps["phase"] == "step"].groupby(["run", "process"])["ms"].median()
@@ -53,7 +53,7 @@ def compared(name: str) -> pd.DataFrame:
 @pytest.mark.parametrize("name", ["same", "slower"])
 def test_processes_of_a_comparison_differ_by_this_much(name):
     found = compared(name)
-    cells = pd.read_parquet(COMPARISONS / name / "cells.parquet").set_index("run").reindex(found.index)
+    cells = pd.read_parquet(H200 / "comparison" / name / "cells.parquet").set_index("run").reindex(found.index)
     for column, kept in (
         ("ratio", "ratio"),
         ("low", "ratio_low"),
@@ -61,7 +61,7 @@ def test_processes_of_a_comparison_differ_by_this_much(name):
         ("p_adjusted", "p_adjusted"),
     ):
         assert found[column].to_numpy() == pytest.approx(cells[kept].to_numpy(dtype="float64"), rel=1e-6), column
-    text = (COMPARISONS / name / "comparison.md").read_text(encoding="utf-8")
+    text = (H200 / "comparison" / name / "comparison.md").read_text(encoding="utf-8")
     changed = found[found["p_adjusted"] < 0.05]
     if changed.empty:
         widths = np.sqrt(found["high"] / found["low"]) - 1

@@ -1,16 +1,19 @@
 """The page in a real browser where counters, a cold start and energy hold texts that are meant to break it."""
 
+from pathlib import Path
+
 import pandas as pd
 
-from docs.examples import STUDIES, with_declared_columns
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.page import page
 from profile_grid.study.catalogue import merged_names
 from profile_grid.study.table_spec import LEADING_COLUMNS
 from profile_grid.study.workloads import MODEL_STEPS
+from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
 from tests.browser import needs_browser
 from tests.profile_grid.test_page import PROVENANCE, made_up_timeline, start_everything
 
+EXAMPLE = Path(__file__).parents[2] / "docs" / "example-h200"
 HOSTILE = (
     "</script><script>window.taken=1</script><img src=x onerror='window.taken=2'>\x1b[31m\u202egnp\x01|$\\input{x}$"
 )
@@ -23,17 +26,21 @@ FREE = (
 
 def one_run() -> dict[str, pd.DataFrame]:
     """The tables of a run of the example with counters, and energy and a cold start of other runs as its own."""
-    studies = {one.folder.name: one.merged() for one in STUDIES}
-    tables = {name: with_declared_columns(name, studies["counters"].get(name)) for name in merged_names({MODEL_STEPS})}
+    counters = tables_of("counters")
+    tables = {name: counters[name] for name in merged_names({MODEL_STEPS})}
     run = tables["runs"].iloc[0]
     tables = {name: table[table["run"] == run["run"]] for name, table in tables.items()}
     own = {column.name: run[column.name] for column in LEADING_COLUMNS}
     for study, names in ELSEWHERE.items():
         for name in names:
-            rows = with_declared_columns(name, studies[study][name])
+            rows = tables_of(study)[name]
             tables[name] = rows[rows["run"] == rows["run"].iloc[0]].assign(**own)
     tables["runs"] = tables["runs"].assign(energy_status="complete", cold_start_status="complete")
     return tables | summary_tables(tables)
+
+
+def tables_of(study: str) -> TablesOnDisk:
+    return TablesOnDisk(EXAMPLE / study / "tables", declared=declared_tables())
 
 
 def hostile(table: pd.DataFrame) -> pd.DataFrame:

@@ -225,10 +225,3 @@ def test_advice_is_that_of_the_largest_findings_and_idle_time_is_that_of_a_step_
 def test_the_values_of_the_runs_are_named_by_dimension():
     runs = made_up_tables(models=("small", "medium"), contexts=(512, 128), modes=("forward",))["runs"]
     assert scope(runs) == "model small, medium; context 128, 512; mode forward pass; precision fp32; batch 4"
-
-
-def test_a_table_names_the_file_that_a_reader_of_the_page_has():
-    tables = made_up_tables(models=("small",), contexts=(128,))
-    assert page_tables(tables, Names())["runs"].path == "tables/runs.csv"
-    kept = page_tables(tables, Names(), files={"runs": "tables/runs.parquet"})
-    assert (kept["runs"].path, kept["kernels"].path) == ("tables/runs.parquet", "")

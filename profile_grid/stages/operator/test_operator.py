@@ -7,7 +7,6 @@ import pandas as pd
 import pytest
 import yaml
 
-from docs.examples import H200
 from profile_grid.planning import estimates as grid_estimates
 from profile_grid.planning.doctor import DoctorLine, Trial, first_failure, report
 from profile_grid.stages.operator import estimates
@@ -31,7 +30,7 @@ NOWHERE = Path("no folder of runs")  # where no run has a result yet
 PRODUCT = {"program": "attention", "head_dims": [16, 64], "context_lengths": [256, 1024]}
 VARIANT = ("precision", "attention", "compile", "head_dim")
 DIMENSIONS = {"precision": "fp32", "batch_size": 8, "compile": "off", "attention": "eager", "head_dim": 64}
-EXAMPLE = H200 / "attention-sweep/tables"
+EXAMPLE = ROOT / "docs/example-h200/attention-sweep/tables"
 CELLS, COST = (pd.read_parquet(EXAMPLE / f"{name}.parquet") for name in ("operator_times", "cost"))
 TRIAL = Trial(ON_H200, 3.8, [DoctorLine("smoke", "one pass")])
 
