@@ -164,7 +164,6 @@ QUESTIONS = (
     Question("roofline", "How near to the peaks is the forward pass?", figures=("roofline",), has_document=False),
 )  # fmt: skip
 
-DOCUMENTS = tuple(question.name for question in QUESTIONS if question.has_document)
 FIGURES = tuple(name for question in QUESTIONS for name in question.figures)
 WORKLOADS = tuple(dict.fromkeys(stage.workload for stage in STAGES))
 RUN_TABLE_NAMES = tuple(name for stage in STAGES if stage.tables_of_a_run for name in stage.tables_of_a_run.names)

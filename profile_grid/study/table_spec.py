@@ -6,7 +6,7 @@ data dictionary, headings with units and the schema are generated from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -96,12 +96,10 @@ class TableSpec:
     def check(self, table: pd.DataFrame, expected: Sequence[str] | None = None) -> None:
         """Raises WrongTable unless the table has the declared columns, or those in `expected`, in this order, with
         values of their dtypes."""
-        self.check_names(table.columns, expected)
+        self._check_names(list(table.columns), list(self.all_names if expected is None else expected))
         self.check_dtypes(table)
 
-    def check_names(self, names: Iterable[str], expected: Iterable[str] | None = None) -> None:
-        """Raises WrongTable unless these are the declared columns, or `expected`, in this order."""
-        names, expected = list(names), list(self.all_names if expected is None else expected)
+    def _check_names(self, names: list[str], expected: list[str]) -> None:
         missing = [name for name in expected if name not in names]
         unknown = [name for index, name in enumerate(names) if name not in expected or name in names[:index]]
         if missing or unknown:
