@@ -13,10 +13,8 @@ from profile_grid.study.dimensions import GPUS
 from profile_grid.study.stage import STAGES_PACKAGE, Stage
 from profile_grid.study.stages import (
     ALL_REDUCE,
-    COLD_START,
     COUNTERS,
     ENERGY,
-    HOST_TRACE,
     MEMORY,
     NOT_ASKED,
     STAGES,
@@ -127,8 +125,7 @@ QUESTIONS = (
     ),
     Question(
         "k_warmup", "How many warm-up steps are enough?", needs=lambda run: run["steps_warmed"] > 0,
-        tables=("warmup_reports", "warmup_enough", "warmup_first_step"), figures=("warmup",),
-        optional_stages=(COLD_START,),
+        tables=("warmup_reports", "warmup_enough"), figures=("warmup",),
     ),
     Question(
         "l_counters", "Why is a kernel slow, and how near is it to the roof?", figures=("measured_roofline",),
@@ -159,8 +156,7 @@ QUESTIONS = (
     ),
     Question(
         "time_lost", "Where is time lost, and how much could be saved?",
-        tables=("time_lost", "predictions", "host_per_launch", "host_stacks"), optional_stages=(COUNTERS, HOST_TRACE),
-        advises=True,
+        tables=("time_lost", "predictions"), optional_stages=(COUNTERS,), advises=True,
     ),
     Question(
         "attention_sweep", "How fast is attention alone, by head size and context length?",

@@ -6,8 +6,14 @@ CHANGELOG.md names the commit that last had them.
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
-KEYS: dict[str, str] = {}  # by dotted path in config.yaml
-VALUES: dict[tuple[str, str], str] = {}  # by key of a product and pattern of its values
+KEYS: dict[str, str] = {
+    "cold_start": "question (k) says how much longer the first step takes",
+    "host_trace": "capture.nsys_options record what `kernel-tables host` reads",
+}  # by dotted path in config.yaml
+VALUES: dict[tuple[str, str], str] = {
+    ("stages", "cold_start"): KEYS["cold_start"],
+    ("stages", "host_trace"): KEYS["host_trace"],
+}  # by key of a product and pattern of its values
 GRIDS: dict[str, str] = {}  # by name
 
 

@@ -295,17 +295,6 @@ def test_a_token_takes_this_energy_in_bf16_and_in_fp32():
     assert f"{100 * low / high:.1f} % of the" in lead("energy", "m_energy")
 
 
-def test_the_host_needs_this_time_for_a_launch():
-    rows = table("host", "host_time")
-    rows = rows[rows["launches_most"].astype(bool) & (rows["launches"] > 0) & (rows["doing"] != "Python stack")]
-    launches = rows.drop_duplicates(["run", "phase"]).groupby("run")["launches"].sum()
-    us = 1e3 * rows.groupby("run")["own_ms"].sum() / launches
-    outside = 1e3 * rows[rows["doing"] == "in no call"].groupby("run")["own_ms"].sum() / launches
-    text = lead("host", "time_lost")
-    assert f"{us.min():.1f} to {us.max():.1f} µs per launch of a step (median {us.median():.1f})" in text
-    assert "{} to {} of it".format(*percents((outside / us).min(), (outside / us).max())) in text
-
-
 @pytest.mark.parametrize(("study", "run"), [
     ("checkpoint", "2.7B_ctx512_train_step"), ("checkpoint-bf16", "2.7B_ctx1024_train_step"),
 ])  # fmt: skip

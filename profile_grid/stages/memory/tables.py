@@ -11,8 +11,9 @@ from cs336_model.arithmetic.flops import shape_of
 from cs336_model.arithmetic.memory import estimated_peak_bytes, saved_activation_bytes
 from cs336_model.program.memory.history import FailedAllocation
 from profile_grid.host.processes.ranks import rank_path
+from profile_grid.results.capture_identity import identity_difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, StageResult
-from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
+from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.memory import usage_tables
 from profile_grid.stages.memory.history import (
     ACTIVATION_PHASES,
@@ -41,9 +42,11 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
     moments, rank_count = [], len(result.facts.get("ranks") or [HISTORY])
     for rank in reversed(range(rank_count)):  # the first rank comes last, since its tables are kept
         path = rank_path(folder / HISTORY, rank)
-        if status := status_without_tables(result, path, "history"):
-            tables_of_failure = _failure(result, folder) if status["status"] == OUT_OF_MEMORY else {}
-            return RunTables(status, tables_of_failure)
+        if reason := identity_difference(result, path):
+            return RunTables(tables_status(INCOMPLETE, f"{reason}: it is not the history of this run"), {})
+        if result.status != COMPLETE:
+            tables_of_failure = _failure(result, folder) if result.status == OUT_OF_MEMORY else {}
+            return RunTables(tables_status(result.status, result.reason), tables_of_failure)
         status, tables = tables_of_history(read_history(path), result.program.spec, rank)
         if not tables:
             return RunTables(status, tables)
