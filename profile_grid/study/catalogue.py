@@ -146,10 +146,6 @@ QUESTIONS = (
         figures=("communication", "all_reduce", "communication_timelines"), optional_stages=(ALL_REDUCE, MEMORY),
     ),
     Question(
-        "memory_predicted", "Which runs should fit into memory, and which do?", tables=("memory_predicted",),
-        needs=lambda run: run[MEMORY.status_column] not in (NOT_ASKED, UNSUPPORTED),
-    ),
-    Question(
         "communication_limits", "When does communication take longer than computation?",
         needs=lambda run: run[GPUS.key] > 1 and run[ALL_REDUCE.status_column] not in (NOT_ASKED, UNSUPPORTED),
         tables=("layer_limits", "bucket_costs"),
