@@ -8,7 +8,6 @@ from pathlib import Path
 from kernel_tables.__main__ import command_parser
 from kernel_tables.markdown import MarkdownTable, code, escaped, pipe_table
 from profile_grid.study.schema import config_schema
-from workflow.scripts import largest
 
 RULES = Path(__file__).parents[1] / "workflow" / "rules"
 PATCHES = Path(__file__).parents[1] / "tests" / "patches"
@@ -31,11 +30,6 @@ def kernel_tables_commands() -> str:
     commands = next(action for action in parser._actions if isinstance(action, argparse._SubParsersAction)).choices
     sections = [_command_section(f"kernel-tables {name}", command) for name, command in sorted(commands.items())]
     return "\n\n".join(sections) + "\n"
-
-
-def study_commands() -> str:
-    """The only command of the pipeline that is not a rule of Snakemake."""
-    return _command_section(f"python -m {largest.__name__}", largest.command_parser()) + "\n"
 
 
 def settings() -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from docs.commands import kernel_tables_commands, rules, settings, study_commands, worked_example
+from docs.commands import kernel_tables_commands, rules, settings, worked_example
 from docs.pages import pages, pages_of_studies
 from profile_grid.documents.dictionary import dictionary
 from profile_grid.files import write_text
@@ -82,7 +82,7 @@ SECTIONS = {
         _page("privacy", "Check what leaves the machine"),
     ),
     "Look up": (
-        _page("commands", "Commands", rules, kernel_tables_commands, study_commands),
+        _page("commands", "Commands", rules, kernel_tables_commands),
         Page("settings", "Settings", ("config/README.md", settings)),
         Page("columns", "Columns", ("docs/capture-columns.md", dictionary)),
         _page("questions", "Questions"),

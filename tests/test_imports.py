@@ -44,7 +44,6 @@ ROOMS = (
     "profile_grid.stages",
     "profile_grid.planning",
     "profile_grid.stages.operator.trial",
-    "profile_grid.largest",
     "profile_grid.merging",
     "profile_grid.figures",
     "profile_grid.questions",

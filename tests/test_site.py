@@ -26,7 +26,7 @@ def test_every_link_leads_to_a_file_and_to_an_anchor_that_is_there():
 
 
 def test_every_command_setting_and_column_has_its_place():
-    for named in ("kernel-tables record", "kernel-tables diff", "workflow.scripts.largest", "<code>read_packed</code>"):
+    for named in ("kernel-tables record", "kernel-tables diff", "<code>read_packed</code>"):
         assert named in MADE["commands.html"]
     assert "<code>timing.warmup_steps</code>" in MADE["settings.html"]
     assert "<code>gpu_time_ns</code>" in MADE["columns.html"] or "<code>total_ns</code>" in MADE["columns.html"]

@@ -113,8 +113,8 @@ QUESTIONS = (
     Question(
         "i_memory", "Where does memory go, and what fits?", stage=MEMORY,
         tables=(
-            "memory_peak", "memory_parts", "memory_block", "memory_operations", "dtypes", "memory_room",
-            "memory_groups", "memory_at_failure", "memory_fits",
+            "memory_peak", "memory_parts", "memory_block", "memory_operations", "dtypes", "memory_allocator",
+            "memory_groups", "memory_at_failure",
         ),
         figures=("memory_categories", "memory_timeline"),
     ),
@@ -178,16 +178,14 @@ def merged_names(workloads: Collection[Workload]) -> tuple[str, ...]:
     """The names of the tables merged from runs with these workloads."""
     stages = [stage for stage in STAGES if stage.workload in workloads]
     stage_tables = (name for stage in stages for name in stage.table_names)
-    workload_tables = (name for workload in WORKLOADS if workload in workloads for name in workload.table_names)
     run_tables = (name for stage in stages if stage.tables_of_a_run for name in stage.tables_of_a_run.names)
-    return ("runs", *stage_tables, "adapter_checks", "cost", *workload_tables, *run_tables)
+    return ("runs", *stage_tables, "adapter_checks", "cost", *run_tables)
 
 
 SUMMARY_NAMES, MERGED_NAMES = summary_names(WORKLOADS), merged_names(WORKLOADS)
 TABLE_NAMES = (*MERGED_NAMES, *SUMMARY_NAMES)
 MODULES_OF_TABLES = (  # each declares its tables as TABLES
     "profile_grid.merging.run_overview", "profile_grid.merging.adapter_checks", "profile_grid.merging.cost",
-    "profile_grid.largest.tables",
     *(f"{STAGES_PACKAGE}.{stage.name}.tables" for stage in STAGES if stage.has_tables),
     *(f"{question.package}.table" for question in QUESTIONS if question.tables),
 )  # fmt: skip

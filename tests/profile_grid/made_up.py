@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
 import pandas as pd
 
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
-from profile_grid.largest.tables import largest_table
 from profile_grid.stages.all_reduce.tables import study_tables as all_reduce_tables
 from profile_grid.stages.capture.tables import RANK_TABLES
 from profile_grid.stages.energy.tables import study_tables as energy_tables
@@ -171,7 +169,7 @@ def _without_requests() -> dict[str, pd.DataFrame]:
     tables |= {table.name: table.empty() for table in declared}
     leading = pd.DataFrame({name: pd.Series(dtype="object") for name in LEADING})
     led = {name: pd.concat([leading, table], axis=1) for name, table in tables.items()}
-    return led | energy_tables([]) | all_reduce_tables([]) | {"largest": largest_table([], Path())}
+    return led | energy_tables([]) | all_reduce_tables([])
 
 
 def _run_row(run: Made) -> dict:

@@ -21,7 +21,6 @@ from profile_grid import errors, quantities
 from profile_grid.comparing.results import PLAN
 from profile_grid.freshness.records import LOCK_FILE, RECORDS_FILE
 from profile_grid.host.processes.ranks import existing_rank_files
-from profile_grid.merging.merge import LARGEST
 from profile_grid.results.load_runs import require_fresh
 from profile_grid.results.results import read_result
 from profile_grid.study.runs import grid_plan
@@ -90,14 +89,12 @@ def files_of_run(entry: dict) -> list[str]:
 
 
 def link_results(entries: list[dict], results: Path, scratch: Path) -> None:
-    """Creates links to the results of these runs, and of searches for the largest sizes, likewise below `scratch`."""
+    """Creates links to the results of these runs, likewise below `scratch`."""
     for entry in entries:
         folder = scratch / "runs" / entry["run"]
         folder.mkdir(parents=True)
         for path in existing_rank_files(results / "runs" / entry["run"], *files_of_run(entry)):
             (folder / path.name).symlink_to(path.absolute())
-    if (largest := results / LARGEST).exists():
-        (scratch / LARGEST).symlink_to(largest.absolute())
 
 
 def make_again(config: dict, folder: Path, cores: int) -> None:
