@@ -37,7 +37,7 @@ def _enough(runs: pd.DataFrame) -> Claim:
         text = (
             "Steps vary too much to say how many warm-up steps are enough: their mean is known only to within {error}."
         )
-        return Claim(text, "missing", error=interval(runs["tolerance"], _tolerance_text))
+        return Claim(text, "counted", error=interval(runs["tolerance"], _tolerance_text))
     if settled.empty:
         taken = interval(steady["taken"], count)
         return Claim("More than the {taken} warm-up steps taken may be needed.", "counted", taken=taken)
