@@ -1,12 +1,11 @@
 """Which profiler this machine can use, and the command line of a capture under Nsight Systems."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from kernel_recorder.in_process.handover import NSYS, TORCH
 from kernel_tables.reading import nsys
 
-OS_RUNTIME, PYTHON = "osrt", "python"  # what of the host can be recorded, too
 CUDA_CALLS = "cudaProfilerApi"  # the window is between cudaProfilerStart and cudaProfilerStop
 
 
@@ -21,20 +20,17 @@ def profiler_of_this_machine() -> str:
 
 
 def profile_command(
-    program: Sequence[str], report: Path, *, options: Sequence[str] = (), window: str | None = CUDA_CALLS,
-    host: Collection[str] = (),
-) -> list[str]:  # fmt: skip
+    program: Sequence[str], report: Path, *, options: Sequence[str] = (), window: str | None = CUDA_CALLS
+) -> list[str]:
     """`nsys profile` around a program; the report becomes `report`.nsys-rep.
 
     With a `window`, CUDA_CALLS or an NVTX range as "name@domain", only that is recorded, and the program goes on after
     it (the default, stop-shutdown, would end it). Sampling and context switches are off: they need rights that many
-    hosts do not give, and no question here needs them. `host` adds what slows the program down: with OS_RUNTIME calls
-    of the OS runtime of 1 µs and longer, with PYTHON a thousand Python stacks a second.
+    hosts do not give, and no question here needs them. `options`, in long form, replace those of the same name.
     """
-    trace = ",".join(["cuda", "nvtx", *([OS_RUNTIME] if OS_RUNTIME in host else [])])
-    command = ["nsys", "profile", f"--trace={trace}", "--sample=none", "--cpuctxsw=none", "--force-overwrite=true"]
-    if PYTHON in host:
-        command.append("--python-sampling=true")
+    named = {option.partition("=")[0] for option in options}
+    defaults = ("--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--force-overwrite=true")
+    command = ["nsys", "profile", *(option for option in defaults if option.partition("=")[0] not in named)]
     if window == CUDA_CALLS:
         command += [f"--capture-range={CUDA_CALLS}", "--capture-range-end=stop"]
     elif window:

@@ -15,7 +15,6 @@ from cs336_model.arithmetic.checkpoints import NO_CHECKPOINT, group_sizes, group
 from cs336_model.arithmetic.flops import ModelShape, parameter_count
 
 FP32_BYTES = 4
-NON_TENSOR_BYTES = 2**30  # CUDA context, cuBLAS's workspace, rounding of the allocator: about that on an H200
 
 
 @dataclass(frozen=True)

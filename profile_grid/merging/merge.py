@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from profile_grid.checkout import git_state
-from profile_grid.largest.tables import largest_table
 from profile_grid.merging import adapter_checks, cost, run_overview
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.study import catalogue, dimensions
@@ -19,12 +18,10 @@ from profile_grid.study.stage import Stage
 from profile_grid.study.stages import NOT_ASKED, STAGES
 from profile_grid.tables import on_disk, texts
 
-LARGEST = "largest"  # the name of the table, and of the folder next to that of the runs
-
 
 def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFrame]:
-    """Every merged table by name. `folder` has the tables of each run; the folder `largest` next to it has the results
-    of searches for the largest sizes. Raises WrongTable if a table differs from its declaration."""
+    """Every merged table by name. `folder` has the tables of each run. Raises WrongTable if a table differs from its
+    declaration."""
     tables = {"runs": run_overview.runs_table(runs)}
     workloads = catalogue.workloads_of(tables["runs"].to_dict("records"))
     stages = [stage for stage in STAGES if stage.workload in workloads]
@@ -32,8 +29,6 @@ def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFra
         if stage.table_names:
             tables |= stage.load("tables").study_tables(runs)
     tables |= {"adapter_checks": adapter_checks.adapter_checks_table(runs), "cost": cost.cost_table(runs)}
-    if LARGEST in catalogue.merged_names(workloads):
-        tables[LARGEST] = largest_table([run.entry for run in runs], folder.parent / LARGEST)
     for stage in stages:
         if stage.tables_of_a_run:
             tables |= _joined_by_name(stage, runs, folder)

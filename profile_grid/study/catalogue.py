@@ -12,10 +12,8 @@ from cs336_model.program.without_times import UNSUPPORTED
 from profile_grid.study.dimensions import GPUS
 from profile_grid.study.stage import STAGES_PACKAGE, Stage
 from profile_grid.study.stages import (
-    COLD_START,
     COUNTERS,
     ENERGY,
-    HOST_TRACE,
     MEMORY,
     NOT_ASKED,
     STAGES,
@@ -114,8 +112,8 @@ QUESTIONS = (
     Question(
         "i_memory", "Where does memory go, and what fits?", stage=MEMORY,
         tables=(
-            "memory_peak", "memory_parts", "memory_block", "memory_operations", "dtypes", "memory_room",
-            "memory_groups", "memory_at_failure", "memory_fits",
+            "memory_peak", "memory_parts", "memory_block", "memory_operations", "dtypes", "memory_allocator",
+            "memory_groups", "memory_at_failure",
         ),
         figures=("memory_categories", "memory_timeline"),
     ),
@@ -126,8 +124,7 @@ QUESTIONS = (
     ),
     Question(
         "k_warmup", "How many warm-up steps are enough?", needs=lambda run: run["steps_warmed"] > 0,
-        tables=("warmup_reports", "warmup_enough", "warmup_first_step"), figures=("warmup",),
-        optional_stages=(COLD_START,),
+        tables=("warmup_reports", "warmup_enough"), figures=("warmup",),
     ),
     Question(
         "l_counters", "Why is a kernel slow, and how near is it to the roof?", figures=("measured_roofline",),
@@ -148,13 +145,8 @@ QUESTIONS = (
         figures=("communication", "communication_timelines"), optional_stages=(MEMORY,),
     ),
     Question(
-        "memory_predicted", "Which runs should fit into memory, and which do?", tables=("memory_predicted",),
-        needs=lambda run: run[MEMORY.status_column] not in (NOT_ASKED, UNSUPPORTED),
-    ),
-    Question(
         "time_lost", "Where is time lost, and how much could be saved?",
-        tables=("time_lost", "predictions", "host_per_launch", "host_stacks"), optional_stages=(COUNTERS, HOST_TRACE),
-        advises=True,
+        tables=("time_lost", "predictions"), optional_stages=(COUNTERS,), advises=True,
     ),
     Question(
         "attention_sweep", "How fast is attention alone, by head size and context length?",
@@ -179,16 +171,14 @@ def merged_names(workloads: Collection[Workload]) -> tuple[str, ...]:
     """The names of the tables merged from runs with these workloads."""
     stages = [stage for stage in STAGES if stage.workload in workloads]
     stage_tables = (name for stage in stages for name in stage.table_names)
-    workload_tables = (name for workload in WORKLOADS if workload in workloads for name in workload.table_names)
     run_tables = (name for stage in stages if stage.tables_of_a_run for name in stage.tables_of_a_run.names)
-    return ("runs", *stage_tables, "adapter_checks", "cost", *workload_tables, *run_tables)
+    return ("runs", *stage_tables, "adapter_checks", "cost", *run_tables)
 
 
 SUMMARY_NAMES, MERGED_NAMES = summary_names(WORKLOADS), merged_names(WORKLOADS)
 TABLE_NAMES = (*MERGED_NAMES, *SUMMARY_NAMES)
 MODULES_OF_TABLES = (  # each declares its tables as TABLES
     "profile_grid.merging.run_overview", "profile_grid.merging.adapter_checks", "profile_grid.merging.cost",
-    "profile_grid.largest.tables",
     *(f"{STAGES_PACKAGE}.{stage.name}.tables" for stage in STAGES if stage.has_tables),
     *(f"{question.package}.table" for question in QUESTIONS if question.tables),
 )  # fmt: skip

@@ -9,10 +9,14 @@ from fnmatch import fnmatchcase
 KEYS: dict[str, str] = {  # by dotted path in config.yaml
     "all_reduce": "question (n) has the bandwidth of every collective of a step",
     "archive": "zip -r results.zip results packs the results",
+    "cold_start": "question (k) says how much longer the first step takes",
+    "host_trace": "capture.nsys_options record what `kernel-tables host` reads",
     "packed": "unzip results.zip unpacks results that were packed with zip",
     "with_captures": "zip -r results.zip results packs the results with their captures",
 }
 VALUES: dict[tuple[str, str], str] = {  # by key of a product and pattern of its values
+    ("stages", "cold_start"): "question (k) says how much longer the first step takes",
+    ("stages", "host_trace"): "capture.nsys_options record what `kernel-tables host` reads",
     ("parallels", "flat"): "list naive, ddp or fsdp",
     ("parallels", "overlapped"): "list ddp, which overlaps its all-reduces with the backward pass",
     ("parallels", "ddp-*mb"): "list ddp, whose buckets have 25 MB",

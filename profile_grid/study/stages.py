@@ -5,16 +5,14 @@ stage writes results/runs/RUN/NAME.json (profile_grid.results.results) and the f
 """
 
 from profile_grid.stages.capture.stage import CAPTURE
-from profile_grid.stages.cold_start.stage import COLD_START
 from profile_grid.stages.counters.stage import COUNTERS
 from profile_grid.stages.energy.stage import ENERGY
-from profile_grid.stages.host_trace.stage import HOST_TRACE
 from profile_grid.stages.memory.stage import MEMORY
 from profile_grid.stages.operator.stage import OPERATOR
 from profile_grid.stages.timing.stage import TIMING
 
 NOT_ASKED = "not_asked"  # the status of a stage that was not requested for a run
 
-STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS, COLD_START, HOST_TRACE, OPERATOR)
+STAGES = (TIMING, CAPTURE, MEMORY, ENERGY, COUNTERS, OPERATOR)
 STAGE_BY_NAME = {stage.name: stage for stage in STAGES}
 ON_REQUEST = tuple(stage.name for stage in STAGES if not stage.of_every_run)

@@ -107,7 +107,6 @@ class Workload:
     process_dimensions: tuple[Dimension, ...] = ()  # one process measures all their values, as rows of its result
     defaults: Values = field(default_factory=dict)  # by dimension, instead of the defaults of config.yaml
     program_file: str | None = None  # the measured program; None for the model that config.yaml names
-    table_names: tuple[str, ...] = ()  # merged tables besides those of its stages
 
 
 MODEL_STEPS = Workload(
@@ -116,7 +115,6 @@ MODEL_STEPS = Workload(
     impossibility=lambda config, values: impossibility(values, program_of(config)["constructor"]),
     specific_settings=lambda config, values: model_specification(config, values[MODEL.key]),
     trial_function="profile_grid.planning.doctor:try_capture",
-    table_names=("largest",),
 )
 ATTENTION_ALONE = Workload(
     name="attention",

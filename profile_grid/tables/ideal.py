@@ -34,20 +34,13 @@ class LeastMs(NamedTuple):
     by_bytes: float | None
 
 
-def declared_shape(run: Mapping) -> ModelShape | None:
-    """The shape of a model with these sizes on one GPU, from a row of `runs`; None if one is unknown."""
-    if any(pd.isna(run.get(name)) for name in (*SHAPE_FIELDS, "batch_size", "gpus")):
-        return None
-    return ModelShape(batch_size=int(sequences_per_gpu(run)), **{name: int(run[name]) for name in SHAPE_FIELDS})
-
-
 def shape_of_run(run: Mapping) -> ModelShape | None:
     """The shape of the model on one GPU, from a row of `runs`; None for a custom model, whose FLOPs do not follow from
     its sizes."""
-    shape, flops = declared_shape(run), run.get("forward_flops")
-    if shape is None or pd.isna(flops):
+    if any(pd.isna(run.get(name)) for name in (*SHAPE_FIELDS, "batch_size", "gpus", "forward_flops")):
         return None
-    return shape if forward_flops(shape)[names.FORWARD] == int(flops) else None
+    shape = ModelShape(batch_size=int(sequences_per_gpu(run)), **{name: int(run[name]) for name in SHAPE_FIELDS})
+    return shape if forward_flops(shape)[names.FORWARD] == int(run["forward_flops"]) else None
 
 
 def ideal_times(runs: pd.DataFrame) -> pd.DataFrame:

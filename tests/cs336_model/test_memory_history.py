@@ -346,7 +346,7 @@ def three_blocks(tmp_path_factory):
         benchmark.main([*options, "--profiler", "memory", "--capture", str(path)])
         record = json.loads(gzip.decompress(path.read_bytes()))
         record["counters"]["requested_peak"] = replayed_peak(record)  # PyTorch counts on from earlier recordings
-        tables = tables_of_history(history_of(record), values)[1]
+        tables = tables_of_history(history_of(record))[1]
         return tables, read_spec(json.dumps(values))
 
     return record

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 
 import pandas as pd
 
 from cs336_model.program.variants.values import UNIT_ROUNDOFF
-from profile_grid.largest.tables import largest_table
 from profile_grid.stages.capture.tables import RANK_TABLES
 from profile_grid.stages.energy.tables import study_tables as energy_tables
 from profile_grid.stages.timing.tables import STATISTICS, explained_error
 from profile_grid.study.dimensions import BY_KEY, KEYS, LEADING, run_name
-from profile_grid.study.stages import CAPTURE, COLD_START, COUNTERS, HOST_TRACE, MEMORY, NOT_ASKED, STAGES, TIMING
+from profile_grid.study.stages import CAPTURE, COUNTERS, MEMORY, NOT_ASKED, STAGES, TIMING
 from profile_grid.tables.names import PROCESS_STATISTICS
 
 KERNEL = ["step", "phase", "range", "kernel", "class", "launches", "total_ns", "mean_ns", "min_ns", "max_ns"]
@@ -165,12 +163,12 @@ def without_requests() -> dict[str, pd.DataFrame]:
 def _without_requests() -> dict[str, pd.DataFrame]:
     steps = pd.DataFrame({"phase": [], "step": [], "ms": []})
     tables = {"steps": steps, "warmup_steps": steps, "rank_times": RANK_TIMES, "losses": LOSSES}
-    modules = (stage.load("tables") for stage in (MEMORY, COUNTERS, COLD_START, HOST_TRACE))
+    modules = (stage.load("tables") for stage in (MEMORY, COUNTERS))
     declared = [*RANK_TABLES, *(table for module in modules for table in module.TABLES)]
     tables |= {table.name: table.empty() for table in declared}
     leading = pd.DataFrame({name: pd.Series(dtype="object") for name in LEADING})
     led = {name: pd.concat([leading, table], axis=1) for name, table in tables.items()}
-    return led | energy_tables([]) | {"largest": largest_table([], Path())}
+    return led | energy_tables([])
 
 
 def _run_row(run: Made) -> dict:

@@ -207,8 +207,6 @@ def test_the_pace_comes_from_earlier_measurements_on_the_same_device(tmp_path):
         "memory": 4.0,
         "energy": 4.0,
         "counters": 4.0,
-        "cold_start": 4.0,
-        "host_trace": 4.0,
     }  # not measured yet: the mean
     assert found.flop_per_s == {"fp32": forward * (15 + 6) / 6.0}
     assert estimates.expected_pace(tmp_path, 6.0, "NVIDIA L4", ["fp32"]).source.startswith(

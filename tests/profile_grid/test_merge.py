@@ -206,13 +206,13 @@ def test_of_a_run_that_lacks_stages_for_several_reasons_each_is_told_once_with_i
 
     run, no_gpu = runs_of(records)[0], ("unsupported", "no GPU")
     assert lacking(counters=no_gpu) == ("no GPU", ["not supported here: no GPU"])
-    assert lacking(counters=no_gpu, host_trace=no_gpu)[0] == "no GPU"
-    reason, lines = lacking(capture=("incomplete", "nsys hung"), counters=no_gpu, host_trace=no_gpu)
-    assert reason == "capture: nsys hung; counters and host_trace: no GPU"
+    assert lacking(energy=no_gpu, counters=no_gpu)[0] == "no GPU"
+    reason, lines = lacking(capture=("incomplete", "nsys hung"), energy=no_gpu, counters=no_gpu)
+    assert reason == "capture: nsys hung; energy and counters: no GPU"
     assert lacking(energy=("unsupported", "energy: no counter"), counters=no_gpu)[0] == (
         "energy: no counter; counters: no GPU"
     )
-    assert lines == [f"capture incomplete, counters and host_trace unsupported: {reason}"]
+    assert lines == [f"capture incomplete, energy and counters unsupported: {reason}"]
 
 
 def test_a_run_out_of_memory_says_too_why_it_lacks_other_stages(records, runs_of):

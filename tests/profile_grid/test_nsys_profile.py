@@ -73,6 +73,12 @@ def test_with_a_window_nsys_stops_after_it_and_lets_the_program_go_on():
     assert command[-2:] == ["--cuda-graph-trace=node", "python"]
 
 
+def test_an_option_replaces_the_default_of_its_name():
+    command = profile_command(["python"], Path("x"), options=["--trace=cuda,nvtx,osrt"])
+    assert [word for word in command if word.startswith("--trace")] == ["--trace=cuda,nvtx,osrt"]
+    assert "--sample=none" in command and "--python-sampling=true" not in command
+
+
 def test_a_range_as_a_window_begins_the_recording_where_it_is_opened():
     command = profile_command(["python"], Path("x"), window="recording@cs336_model")
     wanted = {"--capture-range=nvtx", "--nvtx-capture=recording@cs336_model", "--capture-range-end=stop"}
@@ -84,7 +90,6 @@ def test_a_range_as_a_window_begins_the_recording_where_it_is_opened():
     [
         ({}, 1, "recording@cs336_model"),
         ({}, 2, CUDA_CALLS),
-        ({"sources": ["osrt"]}, 1, CUDA_CALLS),
         ({"nsys_options": ["--gpu-metrics-devices=0"]}, 1, CUDA_CALLS),
         ({"program": {"device": "auto", "dimensions": {"compile": "on"}}}, 1, CUDA_CALLS),
         ({"program": {"device": "cpu", "dimensions": {"compile": "off"}}}, 1, None),

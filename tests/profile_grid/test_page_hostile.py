@@ -1,4 +1,4 @@
-"""The page in a real browser where counters, a cold start and energy hold texts that are meant to break it."""
+"""The page in a real browser where counters and energy hold texts that are meant to break it."""
 
 from pathlib import Path
 
@@ -17,25 +17,23 @@ EXAMPLE = Path(__file__).parents[2] / "docs" / "example-h200"
 HOSTILE = (
     "</script><script>window.taken=1</script><img src=x onerror='window.taken=2'>\x1b[31m\u202egnp\x01|$\\input{x}$"
 )
-ELSEWHERE = {"energy": ("energy", "energy_windows"), "first-step": ("first_step",)}
 FREE = (
     "kernel", "range", "message", "advice", "reason", "note", "device_name", "part", "because", "stall", "limited_by",
-    "grid", "block", "counter", "cause",
+    "grid", "block", "counter",
 )  # fmt: skip
 
 
 def one_run() -> dict[str, pd.DataFrame]:
-    """The tables of a run of the example with counters, and energy and a cold start of other runs as its own."""
-    counters = tables_of("counters")
+    """The tables of a run of the example with counters, and the energy of another run as its own."""
+    counters, energy = tables_of("counters"), tables_of("energy")
     tables = {name: counters[name] for name in merged_names({MODEL_STEPS})}
     run = tables["runs"].iloc[0]
     tables = {name: table[table["run"] == run["run"]] for name, table in tables.items()}
     own = {column.name: run[column.name] for column in LEADING_COLUMNS}
-    for study, names in ELSEWHERE.items():
-        for name in names:
-            rows = tables_of(study)[name]
-            tables[name] = rows[rows["run"] == rows["run"].iloc[0]].assign(**own)
-    tables["runs"] = tables["runs"].assign(energy_status="complete", cold_start_status="complete")
+    for name in ("energy", "energy_windows"):
+        rows = energy[name]
+        tables[name] = rows[rows["run"] == rows["run"].iloc[0]].assign(**own)
+    tables["runs"] = tables["runs"].assign(energy_status="complete")
     return tables | summary_tables(tables)
 
 
@@ -52,7 +50,7 @@ def hostile(table: pd.DataFrame) -> pd.DataFrame:
 @needs_browser
 def test_hostile_texts_of_newer_stages_are_text_and_break_no_table(browser, tmp_path):
     tables = {name: hostile(table) for name, table in one_run().items()}
-    for name in ("counter_kernels", "energy_use", "first_step"):
+    for name in ("counter_kernels", "energy_use"):
         assert tables[name].eq(HOSTILE).any(axis=None), name
     path = tmp_path / "report.html"
     path.write_text(page(tables, PROVENANCE, made_up_timeline(20), {}), encoding="utf-8")

@@ -58,12 +58,7 @@ add_analysis(
         f"--processes={PROCESS_COUNT}",
     ],
     programs=STAGE_TABLE_SOURCES,
-    # results/largest has searches for the largest sizes that fit, which the user runs (workflow/scripts/largest.py)
-    inputs=[
-        GRID_PLAN,
-        *paths.further_timings(PROCESS_COUNT, RUNS),
-        *sorted(map(str, Path("results/largest").glob("*.json"))),
-    ],
+    inputs=[GRID_PLAN, *paths.further_timings(PROCESS_COUNT, RUNS)],
     runs_plan=GRID_PLAN,
     outputs=[*paths.table_files(MERGED_NAMES), PROVENANCE],
     entries=grid_plan(config)["runs"],

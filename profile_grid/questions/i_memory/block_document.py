@@ -15,14 +15,11 @@ from profile_grid.tables.names import FORWARD
 
 MAX_OPERATIONS = 5
 CALLER_COLUMNS = ("operator", "line")  # the operator that called the allocator, and the line that called the operator
-BLOCK_HEADINGS = {  # "predicted" belongs to the column before it
+BLOCK_HEADINGS = {
     "saved_bytes": "one block keeps",
-    "estimated_saved_bytes": "predicted",
     "gradient_bytes": "its gradients",
-    "estimated_gradient_bytes": "predicted",
     "backward_change_bytes": "change in its backward pass",
     "residual_bytes": "residual activation",
-    "estimated_residual_bytes": "predicted",
 }
 
 

@@ -9,8 +9,8 @@ from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import count, interval, memory, percent, significant
 from profile_grid.questions.i_memory import block_document
 from profile_grid.questions.i_memory.block_document import CALLER_COLUMNS, caller_cells, size
-from profile_grid.questions.i_memory.table import LARGEST_BATCH, LONGEST_CONTEXT, largest_category_of_highest_peak
-from profile_grid.study.dimensions import BY_KEY, CHECKPOINT, MODEL
+from profile_grid.questions.i_memory.table import largest_category_of_highest_peak
+from profile_grid.study.dimensions import CHECKPOINT, MODEL
 from profile_grid.tables import gains, model_parts, pivoting
 from profile_grid.tables.cells import Part, columns_with_values, parts_table, rows_table, table_per_run, titled
 from profile_grid.tables.measured import Measured
@@ -22,36 +22,28 @@ from profile_grid.tables.wording import (
     capital,
     config_in_words,
     leaders,
-    listed,
     named_keys,
     of_all,
     run_in_words,
 )
 
-PREDICTED_BYTES = (  # words, recorded column, predicted column
-    ("of the requested peaks", "requested_peak_bytes", "estimated_peak_bytes"),
-    ("of the activations kept for the backward pass", "activation_bytes", "estimated_activation_bytes"),
-)
 NO_ANSWER = Claim("Not answered: no run whose allocations were to be recorded has a complete history.", "missing")
 MAX_FAILURES = 3  # failed runs whose allocations are shown; the tables have all
-MAX_SEARCHES = 3  # bisections whose results are in the sentence; the table has all
 PEAK_HEADINGS = {
     "requested_peak_bytes": "requested",
     "allocated_peak_bytes": "allocated",
     "reserved_peak_bytes": "reserved",
     "driver_used_bytes": "driver",
-    "estimated_peak_bytes": "predicted",
 }
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """(i) The highest peak; then peaks by mode, what is kept, what fits, where memory ran out, and what is reserved."""
+    """(i) The highest peak; then peaks by mode, what is kept, where memory ran out, and what is reserved."""
     peaks, failures = measured.tables["memory_peak"], measured.tables["memory_at_failure"]
     if peaks.empty:
         return _failures(failures) or [NO_ANSWER]
     claims = [_highest_peak(peaks, failures), *_peaks_by_mode(peaks), *_kept_for_backward(measured)]
-    fits = _bisected(measured) or _predictions(measured)
-    return [*claims, *fits, *_failures(failures), *_allocator_ratios(measured)]
+    return [*claims, *_failures(failures), *_allocator_ratios(measured)]
 
 
 def _highest_peak(peaks: pd.DataFrame, failures: pd.DataFrame) -> Claim:
@@ -101,11 +93,11 @@ def _kept_for_backward(measured: Measured) -> list[Claim]:
 
 def _allocator_ratios(measured: Measured) -> list[Claim]:
     """Per requested byte: the bytes that the allocator gave out and reserved, and that the driver showed in use."""
-    room = measured.tables["memory_room"]
-    if room["allocated_peak_bytes"].isna().all():
+    totals = measured.tables["memory_allocator"]
+    if totals["allocated_peak_bytes"].isna().all():
         return []
     allocated, reserved, used = (
-        interval((room[name] / room["requested_peak_bytes"]).astype("float64"), significant)
+        interval((totals[name] / totals["requested_peak_bytes"]).astype("float64"), significant)
         for name in ("allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes")
     )
     return [
@@ -115,33 +107,6 @@ def _allocator_ratios(measured: Measured) -> list[Claim]:
             gave=allocated, reserved=reserved, showed=used,
         )
     ]  # fmt: skip
-
-
-def _predictions(measured: Measured) -> list[Claim]:
-    """The ratios of predicted to recorded bytes; and the sizes that are predicted to fit, if they are known of exactly
-    one run with a backward pass."""
-    room, ratios = measured.tables["memory_room"], []
-    for noun, recorded, predicted in PREDICTED_BYTES:
-        shares = (room[predicted] / room[recorded]).astype("float64").dropna()
-        if len(shares):
-            ratios.append(f"{interval(shares, percent)} {noun}")
-    training = room[(room["mode"] != FORWARD) & room[LONGEST_CONTEXT].notna()]
-    fits = ""
-    if len(training) == 1:
-        longest, batch = (count(training[name].iloc[0]) for name in (LONGEST_CONTEXT, LARGEST_BATCH))
-        fits = f"; the longest context that trains is predicted as {longest}, the largest batch as {batch}"
-    text = "Predictions from the shapes are {near}{fits}."
-    return [Claim(text, "predicted", near=listed(ratios), fits=fits)] if ratios else []
-
-
-def _bisected(measured: Measured) -> list[Claim]:
-    """Of the first MAX_SEARCHES bisections: the largest size that fits, the smallest that does not, the prediction."""
-    texts = [
-        f"{BY_KEY[row['fitted']].heading} {count(row['largest'])} fits and {count(row['fails_at'])} does not"
-        f" ({count(row['predicted'])} predicted)"
-        for row in measured.tables["memory_fits"].head(MAX_SEARCHES).to_dict("records")
-    ]
-    return [Claim("Measured by bisection: {texts}.", "measured", texts="; ".join(texts))] if texts else []
 
 
 def _failures(failures: pd.DataFrame) -> list[Claim]:
@@ -164,52 +129,33 @@ def _failures(failures: pd.DataFrame) -> list[Claim]:
 
 
 def tables(measured: Measured) -> list[Part]:
-    """(i) Peaks, what parts and blocks keep, the largest allocations, what fits, types, and where memory ran out."""
-    peaks, failures, room = (measured.tables[f"memory_{name}"] for name in ("peak", "at_failure", "room"))
+    """(i) Peaks, what parts and blocks keep, the largest allocations, types, and where memory ran out."""
+    peaks, failures, totals = (measured.tables[f"memory_{name}"] for name in ("peak", "at_failure", "allocator"))
     operations, groups = measured.tables["memory_operations"], measured.tables["memory_groups"]
     parts = pivoting.split(model_parts.rows_in_parts(measured.tables["memory_parts"]), (MODEL.key,))
     operations = _of_largest_run(operations, operations.groupby("run", sort=False)["bytes"].sum())
     groups = _of_largest_run(groups, peaks.set_index("run")["peak_bytes"])
-    named = named_keys(room)
+    named = named_keys(totals)
     failure_rows = failures[failures["run"].isin(failures["run"].unique()[:MAX_FAILURES])]
     return [
         *(["No run has figures."] if peaks.empty and failures.empty else []),
         ("The peak of a step, its phase, and memory by category at the peak", _peak_table(peaks)),
         *titled("Memory that each part of the model keeps for the backward pass, in brackets its share",
                 ((title, parts_table(rows, "share", _size_and_share)) for title, rows in parts)),
-        ("One block of the model, and an activation of the residual stream, as recorded and as predicted",
+        ("One block of the model, and an activation of the residual stream",
          block_document.block_table(measured)),
         *table_per_run("What one block keeps for the backward pass, by operation", operations,
                        block_document.operations_table, named),
         *table_per_run("The largest groups of allocations at the peak", groups, _groups_table, named),
-        ("Peak memory as requested, allocated and reserved, what the driver shows after the last step, and what the"
-         " shapes predict",
-         rows_table(room, gains.LEADING_KEYS, columns_with_values(room, PEAK_HEADINGS, size))),
-        ("What fits, predicted from the shapes, with all other settings as in the run",
-         rows_table(room[room[LONGEST_CONTEXT].notna()], gains.LEADING_KEYS, PREDICTION_COLUMNS)),
+        ("Peak memory as requested, allocated and reserved, and what the driver shows after the last step",
+         rows_table(totals, gains.LEADING_KEYS, columns_with_values(totals, PEAK_HEADINGS, size))),
         *table_per_run("Types of parameters, outputs and gradients in the first step",
                        block_document.run_per_precision(measured.tables["dtypes"]), block_document.dtypes_table, named),
-        *(f"Not recorded: {escaped(text)}." for text in dict.fromkeys(room["not_seen"].dropna())),
-        ("What fits, measured by bisection, with all other settings as in the run",
-         rows_table(measured.tables["memory_fits"], gains.LEADING_KEYS, BISECTION_COLUMNS, left_aligned=1)),
+        *(f"Not recorded: {escaped(text)}." for text in dict.fromkeys(totals["not_seen"].dropna())),
         ("Where memory ran out, and memory by category at that moment", _failures_table(failures)),
         *table_per_run("The largest groups of allocations when memory ran out", failure_rows, _groups_table,
                        named_keys(failures)),
     ]  # fmt: skip
-
-
-PREDICTION_COLUMNS = (
-    ("longest context", lambda row: count(row[LONGEST_CONTEXT])),
-    ("largest batch", lambda row: count(row[LARGEST_BATCH])),
-)
-BISECTION_COLUMNS = (
-    ("dimension", lambda row: BY_KEY[row["fitted"]].heading),
-    ("fits", lambda row: count(row["largest"])),
-    ("does not fit", lambda row: count(row["fails_at"])),
-    ("predicted", lambda row: count(row["predicted"])),
-    ("device memory", lambda row: size(row["limit_bytes"])),
-    ("tries", lambda row: count(row["tries"])),
-)
 
 
 def _of_largest_run(rows: pd.DataFrame, bytes_by_run: pd.Series) -> pd.DataFrame:

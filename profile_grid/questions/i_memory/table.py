@@ -1,70 +1,26 @@
-"""The tables of (i): the peak of a step by category, bytes kept by part, one block, types, and what would fit. Their
-first columns are LEADING: the run's name and its dimensions."""
-
-from collections.abc import Mapping
-from typing import Any
+"""The tables of (i): the peak of a step by category, bytes kept by part, one block, and types. Their first columns are
+LEADING: the run's name and its dimensions."""
 
 import pandas as pd
 
-from cs336_model.arithmetic import memory
-from profile_grid.largest import fitting
-from profile_grid.largest.tables import LARGEST
-from profile_grid.quantities import known
 from profile_grid.stages.memory.tables import MEMORY_BLOCKS, MEMORY_FAILED, MODULE_DTYPES
 from profile_grid.stages.memory.usage_tables import MEMORY_ACTIVATIONS, MEMORY_LARGEST, MEMORY_TOTALS
-from profile_grid.study.dimensions import BATCH_SIZE, CHECKPOINT, CONTEXT_LENGTH, LEADING
+from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables import conservation, ideal, names, per_pass
+from profile_grid.tables import conservation, names, per_pass
 
-LONGEST_CONTEXT, LARGEST_BATCH = "predicted_longest_context", "predicted_largest_batch"
-PREDICTED_SIZES = ((CONTEXT_LENGTH, LONGEST_CONTEXT), (BATCH_SIZE, LARGEST_BATCH))
 # Of one block. `residual` is an activation of the residual stream, `backward_change` what its backward pass adds.
 RECORDED_COLUMNS = ["saved_bytes", "gradient_bytes", "backward_change_bytes", "residual_bytes"]
-PREDICTED_COLUMNS = ["estimated_saved_bytes", "estimated_gradient_bytes", "estimated_residual_bytes"]
 OPERATION_COLUMNS = ["part", "operator", "line"]
-PEAK_COLUMNS = ["requested_peak_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes"]
-
-
-def predicted_largest(row: Mapping[str, Any], dimension: str) -> int | None:
-    """The largest value of this dimension with which the run's estimated peak fits into its GPU, 0 if none does; None
-    without an estimate (other people's models, several GPUs) and without a GPU."""
-    if not (known(row["device_total_bytes"]) and known(row["estimated_peak_bytes"])):
-        return None
-
-    def fits(value: int) -> bool:
-        return _estimated_peak_bytes(row | {dimension: value}) + memory.NON_TENSOR_BYTES <= row["device_total_bytes"]
-
-    return fitting.largest_fitting(fits, int(row[dimension]))
-
-
-def _estimated_peak_bytes(row: Mapping[str, Any]) -> int:
-    """The peak by the shapes and the present formulas. The estimate in the run's result may be from older formulas."""
-    return memory.estimated_peak_bytes(ideal.declared_shape(row), row["mode"], row)
 
 
 def memory_block(merged: per_pass.Merged) -> pd.DataFrame:
-    """(i) One row per run: its typical block, with the bytes as recorded and as predicted from the shapes. Most blocks
-    have the same bytes; the first of these is the typical one."""
+    """(i) One row per run: its typical block, the first of those with the bytes that most blocks have."""
     blocks = merged["memory_blocks"]
     alike = blocks.groupby(["run", *RECORDED_COLUMNS], dropna=False, sort=False)["block"].transform("size")
     blocks = blocks.assign(alike=alike, blocks=blocks.groupby("run")["block"].transform("size"))
     typical = per_pass.largest_by_run(blocks, "alike").sort_index()  # in the order of the runs again
-    runs = merged["runs"].set_index("run", drop=False)
-    predicted_bytes = [_predicted_bytes(runs.loc[block["run"]], block) for block in typical.to_dict("records")]
-    predicted = pd.DataFrame(predicted_bytes, index=typical.index, columns=PREDICTED_COLUMNS, dtype="Int64")
-    return typical[[*LEADING, "block", "alike", "blocks", *RECORDED_COLUMNS]].join(predicted).reset_index(drop=True)
-
-
-def _predicted_bytes(run: pd.Series, block: dict) -> tuple[int | None, int | None, int | None]:
-    """The values of PREDICTED_COLUMNS, each None where there is no prediction. `block` is a row of `memory_blocks`."""
-    shape = ideal.shape_of_run(run)
-    if shape is None:  # not our model
-        return None, None, None
-    residual = memory.residual_bytes(shape, block)
-    if pd.isna(block["saved_bytes"]):  # no backward pass
-        return None, None, residual
-    saved = memory.saved_block_bytes(shape, block) if block[CHECKPOINT.key] == CHECKPOINT.default else None
-    return saved, memory.block_gradient_bytes(shape, block), residual
+    return typical[[*LEADING, "block", "alike", "blocks", *RECORDED_COLUMNS]].reset_index(drop=True)
 
 
 def memory_operations(merged: per_pass.Merged) -> pd.DataFrame:
@@ -113,36 +69,6 @@ def memory_parts(merged: per_pass.Merged) -> pd.DataFrame:
     return table
 
 
-def memory_room(merged: per_pass.Merged) -> pd.DataFrame:
-    """(i) One row per run: peaks as counted and as estimated from the shapes, and the sizes that would fit by the
-    estimate. `not_seen`: what could not be recorded on this machine, in words."""
-    totals = merged["memory_totals"]
-    kept_bytes = merged["memory_activations"].groupby("run", observed=True)["bytes"].sum()
-    runs = merged["runs"].set_index("run")
-    table = totals[[*LEADING, *PEAK_COLUMNS, "estimated_peak_bytes", "estimated_activation_bytes", "not_seen"]].assign(
-        activation_bytes=totals["run"].map(kept_bytes).astype("Int64"),
-        device_total_bytes=totals["run"].map(runs["device_total_bytes"]).astype("Int64"),
-    )
-    sizes = [name for name in ideal.SHAPE_FIELDS if name not in LEADING]
-    rows = table.join(runs[sizes], on="run").to_dict("records")
-    peaks = [_estimated_peak_bytes(row) if known(row["estimated_peak_bytes"]) else None for row in rows]
-    table["estimated_peak_bytes"] = pd.array(peaks, dtype="Int64")  # instead of the stored ones
-    for dimension, column in PREDICTED_SIZES:
-        table[column] = pd.array([predicted_largest(row, dimension.key) for row in rows], dtype="Int64")
-    return table.reset_index(drop=True)
-
-
-def memory_fits(merged: per_pass.Merged) -> pd.DataFrame:
-    """(i) The merged table `largest`. Where the limit was the memory of the run's GPU, the stored prediction, which may
-    be from older formulas, is replaced by that of `memory_room`, so that both tables agree."""
-    table, room = merged["largest"].reset_index(drop=True), memory_room(merged).set_index("run")
-    is_whole_gpu = table["limit_bytes"] == table["run"].map(room["device_total_bytes"])
-    for dimension, column in PREDICTED_SIZES:
-        is_replaced = is_whole_gpu & (table["fitted"] == dimension.key)
-        table.loc[is_replaced, "predicted"] = table.loc[is_replaced, "run"].map(room[column])
-    return table
-
-
 def _last_step(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of the last measured step of every run. The rows on the entire process have step -1."""
     return rows[(rows["step"] >= 0) & (rows["step"] == rows.groupby("run")["step"].transform("max"))]
@@ -151,7 +77,7 @@ def _last_step(rows: pd.DataFrame) -> pd.DataFrame:
 TABLES = (
     TableSpec(
         "memory_block",
-        "(i) One row per run: the numbers that most blocks of its model have, and the same from the shapes",
+        "(i) One row per run: the numbers that most blocks of its model have",
         columns(
             """
     block | int | | the first block with these numbers, from 0
@@ -159,11 +85,6 @@ TABLES = (
     blocks | int | | blocks of the model
 """,
             MEMORY_BLOCKS.as_in(*RECORDED_COLUMNS),
-            """
-    estimated_saved_bytes | int | B | saved_bytes from the shapes; empty for custom models, and with checkpoints
-    estimated_gradient_bytes | int | B | gradient_bytes from the shapes; empty for custom models
-    estimated_residual_bytes | int | B | residual_bytes from the shapes; empty for custom models
-""",
         ),
         make=memory_block,
     ),
@@ -202,30 +123,9 @@ TABLES = (
 """),
         make=memory_parts,
     ),
-    TableSpec(
-        "memory_room",
-        "(i) One row per run: memory as counted, memory as predicted from the shapes, and what would fit",
-        columns(
-            MEMORY_TOTALS.as_in(*PEAK_COLUMNS, "estimated_peak_bytes", "estimated_activation_bytes", "not_seen"),
-            f"""
-    activation_bytes | int | B | recorded activations that are kept for the backward pass
-    device_total_bytes | int | B | memory of the GPU
-    {LONGEST_CONTEXT} | int | tokens | longest context whose estimated peak fits, with all other settings as in the \
-        run; empty without a GPU
-    {LARGEST_BATCH} | int | sequences | largest batch whose estimated peak fits, with all other settings as in the \
-        run; empty without a GPU
-""",
-        ),
-        make=memory_room,
-    ),
+    MEMORY_TOTALS.copied("memory_allocator", "(i) One row per run: its peak by the allocator and by the driver"),
     MEMORY_LARGEST.copied("memory_groups", "(i) The largest groups of allocations in use at the peak of the last step"),
     MEMORY_FAILED.copied("memory_at_failure", "(i) The largest groups of allocations in use when memory ran out"),
-    TableSpec(
-        "memory_fits",
-        "(i) One row per run and dimension whose largest value that fits was measured by bisection",
-        LARGEST.as_in(),
-        make=memory_fits,
-    ),
 )
 PAGE_TABLES = (
     PageTable("memory_block", "One block"),
@@ -235,6 +135,5 @@ PAGE_TABLES = (
     PageTable("memory_parts", "Kept for the backward pass, by part"),
     PageTable("memory_groups", "Largest allocations at the peak"),
     PageTable("memory_at_failure", "Largest allocations when memory ran out"),
-    PageTable("memory_fits", "What fits, measured by bisection"),
-    PageTable("memory_room", "Counted, predicted, and what would fit"),
+    PageTable("memory_allocator", "Requested, allocated and reserved"),
 )

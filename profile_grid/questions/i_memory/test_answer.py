@@ -1,17 +1,13 @@
-"""(i): what is live at the fullest moment, what is kept where, and what fits."""
+"""(i): what is live at the fullest moment, what is kept where, and where memory ran out."""
 
 from dataclasses import replace
 
 import pandas as pd
 import pytest
 
-from cs336_model.arithmetic.flops import ModelShape, forward_flops
-from cs336_model.arithmetic.memory import NON_TENSOR_BYTES, estimated_peak_bytes, saved_block_bytes
 from profile_grid.documents.documents import document_names
 from profile_grid.documents.summaries import summary_tables
-from profile_grid.questions.i_memory.table import predicted_largest
 from profile_grid.stages.memory.tables import MEMORY_FAILED, tables_of_history
-from tests.default_values import DEFAULT_VALUES
 from tests.profile_grid.made_up import Made, merged
 from tests.profile_grid.made_up_answers import document_of
 from tests.profile_grid.made_up_history import made_up_history
@@ -19,7 +15,6 @@ from tests.profile_grid.test_answers import line_of
 
 GIB, MIB = 2**30, 2**20
 COUNTERS_MIB = {"requested_peak": 600, "allocated_peak": 660, "reserved_peak": 1200, "driver_used": 1800}
-SMALL = {"vocab_size": 10_000, "d_model": 768, "num_layers": 12, "num_heads": 12, "d_ff": 3072}
 
 
 def recorded(runs: list[Made], counters_mib: dict | None = COUNTERS_MIB) -> dict[str, pd.DataFrame]:
@@ -30,8 +25,7 @@ def recorded(runs: list[Made], counters_mib: dict | None = COUNTERS_MIB) -> dict
     history = replace(history, size_bytes=history.size_bytes * MIB, counters=counter_bytes)
     tables, of_runs = merged(runs), {}
     for run in runs:
-        program = {"constructor": "theirs:Model", "dimensions": run.leading}
-        for name, table in tables_of_history(history, program)[1].items():
+        for name, table in tables_of_history(history)[1].items():
             of_runs.setdefault(name, []).append(table.assign(**run.leading)[[*run.leading, *table.columns]])
     memory_tables = {name: pd.concat(of_name, ignore_index=True) for name, of_name in of_runs.items()}
     runs_table = tables["runs"].assign(memory_status="complete", device_total_bytes=140 * GIB, parameters=1)
@@ -98,15 +92,6 @@ def test_a_grid_whose_histories_are_all_broken_says_so():
     assert "Not answered: no run whose allocations were to be recorded has a complete history." in text
 
 
-def test_what_a_bisection_found_stands_beside_what_the_shapes_let_expect():
-    search = {"fitted": "batch_size", "largest": 21, "fails_at": 22, "predicted": 24, "multiple_of": 1,
-              "limit_bytes": 16 * GIB, "tries": 6}  # fmt: skip
-    text = answered(recorded([training()]) | {"largest": pd.DataFrame([training().leading | search])})
-    assert "Measured by bisection: batch 21 fits and 22 does not (24 predicted)." in text
-    cells = [cell.strip() for cell in line_of(text, "small", "512", "training step", "batch").split("|")]
-    assert cells[5:10] == ["21", "22", "24", "16.0 GiB", "6"]
-
-
 def out_of_memory(**changes) -> pd.DataFrame:
     """What the stage memory recorded of a run that ran out of memory: two groups of allocations were live."""
     groups = [
@@ -141,30 +126,10 @@ def test_where_memory_runs_out_the_moment_and_what_was_live_then_are_told():
     assert "small at context 512, training step, runs out of memory in the setup of model and optimizer with" in before
 
 
-def test_the_predicted_context_fits_and_one_token_more_does_not():
-    row = SMALL | DEFAULT_VALUES | {"mode": "train_step", "batch_size": 4, "context_length": 512}
-    row |= {"device_total_bytes": 24 * GIB, "estimated_peak_bytes": 1}
-    longest = predicted_largest(row, "context_length")
-
-    def needed_bytes(length: int) -> int:
-        shape = ModelShape(**SMALL, batch_size=4, context_length=length)
-        return estimated_peak_bytes(shape, "train_step") + NON_TENSOR_BYTES
-
-    assert needed_bytes(longest) <= 24 * GIB < needed_bytes(longest + 1)
-    assert predicted_largest(row | {"device_total_bytes": None}, "context_length") is None
-    assert predicted_largest(row | {"estimated_peak_bytes": None}, "batch_size") is None
-    assert predicted_largest(row | {"device_total_bytes": GIB}, "batch_size") == 0
-
-
-def test_one_block_stands_with_what_the_shapes_let_expect_and_its_largest_operations():
-    shape = ModelShape(**SMALL, batch_size=4, context_length=512)
-    own = {"d_ff": 3072, "forward_flops": forward_flops(shape)["forward"]}
-    tables = recorded([training(others=own), training(checkpoint="4", others=own)])
+def test_one_block_stands_with_its_largest_operations():
+    tables = recorded([training(), training(checkpoint="4")])
     block = summary_tables(tables, ["memory_block"])["memory_block"].set_index("checkpoint")
     assert block.loc["0", "saved_bytes"] == 30 * MIB
-    assert block.loc["0", "estimated_saved_bytes"] == saved_block_bytes(shape)
-    assert pd.isna(block.loc["4", "estimated_saved_bytes"])
-    assert block["estimated_residual_bytes"].tolist() == [4 * 512 * 768 * 4] * 2
     text = answered(tables)
     assert "Without checkpoints, one block keeps 30 MiB" in text
     assert "| computing softmax | `aten::exp` | `model.py:7` | 30.0 MiB | 100.0 % |" in text

@@ -4,7 +4,6 @@ enough."""
 import numpy as np
 import pandas as pd
 
-from profile_grid.stages.cold_start.tables import FIRST_STEP
 from profile_grid.study.dimensions import LEADING
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables.per_pass import Merged
@@ -82,13 +81,8 @@ TABLES = (
         make=warmup_reports,
     ),
     WARMUP_ENOUGH,
-    FIRST_STEP.copied(
-        "warmup_first_step",
-        "(k) One row per run with the stage cold_start and cause of time in its first step",
-    ),
 )
 PAGE_TABLES = (
     PageTable("warmup_reports", "What would have been reported after fewer warm-up steps"),
     PageTable("warmup_enough", "How many warm-up steps are enough"),
-    PageTable("warmup_first_step", "Where the first step takes longer"),
 )

@@ -6,18 +6,17 @@ import pandas as pd
 
 from cs336_model.ranges import TRAIN_STEP
 from kernel_tables.diagnosis.rules import RULES
-from kernel_tables.markdown import MarkdownTable, code, escaped, with_code
-from profile_grid.quantities import count, interval, percent, significant
-from profile_grid.stages.host_trace.tables import NO_CALL
+from kernel_tables.markdown import MarkdownTable, code, with_code
+from profile_grid.quantities import interval, percent, significant
 from profile_grid.study.dimensions import BY_KEY
 from profile_grid.study.stages import CAPTURE
 from profile_grid.tables.cells import Part, lines_table, rows_table, status_word
 from profile_grid.tables.gains import LEADING_KEYS
 from profile_grid.tables.largest_gains import with_shown_gains
 from profile_grid.tables.measured import Measured
-from profile_grid.tables.wording import PASSES, Claim, leaders, listed, median_note, of_all, run_in_words, runs_in_words
+from profile_grid.tables.wording import Claim, leaders, listed, median_note, of_all, runs_in_words
 
-MAX_NAMED, MAX_IN_LEAD = 3, 1  # of rules or activities in a sentence; of findings in the first sentence
+MAX_NAMED, MAX_IN_LEAD = 3, 1  # of rules in a sentence; of findings in the first sentence
 NO_ANSWER = Claim("Not answered: no capture of these runs was diagnosed.", "missing")
 FINDING_NAMES = {  # of a rule: what it finds, as the subject of a sentence
     "launch_bound": "late launches",
@@ -41,17 +40,16 @@ FINDING_NAMES = {  # of a rule: what it finds, as the subject of a sentence
     "unsteady_steps": "unsteady steps",
     "waiting_for_data": "waiting for data",
 }
-MAX_FINDINGS, MAX_FUNCTIONS = 4, 10  # of a run, in a table
+MAX_FINDINGS = 4  # of a run, in a table
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """Host time per launch, if traced; the largest findings; gains of remedies and their bounds; unapplied rules."""
+    """The largest findings; gains of remedies and their bounds; unapplied rules."""
     findings = measured.tables["time_lost"]
-    traced = _host_time(measured)
     if findings.empty:
-        return traced or [NO_ANSWER]
+        return [NO_ANSWER]
     largest = _largest_findings(findings[~findings["abstained"].astype(bool)], run_count=findings["run"].nunique())
-    return [*traced, *largest, *_remedies_within_bounds(measured.tables["predictions"]), *_unapplied_claim(findings)]
+    return [*largest, *_remedies_within_bounds(measured.tables["predictions"]), *_unapplied_claim(findings)]
 
 
 def _largest_findings(findings: pd.DataFrame, *, run_count: int) -> list[Claim]:
@@ -127,71 +125,19 @@ def count_within_bound(predictions: pd.DataFrame) -> int:
     return int((predictions["measured_percent"] <= predictions["predicted_percent"]).sum())
 
 
-def _host_time(measured: Measured) -> list[Claim]:
-    """Under the trace: the time of the host per launch, in total and by activity, and the Python function that takes
-    most of it; and how much the trace slows a step."""
-    rows = measured.tables["host_per_launch"]
-    if rows.empty:
-        return []
-    launches = rows.drop_duplicates(["run", "phase"]).groupby("run")["launches"].sum()
-    us_per_launch = (rows.groupby(["run", "doing"])["own_ms"].sum() * 1e3 / launches).unstack(fill_value=0.0)
-    activities = us_per_launch.median().sort_values(ascending=False).index[:MAX_NAMED]
-    total_us, longest_us = us_per_launch.sum(axis=1), us_per_launch[activities[0]]
-    claims = [
-        Claim(
-            "While its calls are traced, the host needs {us} µs per launch of a step{median}, {share} of it {most}.",
-            us=interval(total_us, significant), median=median_note(total_us, significant),
-            share=interval(longest_us / total_us, percent), most=_activity(activities[0]),
-        )
-    ]  # fmt: skip
-    slowdown = (rows.groupby("run")["own_ms"].sum() / rows.groupby("run")["unprofiled_step_ms"].first()).dropna()
-    if len(slowdown):
-        text = "Tracing makes a step (its phases together) {factor} times as long as without a profiler."
-        claims.append(Claim(text, factor=interval(slowdown, significant)))
-    texts = [f"{_activity(activity)} {significant(us_per_launch[activity].median())}" for activity in activities]
-    medians = " (medians)" if len(us_per_launch) > 1 else ""
-    text = "Host time by kind of work, in µs per launch{medians}: {parts}."
-    claims.append(Claim(text, medians=medians, parts=listed(texts)))
-    if NO_CALL in us_per_launch:
-        claims += _functions(measured.tables["host_stacks"], us_per_launch[NO_CALL])
-    return claims
-
-
-def _functions(stacks: pd.DataFrame, outside_us: pd.Series) -> list[Claim]:
-    """The Python function of each run with the most estimated time outside calls, those of most runs first; and by
-    mode, its share of that time. `outside_us`: the time outside calls per launch, by run."""
-    top_functions = stacks.drop_duplicates("run")  # the rows of a run begin with the longest
-    share = top_functions["estimated_us_per_launch"] / outside_us.reindex(top_functions["run"]).to_numpy()
-    texts = [
-        f"{interval(share[rows.index], percent)} of that time in {PASSES[mode]}"
-        for mode, rows in top_functions.groupby("mode", sort=False)
-    ]
-    text = "By sampled stacks, the functions with the most time in Python and PyTorch are {functions}: {texts}."
-    functions = leaders([code(name) for name in top_functions["function"]])
-    return [Claim(text, functions=functions, texts=listed(texts))] if texts else []
-
-
 def tables(measured: Measured) -> list[Part]:
-    """The findings of each diagnosis, why rules could not be applied, and remedies; then the host's time, by run."""
-    findings, stacks = measured.tables["time_lost"], measured.tables["host_stacks"]
-    parts: list[Part] = []
-    if len(findings):
-        unapplied = [f"- {rules}: {with_code(reason)}" for rules, reason in _unapplied_rules(findings)]
-        parts = [
-            ("Findings of the diagnosis of each capture, with the largest possible saving in a step without a"
-             " profiler",
-             _findings_table(measured)),
-            *(["\n".join(["Not checked:\n", *unapplied])] if unapplied else []),
-            ("Bounds of what remedies save, and what they saved without a profiler",
-             rows_table(measured.tables["predictions"], LEADING_KEYS, REMEDY_COLUMNS, left_aligned=2)),
-        ]  # fmt: skip
-    for name, rows in measured.tables["host_per_launch"].groupby("run", sort=False):
-        run = run_in_words(rows.iloc[0])
-        text = f"What the launching thread of the host does in a step, traced in a separate process ({run})"
-        parts.append((text, _per_launch_table(rows)))
-        functions = _functions_table(stacks[stacks["run"] == name])
-        parts.append(("Python functions in that time, by sampled stacks", functions))
-    return parts
+    """The findings of each diagnosis, why rules could not be applied, and remedies."""
+    findings = measured.tables["time_lost"]
+    if findings.empty:
+        return []
+    unapplied = [f"- {rules}: {with_code(reason)}" for rules, reason in _unapplied_rules(findings)]
+    return [
+        ("Findings of the diagnosis of each capture, with the largest possible saving in a step without a profiler",
+         _findings_table(measured)),
+        *(["\n".join(["Not checked:\n", *unapplied])] if unapplied else []),
+        ("Bounds of what remedies save, and what they saved without a profiler",
+         rows_table(measured.tables["predictions"], LEADING_KEYS, REMEDY_COLUMNS, left_aligned=2)),
+    ]  # fmt: skip
 
 
 REMEDY_COLUMNS = (
@@ -227,39 +173,6 @@ def _findings_table(measured: Measured) -> MarkdownTable:
 
 def _gain(row: dict, which: str) -> str:
     return f"{significant(row[which + '_ms'])} ({percent(row[which + '_percent'] / 100)})"
-
-
-def _activity(doing: str) -> str:
-    """What a thread does, in words."""
-    return "in Python and PyTorch" if doing == NO_CALL else escaped(doing)
-
-
-def _per_launch_table(run_rows: pd.DataFrame) -> MarkdownTable:
-    """One line per phase that launches: the microseconds of its launching thread per launch, by activity."""
-    activities = list(run_rows.groupby("doing", sort=False)["own_ms"].sum().sort_values(ascending=False).index)
-    lines = []
-    for phase, rows in run_rows.groupby("phase", sort=False):
-        us = rows.set_index("doing")["us_per_launch"]
-        launches, ms = rows["launches"].iloc[0], rows["own_ms"].sum()
-        cells = (us.get(activity, 0.0) for activity in activities)
-        figures = (count(launches), significant(ms), significant(us.sum()), *map(significant, cells))
-        lines.append((escaped(phase), *figures))
-    headings = ("phase", "launches", "ms", "µs per launch", *(f"{_activity(activity)}, µs" for activity in activities))
-    return MarkdownTable(headings, tuple(lines), first_right=1)
-
-
-def _functions_table(run_rows: pd.DataFrame) -> MarkdownTable:
-    """One line per function with the most samples outside calls."""
-    lines = tuple(
-        (
-            code(row.function, in_table=True), count(row.samples), count(row.samples_in_calls),
-            significant(row.estimated_ms), significant(row.estimated_us_per_launch),
-        )
-        for row in run_rows.head(MAX_FUNCTIONS).itertuples()
-    )  # fmt: skip
-    of_calls = "samples in CUDA and OS runtime calls"
-    headings = ("function", "samples", of_calls, "estimated, ms", "estimated, µs per launch")
-    return MarkdownTable(headings, lines, first_right=1)
 
 
 def finding_definitions(results: Iterable[Measured]) -> list[str]:

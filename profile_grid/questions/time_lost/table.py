@@ -1,16 +1,15 @@
-"""The tables of the diagnosis: findings of every run, predicted and measured gains of remedies, and host time."""
+"""The tables of the diagnosis: findings of every run; predicted and measured gains of remedies."""
 
 from dataclasses import dataclass
 
 import pandas as pd
 
 from cs336_model.arithmetic.memory import FUSED_ATTENTIONS
-from profile_grid.stages.host_trace.tables import STACK
 from profile_grid.study.dimensions import ATTENTION, BATCH_SIZE, COMPILE, GPUS, LEADING, PRECISION, Dimension
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
 from profile_grid.tables import largest_gains, names, ratios
 from profile_grid.tables.findings import GAIN_COLUMNS, WORDING_COLUMNS
-from profile_grid.tables.per_pass import Merged, as_floats, in_order_of
+from profile_grid.tables.per_pass import Merged, as_floats
 
 LAUNCH_RULES = ("launch_bound", "small_kernels")
 
@@ -86,37 +85,6 @@ def _times_of_remedy(remedy: Remedy, merged: Merged) -> pd.DataFrame:
     return times
 
 
-def host_per_launch(merged: Merged) -> pd.DataFrame:
-    """One row per traced run, phase that launches, and activity of the thread that launches most, with its time."""
-    rows = _launching_thread_rows(merged)
-    rows = rows[rows["doing"] != STACK]  # samples of functions, see host_stacks
-    keys = [*LEADING, "phase", "thread", "doing", "launches"]
-    table = rows.groupby(keys, sort=False, as_index=False)[["calls", "own_ms"]].sum()
-    step_ms = table["run"].astype("str").map(merged.step_ms).astype("float64")
-    return table.assign(us_per_launch=table["own_ms"] * 1e3 / table["launches"], unprofiled_step_ms=step_ms)
-
-
-def host_stacks(merged: Merged) -> pd.DataFrame:
-    """One row per traced run and Python function in which its launching threads spent time outside calls, the longest
-    first."""
-    rows = _launching_thread_rows(merged)
-    launches = rows.drop_duplicates(["run", "phase"]).groupby("run", sort=False)["launches"].sum()
-    stacks = rows[(rows["doing"] == STACK) & (rows["estimated_ms"] > 0)]
-    columns = ["samples", "samples_in_calls", "estimated_ms"]
-    table = stacks.groupby([*LEADING, "function"], sort=False, as_index=False)[columns].sum()
-    table["estimated_us_per_launch"] = table["estimated_ms"] * 1e3 / table["run"].map(launches).astype("float64")
-    return in_order_of(table, launches.index, "estimated_ms", "function", largest_first="estimated_ms")
-
-
-def _launching_thread_rows(merged: Merged) -> pd.DataFrame:
-    """The rows of each phase's launching thread; the phases of a run in the order of a step."""
-    rows = merged["host_time"]
-    rows = rows[rows["launches_most"].astype(bool) & (rows["launches"] > 0)]
-    position_by_phase = {phase: number for number, phase in enumerate(names.MAIN_PHASES)}
-    position = rows["phase"].map(position_by_phase).fillna(len(position_by_phase))  # other phases come last
-    return in_order_of(rows.loc[position.sort_values(kind="stable").index], rows["run"])
-
-
 TIME_LOST_COLUMNS = [
     "code", "abstained", "gain_ms", "gain_percent", "unprofiled_ms", "unprofiled_percent", "sure", "message", "advice",
 ]  # fmt: skip
@@ -157,41 +125,8 @@ TABLES = (
 """),
         make=predictions,
     ),
-    TableSpec(
-        "host_per_launch",
-        "One row per run with the stage host_trace, phase that launches, and activity of its launching thread; the"
-        " own_ms of a phase add up to its time",
-        columns("""
-    phase | text | | range directly inside step
-    thread | int | | the thread that launches most, as in host_time
-    doing | text | | as in host_time
-    launches | float | | kernels and memory operations launched in the phase, per step
-    calls | float | | calls per step
-    own_ms | float | ms | time of the thread per step, under the trace, which slows it down
-    us_per_launch | float | µs | the same for each launch of the phase
-    unprofiled_step_ms | float | ms | mean time of a step without a profiler; empty if none was timed
-"""),
-        make=host_per_launch,
-    ),
-    TableSpec(
-        "host_stacks",
-        "One row per run with the stage host_trace and Python function in which its launching threads were sampled"
-        " outside calls",
-        columns("""
-    function | text | | innermost function, and its module
-    samples | int | | stacks with it on top, over all traced steps
-    samples_in_calls | int | | of these, samples while the thread was in a traced \
-        call
-    estimated_ms | float | ms | estimated time in the function outside of calls, per step: (samples − \
-        samples_in_calls) × time between two samples ÷ steps
-    estimated_us_per_launch | float | µs | the same for each launch of a step
-"""),
-        make=host_stacks,
-    ),
 )
 PAGE_TABLES = (
     PageTable("time_lost", "Where time is lost", select=lambda found: found[~found["abstained"].astype(bool)]),
     PageTable("predictions", "Predicted and measured gains of remedies"),
-    PageTable("host_per_launch", "What the host does for each launch"),
-    PageTable("host_stacks", "Where in Python it does so"),
 )

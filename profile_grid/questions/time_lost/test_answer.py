@@ -5,12 +5,11 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from profile_grid.documents.summaries import summary_tables
 from profile_grid.questions.time_lost.document import FINDING_NAMES
-from profile_grid.questions.time_lost.table import REMEDIES, host_per_launch, host_stacks, time_lost
+from profile_grid.questions.time_lost.table import REMEDIES, time_lost
 from profile_grid.tables.per_pass import Merged
 from tests.profile_grid.made_up import Made, forward_kernels, merged
-from tests.profile_grid.made_up_answers import document_of, summaries, told
+from tests.profile_grid.made_up_answers import summaries, told
 from tests.profile_grid.test_answers import line_of, rendered
 
 
@@ -149,75 +148,7 @@ def test_the_document_shows_findings_silent_rules_and_remedies():
     assert "5.59 (55.9 %) | " in text and text.count(" yes |") == 1
 
 
-def traced(run: Made) -> dict[str, pd.DataFrame]:
-    """Tables of a run whose host was traced: its thread 1 launches, its thread 0 waits for thread 1."""
-    tables = merged([run])
-    rows = [
-        ("backward", 1, True, "launching", "cudaLaunchKernel", 100, 100, 0.4, 0, 0, None),
-        ("backward", 1, True, "launching", "cuLaunchKernel", 100, 20, 0.1, 0, 0, None),
-        ("backward", 1, True, "in no call", "(in no call)", 100, 0, 1.5, 0, 0, None),
-        ("backward", 1, True, "Python stack", "linear (torch.nn.functional)", 100, 0, None, 30, 10, 1.0),
-        ("backward", 1, True, "Python stack", "wait (own)", 100, 0, None, 5, 5, None),
-        ("backward", 0, False, "in the OS runtime", "pthread_cond_wait", 100, 1, 2.0, 0, 0, None),
-        ("synchronize", 0, True, "waiting for the GPU", "cudaDeviceSynchronize", 0, 1, 9.0, 0, 0, None),
-    ]
-    names = list(tables["host_time"].columns)[-11:]
-    led = [run.leading | dict(zip(names, row, strict=True)) for row in rows]
-    return tables | {"host_time": pd.DataFrame(led).astype({"own_ms": "float64", "estimated_ms": "float64"})}
-
-
-def cells_of(text: str, *first: str) -> list[str]:
-    """The cells of the line of a table that begins with the cells `first`, without these."""
-    return [cell.strip() for cell in line_of(text, *first).split("|")][1 + len(first) : -1]
-
-
-def test_what_the_host_does_per_launch_is_that_of_the_thread_that_launches_and_adds_up():
-    table = summary_tables(traced(PLAIN), ["host_per_launch"])["host_per_launch"].set_index("doing")
-    assert table["us_per_launch"].to_dict() == pytest.approx({"launching": 5.0, "in no call": 15.0})
-    assert table.loc["launching", "calls"] == 120
-
-
-def test_functions_of_python_stand_in_the_order_of_the_grid():
-    small, large = (traced(Made(model=model, kernels=PLAIN.kernels)) for model in ("small", "large"))
-    both = pd.concat([small["host_time"], large["host_time"]], ignore_index=True)
-    assert list(host_stacks({"host_time": both})["model"]) == ["small", "large"]
-
-
-def test_phases_of_several_threads_stand_in_the_order_of_a_step():
-    rows = traced(PLAIN)["host_time"]
-    own = pd.concat([rows.assign(phase=phase) for phase in ("loss", "optimizer", "backward")], ignore_index=True)
-    table = host_per_launch(Merged(merged([PLAIN]) | {"host_time": own}))
-    assert list(table["phase"].unique()) == ["loss", "backward", "optimizer"]
-
-
-def test_the_document_tells_what_the_host_does_and_where_its_python_is_in_no_call():
-    tables = traced(PLAIN)
-    text = document_of("time_lost", tables)
-    assert (
-        "While its calls are traced, the host needs 20.0 µs per launch of a step, 75.0 % of it in Python and PyTorch."
-        "\n\n- Tracing makes a step (its phases together) 0.200 times as long as without a profiler.\n- Host"
-        " time by kind of work, in µs per launch: in Python and PyTorch 15.0 and launching 5.00.\n- By sampled"
-        " stacks, the functions with the most time in Python and PyTorch are `linear (torch.nn.functional)`: 66.7 % of"
-        " that time in the forward pass."
-    ) in text
-    assert cells_of(text, "backward", "100") == ["2.00", "20.0", "15.0", "5.00"]
-    assert cells_of(text, "`linear (torch.nn.functional)`") == ["30", "10", "1.00", "10.0"]
-    assert "wait (own)" not in text and "cudaDeviceSynchronize" not in text
-
-
-def test_the_share_of_a_python_function_is_of_the_time_in_no_call_also_where_another_activity_takes_longer():
-    tables = traced(PLAIN)
-    host = tables["host_time"]
-    slow = host.assign(own_ms=host["own_ms"].mask(host["doing"] == "launching", 4.0))
-    text = document_of("time_lost", tables | {"host_time": slow})
-    assert "of it launching." in text and "`linear (torch.nn.functional)`: 66.7 % of that time" in text
-
-
 def test_a_smaller_batch_is_no_remedy():
     waiting = replace(PLAIN, kernels=forward_kernels(4000.0), findings=(found("launch_bound", 40.0),))
     assert len(summaries(waiting, timed(15.0, batch_size=8))["predictions"]) == 1
     assert len(summaries(waiting, timed(5.0, batch_size=2))["predictions"]) == 0
-
-
-def test_a_run_whose_host_was_not_traced_tells_nothing_of_it():
-    assert "traced in a separate process" not in rendered([PLAIN])["time_lost"]

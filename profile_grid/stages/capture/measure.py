@@ -8,7 +8,6 @@ there is a second attempt; if that is incomplete, too, its reason is the result.
 import shutil
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 from kernel_recorder.nsys_profile import TORCH, profiler_of_this_machine
@@ -65,15 +64,6 @@ def last_attempt(job: Job, backend: str) -> tuple[Attempt, Path, int]:
         if attempt.problem is None:
             break
     return attempt, folder, number
-
-
-def measure_separately(job: Job, name: str) -> dict:
-    """`measure` for another stage, whose capture becomes the file `name` in the job's folder, without nsys's report."""
-    folder = job.scratch / "captured"
-    folder.mkdir()
-    result = measure(replace(job, folder=folder))
-    shutil.move(folder / SQLITE, job.folder / name)
-    return result
 
 
 def torch_attempt(job: Job, folder: Path, number: int) -> Attempt:

@@ -74,7 +74,6 @@ def _run_nsys(job: Job, folder: Path, number: int) -> programs.ProcessExit:
                 sandbox.command(program_command(job, result_path, profiler=NSYS, lease=lease)),
                 ranks.rank_path(output_folder / REPORT, rank).with_suffix(""),  # nsys adds the suffix
                 options=job.specification["nsys_options"],
-                host=job.specification.get("sources", ()),
                 window=_window(job, number),
             )
 
@@ -96,13 +95,13 @@ def _run_nsys(job: Job, folder: Path, number: int) -> programs.ProcessExit:
 def _window(job: Job, number: int) -> str | None:
     """The `window` of `profile_command`. On a CPU, nsys records the entire program (None). On a GPU, it records from
     the range RECORDING on, which opens before the program has its lease: no leased GPU waits while nsys starts to
-    record. It records only the measured steps (CUDA_CALLS) if more would be a burden: traces of the host, metrics of a
-    GPU that others still use, kernels that a compiler tries. So does the second attempt: some versions of nsys miss
-    ranges of newer nvtx."""
+    record. It records only the measured steps (CUDA_CALLS) if more would be a burden: what further options record, such
+    as metrics of a GPU that others still use, and kernels that a compiler tries. So does the second attempt: some
+    versions of nsys miss ranges of newer nvtx."""
     if job.program["device"] == "cpu" or not gpu_is_visible():
         return None
     is_compiled = job.program["dimensions"]["compile"] != NOT_COMPILED
-    is_burden = job.specification.get("sources") or job.specification["nsys_options"] or is_compiled
+    is_burden = job.specification["nsys_options"] or is_compiled
     return CUDA_CALLS if is_burden or number > 1 else f"{RECORDING}@{DOMAIN}"
 
 
@@ -139,7 +138,8 @@ def _report_problem(job: Job, folder: Path, program: dict, outcome: programs.Pro
         ending = hung if outcome.timed_out else outcome.description
         return Problem("nsys_no_report", f"nsys {ending} and wrote no report, though the program ended well")
     try:
-        nsys.export_report(report, export, payloads="python" in job.specification.get("sources", ()))
+        samples_python = any(option.startswith("--python-sampling") for option in job.specification["nsys_options"])
+        nsys.export_report(report, export, payloads=samples_python)  # which hold the names of functions
     except TraceError as error:
         return _logged_problem(job, "nsys_export_failed", NOT_EXPORTED, error)
     try:

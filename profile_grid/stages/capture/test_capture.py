@@ -103,11 +103,11 @@ def is_alive(pid):
     return stat is not None and stat.state not in ENDED_STATES
 
 
-def test_a_trace_of_the_host_asks_for_it_and_keeps_calls_and_stacks(run_capture):
+def test_calls_and_python_stacks_of_the_host_that_options_record_are_kept(run_capture):
     report = complete_capture().os_call("read", 40, 5).python_sample(50, ("forward", "/home/anna/model.py"))
-    assert run_capture(report=report, sources=["osrt", "python"])["status"] == "complete"
-    command = (run_capture.nsys_folder / "profiles").read_text().split()
-    assert "--trace=cuda,nvtx,osrt" in command and "--python-sampling=true" in command
+    options = ["--trace=cuda,nvtx,osrt", "--python-sampling=true"]
+    assert run_capture(report=report, nsys_options=options)["status"] == "complete"
+    assert {*options} < {*(run_capture.nsys_folder / "profiles").read_text().split()}
     with Capture(run_capture.folder / "results" / "capture.sqlite") as kept:
         assert [sample.frames for sample in kept.python_samples()] == [("forward (model)",)]
         assert len(kept.read_columns("OSRT_API", {"start": ("start",)})["start"]) == 1

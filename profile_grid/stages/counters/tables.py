@@ -19,13 +19,13 @@ from kernel_tables.counters.reading import CONFIGURATION, read_kept_counters
 from kernel_tables.counters.work import WORK_COLUMNS, Roofs, rates_of, work_of
 from kernel_tables.diagnosis.diagnose import diagnose
 from kernel_tables.diagnosis.rules import COUNTER_RULES
+from kernel_tables.errors import TraceError
 from kernel_tables.trace import Trace
 from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.quantities import counted
 from profile_grid.results.capture_identity import identity_difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED, StageResult, read_result
 from profile_grid.results.run_tables import RunTables, tables_status
-from profile_grid.stages.capture.reading import tables_of_capture
 from profile_grid.stages.capture.step_tables import measured_activities
 from profile_grid.study.stages import CAPTURE, COUNTERS
 from profile_grid.study.table_spec import RANGE_COLUMNS, TableSpec, columns
@@ -47,16 +47,16 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
     """The status of a run's counters, and their tables; no tables unless counters cover nearly all time of kernels."""
     if status := _status_without_tables(result, folder):
         return RunTables(status, {})
-
-    def tables_of(trace: Trace) -> RunTables:
-        counters = read_kept_counters(folder / COUNTERS_CSV)
-        status, tables = tables_of_launches(measured_launches(trace), counters, result)
-        if status["status"] == COMPLETE:
-            found = diagnose(trace, names.STEP, counters=counters, rules=COUNTER_RULES)
-            tables["counter_findings"] = findings.findings_table(found)
-        return RunTables(status, tables)
-
-    return tables_of_capture(folder / SQLITE, extra_rules, tables_of)
+    try:
+        with Trace(folder / SQLITE, extra_rules) as trace:
+            counters = read_kept_counters(folder / COUNTERS_CSV)
+            status, tables = tables_of_launches(measured_launches(trace), counters, result)
+            if status["status"] == COMPLETE:
+                found = diagnose(trace, names.STEP, counters=counters, rules=COUNTER_RULES)
+                tables["counter_findings"] = findings.findings_table(found)
+            return RunTables(status, tables)
+    except TraceError as error:
+        return RunTables(tables_status(INCOMPLETE, str(error)), {})
 
 
 def _status_without_tables(result: StageResult, folder: Path) -> dict | None:

@@ -3,7 +3,6 @@
 import gzip
 import json
 import shutil
-from pathlib import Path
 
 from profile_grid.files import replacing
 from profile_grid.host.processes.job import Job
@@ -28,10 +27,3 @@ def measure(job: Job) -> dict:
             partial.write_bytes(gzip.compress(json.dumps(None).encode(), mtime=0))
     program, facts = merge_rank_results(results)
     return stage_output(program, {"program": outcome.seconds}, facts)
-
-
-def counted_peak_bytes(folder: Path) -> int:
-    """The most bytes that the first rank, whose history is in this folder, held at once. On a GPU, these are the bytes
-    that the allocator reserved; on a CPU, the requested ones."""
-    counters = json.loads(gzip.decompress((folder / HISTORY).read_bytes()))["counters"]
-    return counters["reserved_peak"] or counters["requested_peak"]

@@ -7,12 +7,11 @@ import numpy as np
 import pandas as pd
 
 from cs336_model import ranges
-from cs336_model.arithmetic.flops import shape_of
-from cs336_model.arithmetic.memory import estimated_peak_bytes, saved_activation_bytes
 from cs336_model.program.memory.history import FailedAllocation
 from profile_grid.host.processes.ranks import rank_path
+from profile_grid.results.capture_identity import identity_difference
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY, StageResult
-from profile_grid.results.run_tables import RunTables, status_without_tables, tables_status
+from profile_grid.results.run_tables import RunTables, tables_status
 from profile_grid.stages.memory import usage_tables
 from profile_grid.stages.memory.history import (
     ACTIVATION_PHASES,
@@ -41,17 +40,19 @@ def run_tables(result: StageResult, folder: Path, extra_rules: Sequence[dict] = 
     moments, rank_count = [], len(result.facts.get("ranks") or [HISTORY])
     for rank in reversed(range(rank_count)):  # the first rank comes last, since its tables are kept
         path = rank_path(folder / HISTORY, rank)
-        if status := status_without_tables(result, path, "history"):
-            tables_of_failure = _failure(result, folder) if status["status"] == OUT_OF_MEMORY else {}
-            return RunTables(status, tables_of_failure)
-        status, tables = tables_of_history(read_history(path), result.program.spec, rank)
+        if reason := identity_difference(result, path):
+            return RunTables(tables_status(INCOMPLETE, f"{reason}: it is not the history of this run"), {})
+        if result.status != COMPLETE:
+            tables_of_failure = _failure(result, folder) if result.status == OUT_OF_MEMORY else {}
+            return RunTables(tables_status(result.status, result.reason), tables_of_failure)
+        status, tables = tables_of_history(read_history(path), rank)
         if not tables:
             return RunTables(status, tables)
         moments.insert(0, tables["memory_moments"])
     return RunTables(status, tables | {"memory_moments": pd.concat(moments, ignore_index=True)})
 
 
-def tables_of_history(history: AllocationHistory, program: dict, rank: int = 0) -> RunTables:
+def tables_of_history(history: AllocationHistory, rank: int = 0) -> RunTables:
     """The status and tables of one rank, from its history; no tables if `_reason_if_incomplete` has a reason."""
     categories = categories_of(history)
     live = live_bytes(history, categories)
@@ -66,7 +67,7 @@ def tables_of_history(history: AllocationHistory, program: dict, rank: int = 0) 
         "memory_activations": usage_tables.activations_table(history, categories),
         "memory_largest": usage_tables.largest_table(history, category_names(categories), fullest),
         "memory_timeline": usage_tables.timeline_table(history, live),
-        "memory_totals": _totals(history, program),
+        "memory_totals": _totals(history),
         "memory_blocks": blocks_table(history, categories, live),
         "module_dtypes": MODULE_DTYPES.table(history.dtypes, of_a_run=True),
     }
@@ -90,17 +91,10 @@ def _failure(result: StageResult, folder: Path) -> dict[str, pd.DataFrame]:
     return {"memory_failed": failure_table(history, has_backward)}
 
 
-def _totals(history: AllocationHistory, program: dict) -> pd.DataFrame:
-    """One row: numbers of the allocator and the driver, and estimates from the shapes."""
-    dimensions = program["dimensions"]
-    shape = shape_of(program) if dimensions["gpus"] == 1 else None  # the estimate is for a run on one GPU
-    has_backward = ranges.BACKWARD in ranges.PHASES_OF_MODE[dimensions["mode"]]
-    row = {f"{name}_bytes": history.counters[name] for name in COUNTERS} | {
-        "estimated_peak_bytes": shape and estimated_peak_bytes(shape, dimensions["mode"], dimensions),
-        "estimated_activation_bytes": saved_activation_bytes(shape, dimensions) if shape and has_backward else None,
-        "events": history.event_count,
-        "not_seen": "; ".join(history.not_seen),
-    }
+def _totals(history: AllocationHistory) -> pd.DataFrame:
+    """One row: numbers of the allocator and the driver."""
+    row = {f"{name}_bytes": history.counters[name] for name in COUNTERS}
+    row |= {"events": history.event_count, "not_seen": "; ".join(history.not_seen)}
     return usage_tables.MEMORY_TOTALS.table([row], of_a_run=True)
 
 

@@ -23,13 +23,11 @@ from tests.default_values import DEFAULT_VALUES
 from tests.profile_grid.made_up_history import EVENTS, made_up_history, made_up_record
 from tests.profile_grid.made_up_results import as_written
 
-CUSTOM_MODEL = {"constructor": "theirs:Model", "dimensions": {"mode": "train_step", **DEFAULT_VALUES}}
-
 
 def made_up_tables(peak: int = 600) -> tuple[dict, dict[str, pd.DataFrame]]:
     """The status and tables of the made-up history, if the allocator counted this peak."""
     history = made_up_history()
-    return tables_of_history(replace(history, counters=history.counters | {"requested_peak": peak}), CUSTOM_MODEL)
+    return tables_of_history(replace(history, counters=history.counters | {"requested_peak": peak}))
 
 
 def bytes_by_category(memory_phases: pd.DataFrame, phase: str) -> dict[str, int]:
@@ -237,7 +235,7 @@ def result_of(folder, content: bytes, status: str = "complete") -> SimpleNamespa
     name = "memory_history.json.gz"
     (folder / name).write_bytes(content)
     files = {name: SimpleNamespace(**file_identity(folder / name))}
-    program = SimpleNamespace(spec=CUSTOM_MODEL)
+    program = SimpleNamespace(spec={"dimensions": {"mode": "train_step", **DEFAULT_VALUES}})
     return SimpleNamespace(status=status, reason="no memory", files=files, program=program, specification={}, facts={})
 
 

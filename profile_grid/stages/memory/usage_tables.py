@@ -208,14 +208,12 @@ MEMORY_TIMELINE = TableSpec(
 )
 MEMORY_TOTALS = TableSpec(
     "memory_totals",
-    "One row per run with the stage memory: numbers of the allocator and the driver, and estimates from the shapes",
+    "One row per run with the stage memory: numbers of the allocator and the driver",
     columns("""
     requested_peak_bytes | int | B | peak of requested bytes; the replay of all allocations gives the same
     allocated_peak_bytes | int | B | peak of bytes given out by the allocator, in blocks
     reserved_peak_bytes | int | B | peak of bytes that the allocator held of the device
     driver_used_bytes | int | B | memory of the device in use after the last step by all processes, from the driver
-    estimated_peak_bytes | int | B | peak by the shapes; empty for custom models, and on several GPUs
-    estimated_activation_bytes | int | B | activations by the shapes; as above, and empty without a backward pass
     events | int | | allocations and releases
     not_seen | text | | what this kind of recording cannot see
 """),

@@ -1,1 +1,0 @@
-"""The largest value of a dimension with which a run fits into memory."""

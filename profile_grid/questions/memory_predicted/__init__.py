@@ -1,1 +1,0 @@
-"""The memory that every run needs by the shapes, by component, and whether the run fitted."""
