@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -17,12 +18,16 @@ DOCUMENTS = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_v
 LABELS = {"model", "context", "part"}  # headings of the columns that name a row
 COLUMNS = ["document", "table", "introduction", "row", "column", "text"]
 RENAMED: dict[str, str] = {}  # frozen heading of a column: its heading now
+GONE_STAGES = ("cold_start", "host_trace", "all_reduce")  # with columns in the frozen table of runs
 NUMBER = re.compile(r"[−<]? ?\d+(?:[.,]\d+)*")
 
 
 def make_answers(tables: Path, folder: Path) -> None:
     """Writes the documents, made from the merged tables in a folder, into another: all that is known of how here."""
     shutil.copytree(tables, folder / "tables")
+    runs = pd.read_parquet(tables / "runs.parquet")
+    gone = [f"{stage}_{column}" for stage in GONE_STAGES for column in ("status", "started_utc")]
+    runs.drop(columns=gone).to_parquet(folder / "tables" / "runs.parquet")
     script = [sys.executable, "-m", "workflow.scripts"]
     subprocess.run([*script, "summaries", "--tables", folder / "tables"], cwd=ROOT, check=True)
     options = ["--tables", folder / "tables", "--output", folder, "--documents", *DOCUMENTS]
