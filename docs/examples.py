@@ -202,10 +202,7 @@ STUDIES = (
     Example(H200 / "diagnosis", ("time_lost",), "time_lost"),
     Example(H200 / "host", ("time_lost",), "time_lost"),
     Example(H200 / "cs336-2026", QUESTIONS_OF_2026, see_also={"i_memory": "memory", "f_precision": "precision"}),
-    Example(H200 / "leaderboard", ("d_training_vs_inference", "memory_predicted", "time_lost"), "memory_predicted"),
-    Example(H200 / "leaderboard-two-gpus", ("memory_predicted", "n_communication", "time_lost"), "memory_predicted"),
-    Example(H200 / "attention-sweep", ("attention_sweep",), "attention_sweep", see_also={"attention_sweep": "flash"}),
-    Example(H200 / "flash", ("attention_sweep",), "attention_sweep"),
+    Example(H200 / "attention-sweep", ("attention_sweep",), "attention_sweep"),
 )
 EXAMPLES = (MAIN_STUDY, *STUDIES)
 

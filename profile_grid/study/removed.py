@@ -8,7 +8,13 @@ from fnmatch import fnmatchcase
 
 KEYS: dict[str, str] = {}  # by dotted path in config.yaml
 VALUES: dict[tuple[str, str], str] = {}  # by key of a product and pattern of its values
-GRIDS: dict[str, str] = {}  # by name
+GRIDS: dict[str, str] = {
+    "flash": "attention-sweep measures attention alone",
+    "cpu-flash": "cpu-attention-sweep measures attention alone",
+    "h200-example": "cs336-2025 has the same runs, without that of the 10B model",
+    "leaderboard": "add a model of its sizes to `models`, and a grid that lists it",
+    "leaderboard-one-gpu": "add a model of its sizes to `models`, and a grid that lists it",
+}  # by name
 
 
 def removed_errors(config: Mapping) -> Iterator[str]:
