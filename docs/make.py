@@ -68,8 +68,6 @@ SECTIONS = {
         _page("dimensions", "Choose dimensions"),
         _page("stages", "Choose stages"),
         _page("attention-alone", "Measure attention"),
-        _page("course-report", "Make the measurements of CS336"),
-        _page("adapters", "Measure your own code"),
         _page("running", "Run on several GPUs"),
         _page("slurm", "Run on Slurm"),
         _page("comparing", "Compare two grids"),

@@ -20,7 +20,6 @@ from cs336_model.program.outputs import Output, loss_of
 from cs336_model.program.parallel.ranks import attempt_on_all_ranks, gather_numbers, sum_over_ranks, this_rank
 from cs336_model.program.steps import Subject
 from cs336_model.program.subject import build_model, inputs_and_targets, whole_batch
-from cs336_model.program.variants.values import OWN_FSDP
 
 TOO_LARGE = "an fp64 run of this size does not fit into memory"
 SWITCHED_OFF = "the comparison with fp64 is switched off (timing: {accuracy: false})"
@@ -34,7 +33,7 @@ class FirstStepOutputs:
 
     loss: Tensor | None  # of this rank's part of the batch (fp64: of the whole batch); None if the mode computes none
     logits: Tensor  # of this rank's part of the batch: (batch, position, vocab)
-    gradient_norm: Tensor | None  # of the whole batch; None without a backward pass, or if it is unknown
+    gradient_norm: Tensor | None  # of the whole batch; None without a backward pass
 
 
 class Comparison:
@@ -65,9 +64,7 @@ class Comparison:
 
     def _keep_outputs(self, subject: Subject, output: Output) -> None:
         loss = subject.losses[0] if subject.losses else None
-        # only a student's FSDP knows which gradients are parts, and of what
-        is_known = has_backward(subject) and subject.spec.dimensions["parallel"] != OWN_FSDP
-        norm = norm_of_gradients(subject.parameters, free_elements(subject.device)) if is_known else None
+        norm = norm_of_gradients(subject.parameters, free_elements(subject.device)) if has_backward(subject) else None
         self._outputs = FirstStepOutputs(loss, output.logits.detach().cpu(), norm)
 
 

@@ -56,7 +56,7 @@ class Dimension:
 
     def part_of_run_name(self, value: Value) -> str | None:
         """The part of the name of a run for this value; None for the default."""
-        return None if value == self.default else self.in_run_name.format(value)
+        return None if value == self.default else self.in_run_name.format(value).replace(":", "-")  # of module:function
 
     @property
     def schema(self) -> dict:
@@ -128,8 +128,8 @@ COMPILE = Dimension(
 )  # fmt: skip
 ATTENTION = Dimension(
     key="attention", heading="attention",
-    meaning="eager (separate operations), a backend of PyTorch's scaled_dot_product_attention, or a student's own"
-    " FlashAttention (own-pytorch, own-triton)",
+    meaning="eager (separate operations), a backend of PyTorch's scaled_dot_product_attention, or in runs of attention"
+    " alone a function of the user, as module:function",
     list_key="attentions", default=EAGER, values=ATTENTIONS, in_run_name="{}-attention", in_words="with {} attention",
 )  # fmt: skip
 CHECKPOINT = Dimension(
@@ -156,8 +156,7 @@ PARALLEL = Dimension(
     key="parallel", heading="parallel",
     meaning="how gradients are reduced: none, naive (each after the backward pass), flat (all at once), overlapped"
     " (each when it is ready), ddp (PyTorch's DistributedDataParallel, with buckets of 25 MB or of the size in its"
-    " name), or fsdp (PyTorch's fully_shard: each process has a part of every parameter); own-ddp and own-fsdp are a"
-    " student's",
+    " name), or fsdp (PyTorch's fully_shard: each process has a part of every parameter)",
     list_key="parallels", default=NOT_PARALLEL, values=PARALLELS, in_words="with {}",
     value_names={value: f"{value} DDP" for value in ("naive", "flat", "overlapped")},
 )  # fmt: skip
@@ -165,7 +164,7 @@ PARALLEL = Dimension(
 OPTIMIZER = Dimension(
     key="optimizer", heading="optimizer",
     meaning="adamw (every process updates every parameter), or zero1 (PyTorch's ZeroRedundancyOptimizer: each updates"
-    " its part of the parameters with AdamW, and sends them to the others); own-sharded is a student's",
+    " its part of the parameters with AdamW, and sends them to the others)",
     list_key="optimizers", default=ADAMW, values=OPTIMIZERS, in_words="with optimizer {}",
 )  # fmt: skip
 

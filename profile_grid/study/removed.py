@@ -6,8 +6,14 @@ CHANGELOG.md names the commit that last had them.
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 
-KEYS: dict[str, str] = {}  # by dotted path in config.yaml
-VALUES: dict[tuple[str, str], str] = {}  # by key of a product and pattern of its values
+KEYS: dict[str, str] = {
+    "program.adapters": "a grid with `program: attention` measures a function of yours: attentions: [module:function]",
+}  # by dotted path in config.yaml
+VALUES: dict[tuple[str, str], str] = {
+    ("attentions", "own-*"): "with `program: attention`, list your function as module:function",
+    ("parallels", "own-*"): "ddp and fsdp are PyTorch's; DDP and FSDP of your own are not measured",
+    ("optimizers", "own-*"): "a sharded optimizer of your own is not measured",
+}  # by key of a product and pattern of its values
 GRIDS: dict[str, str] = {
     "flash": "attention-sweep measures attention alone",
     "cpu-flash": "cpu-attention-sweep measures attention alone",

@@ -16,17 +16,8 @@ from tests.cs336_model.launched_ranks import ended, rank_results, started
 from tests.cs336_model.specs import changed
 from tests.default_values import DEFAULT_VALUES
 
-OF_PYTORCH = [way for way in PARALLELS[1:] if not way.startswith("own-")]
-OWN = {name: f"tests.cs336_model.own_ranks_code:{name}" for name in ("get_ddp", "get_fsdp", "get_sharded_optimizer")}
-OWN |= {f"{name}_on_after_backward": "tests.cs336_model.own_ranks_code:after_backward" for name in ("ddp", "fsdp")}
-OWN |= {"fsdp_gather_full_params": "tests.cs336_model.own_ranks_code:gather_full_params"}
-WAYS = [
-    *({"parallel": way} for way in OF_PYTORCH),
-    {"parallel": DDP, "optimizer": ZERO1},
-    {"parallel": "own-ddp", "optimizer": "own-sharded", "adapters": OWN},
-    {"parallel": "own-fsdp", "adapters": OWN},
-]
-IDS = [" ".join(value for key, value in way.items() if key != "adapters") for way in WAYS]
+WAYS = [*({"parallel": way} for way in PARALLELS[1:]), {"parallel": DDP, "optimizer": ZERO1}]
+IDS = [" ".join(way.values()) for way in WAYS]
 ONLY_GRADIENTS = [way for way in WAYS if reduces_only_gradients(DEFAULT_VALUES | way)]
 SAME = {"rel": 2e-6}  # another order of sums in fp32
 

@@ -24,7 +24,6 @@ from profile_grid.host.processes.ranks import (
     read_rank_results,
 )
 from profile_grid.stages.capture.measure import measure as measure_capture
-from profile_grid.stages.memory.measure import measure as measure_memory
 from profile_grid.stages.timing.measure import measure as measure_timing
 from tests.default_values import DEFAULT_VALUES
 
@@ -35,7 +34,7 @@ PROGRAM = {
     "dimensions": {"model": "tiny", "context_length": 8, "mode": "train_step", "batch_size": 4, **DEFAULT_VALUES}
     | {"gpus": 2, "parallel": "flat"},
     "constructor": PROJECT_CONSTRUCTOR, "config": None, "arguments": PROJECT_ARGUMENTS, "sizes": SIZES,
-    "annotate": {}, "replace": {}, "adapters": {},
+    "annotate": {}, "replace": {},
     "vocab_size": 50, "warmup_steps": 1, "measured_steps": 2, "seed": 0, "device": "cpu",
 }  # fmt: skip
 
@@ -83,11 +82,13 @@ def test_a_result_without_times_is_that_of_the_run_whatever_the_others_have(tmp_
 def test_of_two_results_without_times_that_of_the_rank_that_failed_first_counts(tmp_path):
     told = job(tmp_path)
     for number, reason in enumerate(("lost a peer", "its own error")):
-        failed = {"status": "failed", "reason": reason}
+        failed = {"status": "unsupported", "reason": reason}
         (told.scratch / rank_filename("r.json", number)).write_text(json.dumps(failed))
     (told.scratch / LOG_FOLDER).mkdir()
     (told.scratch / LOG_FOLDER / FIRST_TO_FAIL).write_text("1")
-    assert read_rank_results(told, told.scratch / "r.json", ENDED) == [{"status": "failed", "reason": "its own error"}]
+    assert read_rank_results(told, told.scratch / "r.json", ENDED) == [
+        {"status": "unsupported", "reason": "its own error"}
+    ]
 
 
 def test_ranks_of_which_one_wrote_nothing_wrote_nothing(tmp_path):
@@ -137,40 +138,3 @@ def test_a_rank_that_crashes_fails_the_job_with_its_own_error(tmp_path):
     told = job(tmp_path, constructor="tests.profile_grid.fails_in_one_rank:Model")
     with pytest.raises(ProgramFailed, match="the second rank has this error"):
         measure_timing(told)
-
-
-OWN = {"get_ddp": "get_ddp", "ddp_on_after_backward": "reduced"}
-OWN |= {
-    "get_fsdp": "get_fsdp",
-    "fsdp_on_after_backward": "after_backward",
-    "fsdp_gather_full_params": "gather_full_params",
-}
-
-
-@pytest.mark.parametrize(
-    ("measure", "values", "adapter", "during"),
-    [
-        (measure_timing, {"parallel": "own-ddp"}, "get_ddp_failing_in_backward", "backward"),
-        (measure_memory, {"parallel": "own-fsdp"}, "get_fsdp_failing_in_forward", "forward"),
-        (
-            measure_capture, {"parallel": "naive", "optimizer": "own-sharded"},
-            "get_sharded_optimizer_failing_in_step", "optimizer",
-        ),
-    ],
-)  # fmt: skip
-def test_code_that_raises_in_one_rank_at_its_own_size_only_is_a_result_with_its_error(
-    tmp_path, measure, values, adapter, during
-):
-    adapters = OWN | {adapter.partition("_failing")[0]: adapter}
-    result = measure(
-        job(
-            tmp_path, dimensions=PROGRAM["dimensions"] | values, sizes=SIZES | {"num_layers": 3},
-            adapters={name: f"tests.cs336_model.own_ranks_code:{value}" for name, value in adapters.items()},
-        )
-    )  # fmt: skip
-    own = values.get("optimizer", values["parallel"])
-    assert (result["status"], {check["verdict"] for check in result["program"]["checks"]}) == ("failed", {"right"})
-    assert result["reason"].startswith(
-        f"{own}: raised NotImplementedError: not for so many layers (own_ranks_code.py, line"
-    )
-    assert result["reason"].endswith(f" during warmup step 0: {during}")

@@ -51,7 +51,7 @@ def test_a_grid_of_attention_gives_a_table_a_document_and_a_figure_and_nothing_o
     assert json.loads((folder / f"results/runs/{RUN}/operator.json").read_text())["status"] == "complete"
     assert json.loads((folder / "results/complete.json").read_text()) == {"runs": 1, "statuses": {"complete": 1}}
     assert sorted(path.name for path in (folder / "results/tables").glob("*.csv")) == [
-        "adapter_checks.csv", "attention_sweep.csv", "cost.csv", "operator_times.csv", "runs.csv",
+        "attention_sweep.csv", "cost.csv", "operator_times.csv", "runs.csv",
     ]  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def test_it_is_packed_and_its_documents_are_planned_from_the_archive_without_mea
     assert planned.status == 0, planned.output
     assert sorted(planned.jobs) == sorted(["all", *OF_DOCUMENTS, "contents", "read_packed"])
     read_packed.main(archive=tmp_path / "alone.zip", results=theirs / "results", marker="packed.json")
-    names = ("adapter_checks", "cost", "operator_times", "runs")
+    names = ("cost", "operator_times", "runs")
     merged = [f"{name}.{suffix}" for name in names for suffix in ("csv", "parquet")]
     assert sorted(path.name for path in (theirs / "results").rglob("*.*") if path.is_file()) == sorted(
         ["grid.json", "packed.json", "provenance.json", "operator.json", *merged]

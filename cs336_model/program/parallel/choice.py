@@ -7,13 +7,12 @@ from torch import nn
 
 from cs336_model import ranges
 from cs336_model.model.optimizer import AdamW
-from cs336_model.program.adapters.distributed import AdaptedReduction, adapted_optimizer
 from cs336_model.program.parallel.reduction import AfterBackward, Buckets, NoReduction, Overlapped
 from cs336_model.program.parallel.sharding import FullySharded, zero_redundancy
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.variants import values
 
-# by value of the dimension `parallel`; those of values.BUCKET_MB and a student's are in reduction_of
+# by value of the dimension `parallel`; those of values.BUCKET_MB are in reduction_of
 REDUCTIONS = {
     values.NOT_PARALLEL: NoReduction,
     values.NAIVE: lambda: AfterBackward(flat=False),
@@ -32,8 +31,6 @@ class Optimizer(Protocol):
 def reduction_of(spec: RunSpec) -> NoReduction:
     """The reduction of a run's gradients, by its dimension `parallel`."""
     parallel = spec.dimensions["parallel"]
-    if parallel in (values.OWN_DDP, values.OWN_FSDP):
-        return AdaptedReduction(parallel, spec.adapters, spec.dimensions["precision"])
     return Buckets(values.BUCKET_MB[parallel]) if parallel in values.BUCKET_MB else REDUCTIONS[parallel]()
 
 
@@ -41,8 +38,6 @@ def optimizer_of(spec: RunSpec, parameters: Iterable[nn.Parameter]) -> Optimizer
     """The optimizer of a run, by its dimension `optimizer`; None in a mode without one."""
     if ranges.OPTIMIZER not in spec.phases:
         return None
-    if spec.dimensions["optimizer"] == values.OWN_SHARDED:
-        return adapted_optimizer(parameters, spec.adapters)
     return zero_redundancy(parameters) if spec.dimensions["optimizer"] == values.ZERO1 else AdamW(parameters)
 
 
@@ -56,6 +51,5 @@ def import_distributed(spec: RunSpec) -> None:
         import torch.distributed.fsdp
     if optimizer == values.ZERO1:
         import torch.distributed.optim
-    is_distributed = parallel in (*values.BUCKET_MB, values.FSDP, values.OWN_DDP, values.OWN_FSDP)
-    if is_distributed or optimizer in (values.ZERO1, values.OWN_SHARDED):
+    if parallel in (*values.BUCKET_MB, values.FSDP) or optimizer == values.ZERO1:
         import torch._dynamo  # noqa: F401

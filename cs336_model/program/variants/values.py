@@ -10,16 +10,13 @@ from cs336_model.ranges import FORWARD, TRAIN_STEP
 FP32, TF32, BF16, BF16_WEIGHTS, FP16 = PRECISIONS = ("fp32", "tf32", "bf16", "bf16-weights", "fp16")
 NOT_COMPILED, WHOLE_MODEL, ATTENTION_ALONE = COMPILES = ("off", "on", "attention")
 EAGER = "eager"
-PYTORCH_ATTENTIONS = (EAGER, "math", "flash", "efficient", "cudnn")
-OWN_PYTORCH, OWN_TRITON = OWN_ATTENTIONS = ("own-pytorch", "own-triton")  # of a student (cs336_model.program.adapters)
-ATTENTIONS = (*PYTORCH_ATTENTIONS, *OWN_ATTENTIONS)
+ATTENTIONS = (EAGER, "math", "flash", "efficient", "cudnn")
 NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED = "none", "naive", "flat", "overlapped"
 DDP, FSDP = "ddp", "fsdp"
 BUCKET_MB = {DDP: 25, "ddp-1mb": 1, "ddp-10mb": 10, "ddp-100mb": 100, "ddp-1000mb": 1000}  # 25 is PyTorch's default
-OWN_DDP, OWN_FSDP = "own-ddp", "own-fsdp"  # of a student (cs336_model.program.adapters)
-DIVIDED = (FSDP, OWN_FSDP)  # every process keeps a part of each parameter
-PARALLELS = (NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED, *BUCKET_MB, FSDP, OWN_DDP, OWN_FSDP)
-ADAMW, ZERO1, OWN_SHARDED = OPTIMIZERS = ("adamw", "zero1", "own-sharded")
+DIVIDED = (FSDP,)  # every process keeps a part of each parameter
+PARALLELS = (NOT_PARALLEL, NAIVE, FLAT, OVERLAPPED, *BUCKET_MB, FSDP)
+ADAMW, ZERO1 = OPTIMIZERS = ("adamw", "zero1")
 
 # The largest relative error of rounding one number: 2^-p for a significand of p bits. TF32 keeps 11 of them in the
 # operands of a matrix product, bf16 keeps 8 (NVIDIA A100 white paper; IEEE 754 binary32 keeps 24, binary16 11).
@@ -27,9 +24,8 @@ UNIT_ROUNDOFF = {FP32: 2**-24, TF32: 2**-11, BF16: 2**-8, BF16_WEIGHTS: 2**-8, F
 
 
 def reduces_only_gradients(dimensions: Mapping[str, Any]) -> bool:
-    """Whether a run on several GPUs communicates only gradients, and can leave that out of a step. A student's DDP
-    cannot: it has no switch."""
-    return dimensions["parallel"] not in (*DIVIDED, OWN_DDP) and dimensions["optimizer"] == ADAMW
+    """Whether a run on several GPUs communicates only gradients, and can leave that out of a step."""
+    return dimensions["parallel"] not in DIVIDED and dimensions["optimizer"] == ADAMW
 
 
 def impossibility(dimensions: Mapping[str, Any], constructor: str) -> str | None:
