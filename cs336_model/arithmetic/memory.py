@@ -40,8 +40,8 @@ _BF16 = NumberBytes(saved=28, saved_at_end=10, in_forward=10, in_math=16, in_sof
 NUMBER_BYTES = {"fp32": _FP32, "tf32": _FP32, "bf16": _AUTOCAST, "fp16": _AUTOCAST, "bf16-weights": _BF16}
 ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "bf16-weights": 2, "fp16": 2}  # of an activation in a block
 MATH = "math"  # attention of PyTorch that computes in fp32 in every precision, and keeps the output of softmax
-# Fused attention keeps its output and a logsumexp per row instead of the scores; a student's is assumed to do so, too.
-FUSED_ATTENTIONS = ("flash", "efficient", "cudnn", "own-pytorch", "own-triton")
+# Fused attention keeps its output and a logsumexp per row instead of the scores.
+FUSED_ATTENTIONS = ("flash", "efficient", "cudnn")
 DEFAULT_VARIANT = {"precision": "fp32", "attention": "eager", "checkpoint": NO_CHECKPOINT}
 
 

@@ -64,8 +64,7 @@ class Comparison:
 
     def _keep_outputs(self, subject: Subject, output: Output) -> None:
         loss = subject.losses[0] if subject.losses else None
-        parameters, elements = subject.parameters, free_elements(subject.device)
-        norm = norm_of_gradients(parameters, elements) if has_backward(subject) else None
+        norm = norm_of_gradients(subject.parameters, free_elements(subject.device)) if has_backward(subject) else None
         self._outputs = FirstStepOutputs(loss, output.logits.detach().cpu(), norm)
 
 

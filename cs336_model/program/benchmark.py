@@ -7,17 +7,15 @@
     nsys profile --capture-range=nvtx ... python -m cs336_model.program.benchmark ... --profiler nsys
 
 The status of the result is `complete`; `out_of_memory` on a real torch.OutOfMemoryError; `unsupported` if this machine
-cannot run the variant or has no energy counter; `wrong` or `failed` if a student's code computes something else, or
-raises. Shortly before the time limit, a run without a student's code writes a draft with the status `overdue`, and
-replaces it if it still ends. The exit status is 0; with several ranks, a rank whose status is not `complete` exits with
-RESULT_WITHOUT_TIMES. Wrong options, a model that cannot be measured as declared, and a file that changed print one
-line, every other failure a traceback; all exit with another status, and leave at most a draft.
+cannot run the variant or has no energy counter. Shortly before the time limit, a run writes a draft with the status
+`overdue`, and replaces it if it still ends. The exit status is 0; with several ranks, a rank whose status is not
+`complete` exits with RESULT_WITHOUT_TIMES. Wrong options, a model that cannot be measured as declared, and a file that
+changed print one line, every other failure a traceback; all exit with another status, and leave at most a draft.
 """
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,9 +25,6 @@ import torch
 from cs336_model import ranges
 from cs336_model.program import windows
 from cs336_model.program.accuracy import Comparison
-from cs336_model.program.adapters.checks import checks_of_adapters
-from cs336_model.program.adapters.draft import Draft, open_draft
-from cs336_model.program.adapters.names import student_implementations
 from cs336_model.program.device import device_facts, leave_device, open_context, resolve_device
 from cs336_model.program.energy import EnergyPlan, Meter, counted_energy, energy_counter
 from cs336_model.program.loading import record_packages
@@ -55,7 +50,7 @@ from cs336_model.program.steps import (
 )
 from cs336_model.program.targets import UnusableModel
 from cs336_model.program.variants.effects import compiling, graph_counts, is_compiled, process_settings
-from cs336_model.program.without_times import OVERDUE, WithoutTimes, Wrong
+from cs336_model.program.without_times import OVERDUE, WithoutTimes
 
 
 @dataclass
@@ -68,11 +63,8 @@ class RunState:
     energy_plan: EnergyPlan | None = None  # for --profiler energy
     close_recording: Callable[[], None] = windows.close_nothing  # ends nsys's recording
     result_path: Path | None = None
-    time_limit_s: float | None = None  # of the process
 
-    draft: Draft | None = None  # of the result
     memory_recorder: Recorder | None = None  # None before and after recording
-    checks: Sequence[Mapping] = ()  # of a student's code
     subject: Subject | None = None
     dtypes: FirstStepDtypes | None = None  # of the subject, if memory is recorded
 
@@ -110,7 +102,7 @@ def main(arguments: list[str] | None = None) -> None:
     state = RunState(
         profiler=options.profiler, capture_path=options.capture, compares_with_fp64=options.accuracy == "yes",
         energy_plan=EnergyPlan(options.windows, options.window_s) if options.profiler == windows.ENERGY else None,
-        close_recording=close_recording, result_path=options.output, time_limit_s=options.time_limit_s,
+        close_recording=close_recording, result_path=options.output,
     )  # fmt: skip
     try:
         result = run(spec, state, progress)
@@ -135,11 +127,9 @@ def run(spec: RunSpec, state: RunState, progress: Progress) -> Result:
         write_result(result_so_far() | {"status": OVERDUE, "reason": progress.during}, state.result_path)
 
     operations_context = followed_operations(spec, recorder.operation if recorder else None)
-    draft_context = open_draft(spec, state.result_path, result_so_far, state.time_limit_s)
-    with process_settings(spec), operations_context, draft_context as draft:
-        state.memory_recorder, state.draft = recorder, draft
-        # with a student's code, `draft` is already in the place of the result
-        with nullcontext() if draft.student else before_limit(write_overdue):
+    with process_settings(spec), operations_context:
+        state.memory_recorder = recorder
+        with before_limit(write_overdue):
             result |= measurement_or_reason(spec, device, state, progress)
         if state.profiler != windows.NCU:  # ncu keeps the GPU's counters until this process is gone
             leave_device(device)
@@ -156,7 +146,7 @@ def measurement_or_reason(spec: RunSpec, device: torch.device, state: RunState, 
         state.save_memory()
     except WithoutTimes as error:
         _log(spec, f"{error.status}: {error}")
-        entries = {"status": error.status, "reason": str(error), "checks": error.checks or state.checks}
+        entries = {"status": error.status, "reason": str(error)}
         if state.memory_recorder:
             state.memory_recorder.stop()
     return entries | device_facts(device)
@@ -170,8 +160,6 @@ def measure(spec: RunSpec, device: torch.device, state: RunState, progress: Prog
         join_group(device)
         # without a counter, this raises before the model is made
         meter = Meter(device, energy_counter(device)) if state.energy_plan else None
-    with state.draft.checking(progress):
-        state.checks = checks_of_adapters(spec, device)
     with progress.stage("initialise"):
         state.subject = subject = make_subject(spec, device)
     _log(spec, f"initialised on {device.type} in {progress.seconds['initialise']:.1f} s")
@@ -186,7 +174,7 @@ def measure(spec: RunSpec, device: torch.device, state: RunState, progress: Prog
         with progress.stage("accuracy"):
             result["accuracy"] = comparison.errors(subject)
     leave_group()  # not after an exception: other ranks may hang, and the launcher ends them
-    return {"status": "complete", "checks": state.checks} | result
+    return {"status": "complete"} | result
 
 
 def measured_window(
@@ -258,14 +246,12 @@ def flops_and_missing_loss(subject: Subject, progress: Progress) -> Result:
 
 
 def checked_losses(subject: Subject) -> list[float]:
-    """The losses. If one is not finite, raises Wrong for a student's code; otherwise FloatingPointError, with the step
-    and with the operator where numbers stopped being finite."""
+    """The losses. If one is not finite, raises FloatingPointError, with the step and with the operator where numbers
+    stopped being finite."""
     try:
         return finite_losses(subject)
     except NotFinite as error:
         spec, device = subject.spec, subject.device
-        if student := student_implementations(spec.dimensions):
-            raise Wrong(student, str(error)) from None
         subject.free_model()
         raise FloatingPointError(f"{error}; {where_not_finite(spec, device, error.step + 1)}") from None
 

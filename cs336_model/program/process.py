@@ -13,8 +13,7 @@ from typing import NamedTuple
 from cs336_model.program.lease import take_lease
 
 STAGES = (
-    "import", "wait", "context", "checks", "initialise", "compile", "warmup", "measured", "energy", "profiler",
-    "accuracy",
+    "import", "wait", "context", "initialise", "compile", "warmup", "measured", "energy", "profiler", "accuracy",
 )  # fmt: skip
 START_TICKS = 22  # field of /proc/PID/stat (proc(5)): when the process started, in ticks since boot
 MAX_BEFORE_LIMIT_S = 5.0  # from the draft to the time limit
@@ -73,11 +72,6 @@ def print_stacks_before(time_limit_s: float | None, elapsed_s: float) -> None:
         before_s = min(MAX_BEFORE_LIMIT_S, time_limit_s / 4)
         limit_at_s = time.monotonic() + time_limit_s - elapsed_s
         _limit_schedule = LimitSchedule(limit_at_s - before_s, limit_at_s - before_s / 2)
-        _schedule_stacks()
-
-
-def _schedule_stacks() -> None:
-    if _limit_schedule:
         faulthandler.dump_traceback_later(max(_limit_schedule.stacks_at_s - time.monotonic(), 0.1))
 
 
@@ -96,21 +90,6 @@ def before_limit(act: Callable[[], object]) -> Iterator[None]:
     finally:
         timer.cancel()
         timer.join()
-
-
-@contextmanager
-def exit_after(seconds: float | None) -> Iterator[None]:
-    """A with block that ends the process, with its stacks, if it lasts longer than `seconds` (None: no limit).
-    This needs no lock of Python, either."""
-    if seconds is None:
-        yield
-        return
-    faulthandler.dump_traceback_later(seconds, exit=True)
-    try:
-        yield
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-        _schedule_stacks()
 
 
 def program_parser(module: str, description: str) -> argparse.ArgumentParser:

@@ -57,7 +57,6 @@ def empty_result(spec: RunSpec, profiler: str) -> Result:
         "profiler": profiler,
         "out_of_memory": None,
         "reason": None,
-        "checks": [],
         "compilation": None,
         "accuracy": None,
         "step_seconds": [],

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from cs336_model.arguments import constructor_arguments
 from cs336_model.arithmetic.checkpoints import CHECKPOINT_PATTERN
-from cs336_model.program.adapters.names import ADAPTERS, missing_adapter
 from cs336_model.program.variants.values import ATTENTIONS, COMPILES, OPTIMIZERS, PARALLELS, PRECISIONS, impossibility
 from cs336_model.ranges import PHASES_OF_MODE
 
@@ -29,7 +28,7 @@ class RunSpec:
     `constructor` and `config` are "module:callable". The model is constructor(**arguments), or with `config`,
     constructor(config(**arguments)); see cs336_model.arguments. `annotate` maps the name of a range to the
     "module:function" that becomes this range, or is "modules". `replace` maps a "module:function" to the one that
-    replaces it. `adapters` maps the names of adapters that the run needs to "module:name"."""
+    replaces it."""
 
     run: str
     dimensions: dict[str, Any]
@@ -39,7 +38,6 @@ class RunSpec:
     sizes: dict[str, Any]
     annotate: dict[str, str] | str
     replace: dict[str, str]
-    adapters: dict[str, str]
     vocab_size: int
     warmup_steps: int
     measured_steps: int
@@ -56,7 +54,7 @@ class RunSpec:
         """Every "module:name" in the specification."""
         annotated = () if self.annotate == MODULES else self.annotate.values()
         constructors = (self.constructor, self.config) if self.config else (self.constructor,)
-        return (*constructors, *annotated, *self.replace, *self.replace.values(), *self.adapters.values())
+        return (*constructors, *annotated, *self.replace, *self.replace.values())
 
 
 def read_spec(text: str) -> RunSpec:
@@ -75,7 +73,6 @@ def read_spec(text: str) -> RunSpec:
     check_count("measured_steps", spec.measured_steps, minimum=1)
     check_count("warmup_steps", spec.warmup_steps, minimum=0)
     constructor_arguments(vars(spec))
-    check_adapters(spec.adapters, spec.dimensions)
     if reason := impossibility(spec.dimensions, spec.constructor):
         raise ValueError(f"specification: {reason}")
     return spec
@@ -106,13 +103,6 @@ def check_missing(name: str, values: dict, needed: Iterable[str]) -> None:
     """Raises ValueError with the missing keys."""
     if missing := sorted(set(needed) - values.keys()):
         raise ValueError(f"{name}: missing keys {missing}")
-
-
-def check_adapters(adapters: dict[str, str], dimensions: dict[str, Any]) -> None:
-    """Raises ValueError with adapters that are unknown, or that the run needs and does not have."""
-    check_unknown("adapters of the specification", adapters, ADAPTERS)
-    if reason := missing_adapter(adapters, dimensions):
-        raise ValueError(f"specification: {reason}")
 
 
 def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:

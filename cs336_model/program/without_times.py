@@ -1,47 +1,27 @@
 """Why a run has no times, as a result of the grid and not as an error: a status and one line. Imports no torch.
 
-A variant does not run on this machine (`unsupported`); a student's code computes something else (`wrong`), or does not
-come to its end (`failed`); the process reached its time limit (`stopped`). Out of memory has further facts
+A variant does not run on this machine (`unsupported`); attention alone raises an exception, or gives numbers that are
+missing or not finite (`failed`); the process reached its time limit (`stopped`). Out of memory has further facts
 (out_of_memory.py).
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
 
-UNSUPPORTED, WRONG, FAILED, STOPPED = "unsupported", "wrong", "failed", "stopped"
-UNFINISHED = "unfinished"  # status of the draft of a result while a student's code runs (adapters/draft.py)
+UNSUPPORTED, FAILED, STOPPED = "unsupported", "failed", "stopped"
 OVERDUE = "overdue"  # status of the draft that a process writes shortly before its time limit
-RIGHT, AS_TF32 = "right", "right as tf32"
-VERDICTS = (RIGHT, AS_TF32, WRONG)  # of a comparison with the reference
 MAX_CHARACTERS, CUT = 500, " ..."  # length of a reason, and the end of one that was cut
 WHERE_IN_PYTORCH = re.compile(r" *\(Triggered internally at [^)]*\)?")  # in PyTorch's warnings; often long
 _PATH = re.compile(r"(?<![\w:/])/(?:[\w.+@-]+/)+")
 
 
-@dataclass(frozen=True)
-class Check:
-    """One quantity of a student's code, compared with its reference (adapters/checking.py)."""
-
-    implementation: str  # the value of the dimension: own-triton
-    case: str  # what was computed: "length 64, width 16, causal"
-    precision: str
-    quantity: str  # "output", "gradient of queries"
-    error: float | None  # relative; None if a number is not finite
-    tolerance: float  # the largest error of a right implementation in this precision
-    verdict: str
-
-
 class WithoutTimes(Exception):
     """Ends a measurement without times; only subclasses are raised. The message is one line without paths: the name of
-    what was to be measured, and the reason. `checks` are the comparisons (Check) that were made, as JSON has them."""
+    what was to be measured, and the reason."""
 
     status: str
 
-    def __init__(self, name: str, reason: str, checks: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"{name}: {publishable(reason)}")
-        self.checks = list(checks)
 
 
 class Unsupported(WithoutTimes):
@@ -50,14 +30,8 @@ class Unsupported(WithoutTimes):
     status = UNSUPPORTED
 
 
-class Wrong(WithoutTimes):
-    """The student's code to be measured does not compute what it should."""
-
-    status = WRONG
-
-
 class Failed(WithoutTimes):
-    """The student's code to be measured raised an exception, or did not return."""
+    """Attention alone raises an exception, or gives numbers that are missing or not finite."""
 
     status = FAILED
 

@@ -3,7 +3,7 @@ and order."""
 
 import pandas as pd
 
-from cs336_model.program.without_times import FAILED, STOPPED, UNSUPPORTED, WRONG
+from cs336_model.program.without_times import FAILED, STOPPED, UNSUPPORTED
 from profile_grid.results.results import COMPLETE, INCOMPLETE, OUT_OF_MEMORY
 from profile_grid.study.dimensions import (
     BY_KEY,
@@ -27,7 +27,6 @@ from profile_grid.tables import measured, pivoting
 STATUS_WORDS = {
     OUT_OF_MEMORY: "out of memory",
     UNSUPPORTED: "not supported",
-    WRONG: "wrong",
     FAILED: "failed",
     STOPPED: "stopped at the time limit",
     INCOMPLETE: "capture incomplete",

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import altair as alt
 
-from cs336_model.program.variants.values import OWN_ATTENTIONS, PYTORCH_ATTENTIONS
+from cs336_model.program.variants.values import ATTENTIONS
 from kernel_tables.page.colors import BLUE, FAMILIES, GREEN, GREY, LINES, ORANGE, PALE, PURPLE, SKY, VERMILLION
 from profile_grid.study.dimensions import CHECKPOINT, COMPILE, PARALLEL, PRECISION
 
@@ -28,7 +28,7 @@ SERIES_COLORS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
 NAMES_BY_KIND = (  # the position of a name in its tuple determines its colour and shape in every figure of one kind
     ("small", "medium", "large", "xl", "2.7B", "10B", "xl-2026"),
     PRECISION.values,
-    (*PYTORCH_ATTENTIONS, "compiled", *OWN_ATTENTIONS),
+    (*ATTENTIONS, "compiled"),
     tuple(map(PARALLEL.name_of, PARALLEL.values)),
     tuple(COMPILE.value_names.values()),
     tuple(CHECKPOINT.value_names.values()),

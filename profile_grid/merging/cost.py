@@ -64,14 +64,13 @@ COST = TableSpec(
     stage | text | | name of the stage
     import_s | float | s | importing torch and the model
     context_s | float | s | making the CUDA context, and on several GPUs NCCL's communicator
-    checks_s | float | s | comparing a student's code with its reference
     initialise_s | float | s | making weights, optimizer state and data
     compile_s | float | s | first step of a compiled model, in which it is compiled with an empty cache
     warmup_s | float | s | warm-up steps
     measured_s | float | s | measured steps
     energy_s | float | s | windows in which energy was counted, including idle ones
     profiler_s | float | s | start and end of the profiler inside the program
-    accuracy_s | float | s | one step in fp64, after all times were measured
+    accuracy_s | float | s | one step, or attention alone, in fp64, after all times were measured
     export_s | float | s | exporting the report to SQLite
     other_s | float | s | interpreter, profiler outside the program, writing results
     total_s | float | s | the entire process, without waiting for a lease, the exclusive right to measure

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from profile_grid.checkout import git_state
-from profile_grid.merging import adapter_checks, cost, run_overview
+from profile_grid.merging import cost, run_overview
 from profile_grid.results.load_runs import MeasuredRun
 from profile_grid.study import catalogue, dimensions
 from profile_grid.study.stage import Stage
@@ -28,7 +28,7 @@ def merged_tables(runs: list[MeasuredRun], folder: Path) -> dict[str, pd.DataFra
     for stage in stages:
         if stage.table_names:
             tables |= stage.load("tables").study_tables(runs)
-    tables |= {"adapter_checks": adapter_checks.adapter_checks_table(runs), "cost": cost.cost_table(runs)}
+    tables["cost"] = cost.cost_table(runs)
     for stage in stages:
         if stage.tables_of_a_run:
             tables |= _joined_by_name(stage, runs, folder)

@@ -17,8 +17,8 @@ from profile_grid.study.table_spec import TEXT, Column, TableSpec, column_of, co
 
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions in the backward pass change the last digits from process to process
 STATUS_MEANINGS = (
-    "complete, out_of_memory, unsupported (this machine cannot), wrong or failed (a student's code), stopped (at the"
-    " time limit), incomplete (to be measured again), missing (no result), or not_asked (stage not requested)"
+    "complete, out_of_memory, unsupported (this machine cannot), stopped (at the time limit), incomplete (to be"
+    " measured again), missing (no result), or not_asked (stage not requested)"
 )
 # of every program; backend and nsys are facts of a capture only
 MACHINE_FACTS = tuple(dimension for dimension in MACHINE_DIMENSIONS if dimension.key not in ("backend", "nsys"))

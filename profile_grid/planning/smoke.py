@@ -43,7 +43,7 @@ def smoke_specification(specifications: list[dict]) -> dict:
     program = smallest["program"]
     length = min(MAX_CONTEXT_LENGTH, program["dimensions"]["context_length"])
     dimensions = program["dimensions"] | SMALL_DIMENSIONS | {"context_length": length}
-    changes = {"run": "smoke", "dimensions": dimensions, "adapters": {}, **ONE_STEP}
+    changes = {"run": "smoke", "dimensions": dimensions, **ONE_STEP}
     if program["constructor"] == PROJECT_CONSTRUCTOR and program["arguments"] == PROJECT_ARGUMENTS:
         changes |= {"vocab_size": SMALL_VOCABULARY, "sizes": SMALL_SIZES}
     return smallest | {"program": program | changes}

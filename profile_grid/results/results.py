@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cs336_model.program.without_times import FAILED, STOPPED, UNSUPPORTED, WRONG, Check
+from cs336_model.program.without_times import STOPPED, UNSUPPORTED
 from profile_grid.errors import OutsideError
 from profile_grid.freshness.environment import RecordedEnvironment
 from profile_grid.freshness.versions import MachineVersions
@@ -18,7 +18,7 @@ from profile_grid.typed_json import Mismatch, Parsed, parse_as
 
 FORMAT = 7  # of the JSON of a stage's result; increased when a field changes its meaning
 COMPLETE, OUT_OF_MEMORY, INCOMPLETE = "complete", "out_of_memory", "incomplete"
-FINAL_STATUSES = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, WRONG, FAILED, STOPPED)  # measuring again gives the same
+FINAL_STATUSES = (COMPLETE, OUT_OF_MEMORY, UNSUPPORTED, STOPPED)  # measuring again gives the same
 STATUSES = (*FINAL_STATUSES, INCOMPLETE)
 STOPPED_AT_S = "stopped_at_s"  # a fact of a stopped result: the time limit, whose increase makes it stale
 
@@ -97,7 +97,6 @@ class ProgramResult:
     spec: dict[str, Any]
     out_of_memory: OutOfMemory | None
     reason: str | None
-    checks: list[Check]
     compilation: Compilation | None
     accuracy: Accuracy | None
     step_seconds: list[float]

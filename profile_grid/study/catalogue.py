@@ -172,13 +172,13 @@ def merged_names(workloads: Collection[Workload]) -> tuple[str, ...]:
     stages = [stage for stage in STAGES if stage.workload in workloads]
     stage_tables = (name for stage in stages for name in stage.table_names)
     run_tables = (name for stage in stages if stage.tables_of_a_run for name in stage.tables_of_a_run.names)
-    return ("runs", *stage_tables, "adapter_checks", "cost", *run_tables)
+    return ("runs", *stage_tables, "cost", *run_tables)
 
 
 SUMMARY_NAMES, MERGED_NAMES = summary_names(WORKLOADS), merged_names(WORKLOADS)
 TABLE_NAMES = (*MERGED_NAMES, *SUMMARY_NAMES)
 MODULES_OF_TABLES = (  # each declares its tables as TABLES
-    "profile_grid.merging.run_overview", "profile_grid.merging.adapter_checks", "profile_grid.merging.cost",
+    "profile_grid.merging.run_overview", "profile_grid.merging.cost",
     *(f"{STAGES_PACKAGE}.{stage.name}.tables" for stage in STAGES if stage.has_tables),
     *(f"{question.package}.table" for question in QUESTIONS if question.tables),
 )  # fmt: skip

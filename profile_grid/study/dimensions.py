@@ -56,7 +56,7 @@ class Dimension:
 
     def part_of_run_name(self, value: Value) -> str | None:
         """The part of the name of a run for this value; None for the default."""
-        return None if value == self.default else self.in_run_name.format(value)
+        return None if value == self.default else self.in_run_name.format(value).replace(":", "-")  # of module:function
 
     @property
     def schema(self) -> dict:
@@ -128,8 +128,8 @@ COMPILE = Dimension(
 )  # fmt: skip
 ATTENTION = Dimension(
     key="attention", heading="attention",
-    meaning="eager (separate operations), a backend of PyTorch's scaled_dot_product_attention, or a student's own"
-    " FlashAttention (own-pytorch, own-triton)",
+    meaning="eager (separate operations), a backend of PyTorch's scaled_dot_product_attention, or in runs of attention"
+    " alone a function of the user, as module:function",
     list_key="attentions", default=EAGER, values=ATTENTIONS, in_run_name="{}-attention", in_words="with {} attention",
 )  # fmt: skip
 CHECKPOINT = Dimension(

@@ -12,18 +12,27 @@ KEYS: dict[str, str] = {  # by dotted path in config.yaml
     "cold_start": "question (k) says how much longer the first step takes",
     "host_trace": "capture.nsys_options record what `kernel-tables host` reads",
     "packed": "unzip results.zip unpacks results that were packed with zip",
+    "program.adapters": "a grid with `program: attention` measures a function of yours: attentions: [module:function]",
     "with_captures": "zip -r results.zip results packs the results with their captures",
 }
 VALUES: dict[tuple[str, str], str] = {  # by key of a product and pattern of its values
+    ("attentions", "own-*"): "with `program: attention`, list your function as module:function",
     ("stages", "cold_start"): "question (k) says how much longer the first step takes",
     ("stages", "host_trace"): "capture.nsys_options record what `kernel-tables host` reads",
     ("parallels", "flat"): "list naive, ddp or fsdp",
     ("parallels", "overlapped"): "list ddp, which overlaps its all-reduces with the backward pass",
     ("parallels", "ddp-*mb"): "list ddp, whose buckets have 25 MB",
+    ("parallels", "own-*"): "ddp and fsdp are PyTorch's; DDP and FSDP of your own are not measured",
+    ("optimizers", "own-*"): "a sharded optimizer of your own is not measured",
     ("optimizers", "zero1"): "parallels: [fsdp] divides the state of the optimizer, too",
     ("stages", "all_reduce"): "question (n) has the bandwidth of every collective of a step",
 }
 GRIDS: dict[str, str] = {  # by name
+    "flash": "attention-sweep measures attention alone",
+    "cpu-flash": "cpu-attention-sweep measures attention alone",
+    "h200-example": "cs336-2025 has the same runs, without that of the 10B model",
+    "leaderboard": "add a model of its sizes to `models`, and a grid that lists it",
+    "leaderboard-one-gpu": "add a model of its sizes to `models`, and a grid that lists it",
     "all-reduce": "parallel measures the collectives of training steps on one, two and four GPUs",
 }
 

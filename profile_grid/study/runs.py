@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
-from cs336_model.program.adapters.names import adapters_of_run, missing_adapter
 from profile_grid.study import workloads
 from profile_grid.study.dimensions import (
     DIMENSIONS,
@@ -93,9 +92,9 @@ def grid_runs(config: dict) -> dict[str, Run]:
 
 def _distinct_runs(config: dict) -> dict[str, Run]:
     """The runs of all products by name. A run of several products has the stages and process values of each."""
-    runs, adapters = {}, workloads.program_of(config)["adapters"]
+    runs = {}
     for run in _runs_of_products(config):
-        if reason := run.workload.impossibility(config, run.values) or missing_adapter(adapters, run.values):
+        if reason := run.workload.impossibility(config, run.values):
             raise ConfigError(f"grids.{config['grid']}: {run.name} cannot be measured: {reason}")
         earlier = runs.setdefault(run.name, run)
         if earlier.values != run.values:
@@ -263,7 +262,6 @@ def _program_specification(config: dict, run: Run, stage: Stage) -> dict:
         "dimensions": {dimension.key: run[dimension.key] for dimension in run.workload.dimensions},
         **{key: list(values) for key, values in run.process_values.items()},
         **run.workload.specific_settings(config, run.values),
-        "adapters": adapters_of_run(workloads.program_of(config)["adapters"], run.values),
         "seed": config["seed"],
         "device": config["device"],
         **settings_of(config, stage, lambda setting: setting.of_program),

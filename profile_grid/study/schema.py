@@ -9,9 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from cs336_model.program.adapters.names import ADAPTERS
 from profile_grid.errors import OutsideError
-from profile_grid.study.dimensions import DIMENSIONS
+from profile_grid.study.dimensions import ATTENTION, DIMENSIONS
 from profile_grid.study.removed import removed_errors
 from profile_grid.study.stage import Stage
 from profile_grid.study.stages import ON_REQUEST, STAGE_BY_NAME
@@ -80,7 +79,6 @@ def config_schema() -> dict:
         if dimension.setting
     }
     schema["properties"] |= {stage.name: _stage_schema(stage) for stage in STAGE_BY_NAME.values()}
-    schema["$defs"]["adapter"] = {"enum": list(ADAPTERS)}
     schema["$defs"]["known_program"] = {"enum": list(KNOWN_PROGRAMS)}
     schema["$defs"]["product"] = _product_schema()
     return schema
@@ -148,6 +146,9 @@ def _product_schema() -> dict:
     }  # fmt: skip
     program = {"description": "Measures attention alone.", "enum": [ATTENTION_ALONE.name]}
     of_attention = _lists_schema(ATTENTION_ALONE, {"program": program})
+    of_attention["properties"][ATTENTION.list_key]["items"] = {
+        "if": {"type": "string", "pattern": ":"}, "then": {"$ref": "#/$defs/importable"}, "else": ATTENTION.schema,
+    }  # fmt: skip
     of_models = _lists_schema(MODEL_STEPS, {"stages": stages})
     return {"if": {"required": ["program"]}, "then": of_attention, "else": of_models}
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cs336_model.arguments import MARK, PROJECT_ARGUMENTS, run_value_names
-from cs336_model.program.adapters.names import ADAPTERS
 from cs336_model.program.operator.spec import row_impossibility
 from cs336_model.program.variants.values import impossibility
 from profile_grid.study.dimensions import (
@@ -40,18 +39,14 @@ KNOWN_PROGRAMS: dict[str, dict[str, Any]] = {  # by the name that `program` may 
         },
     },
 }
-PROGRAM_DEFAULTS = {"config": None, "arguments": None, "annotate": {}, "replace": {}, "adapters": {}, "sources": []}
-KEYS_NOT_OF_MODEL = ("adapters", "sources")  # of a program; they do not say how to construct its model
+PROGRAM_DEFAULTS = {"config": None, "arguments": None, "annotate": {}, "replace": {}, "sources": []}
 
 
 def program_of(config: Mapping) -> dict[str, Any]:
     """The program of a configuration, with all keys. Its `arguments` are None if its constructor takes those of this
-    project's model. Its `adapters` are {name: "module:name"}."""
+    project's model."""
     declared = config["program"]
-    program = PROGRAM_DEFAULTS | (KNOWN_PROGRAMS[declared] if isinstance(declared, str) else dict(declared))
-    if isinstance(module := program["adapters"], str):
-        program["adapters"] = {name: f"{module}:{name}" for name in ADAPTERS}
-    return program
+    return PROGRAM_DEFAULTS | (KNOWN_PROGRAMS[declared] if isinstance(declared, str) else dict(declared))
 
 
 def has_custom_arguments(config: Mapping) -> bool:
@@ -60,7 +55,7 @@ def has_custom_arguments(config: Mapping) -> bool:
 
 
 def functions_named(program: Mapping) -> list[str]:
-    """Every "module:name" that a program names, except its adapters: their files decide what is measured."""
+    """Every "module:name" that a program names: their files decide what is measured."""
     annotated = program["annotate"].values() if isinstance(program["annotate"], Mapping) else ()
     constructors = filter(None, (program["constructor"], program["config"]))
     return [*constructors, *annotated, *program["replace"], *program["replace"].values()]
@@ -69,7 +64,7 @@ def functions_named(program: Mapping) -> list[str]:
 def model_specification(config: Mapping, model: str) -> dict[str, Any]:
     """The specification of a model for the measured program: how its program constructs it, and its sizes."""
     program, model_keys = program_of(config), config["models"][model]
-    specification = {key: value for key, value in program.items() if key not in KEYS_NOT_OF_MODEL}
+    specification = {key: value for key, value in program.items() if key != "sources"}
     sizes = {name: value for name, value in model_keys.items() if name != VOCABULARY}
     if program["arguments"] is None:
         sizes["rope_theta"] = float(sizes.get("rope_theta", ROPE_THETA))

@@ -78,11 +78,11 @@ def split(rows: pd.DataFrame, shown_keys: Sequence[str]) -> Iterator[tuple[str, 
 
 
 def sorted_values(rows: pd.DataFrame, key: str) -> list:
-    """The distinct values of a dimension in these rows, in the order that the dimension declares; if it declares none,
-    numbers by size and texts in order of appearance."""
+    """The distinct values of a dimension in these rows, in the order that the dimension declares, others after them; if
+    it declares none, numbers by size and texts in order of appearance."""
     present, dimension = list(dict.fromkeys(rows[key])), BY_KEY[key]
     if dimension.sort_key:
         return sorted(present, key=dimension.sort_key)
     if dimension.values:
-        return [value for value in dimension.values if value in present]
+        return sorted(present, key=[*dimension.values, *present].index)
     return sorted(present) if pd.api.types.is_numeric_dtype(rows[key]) else present

@@ -45,7 +45,6 @@ def spec_values() -> dict:
         "sizes": SIZES,
         "annotate": {},
         "replace": {},
-        "adapters": {},
         "vocab_size": 50,
         "warmup_steps": 1,
         "measured_steps": 2,

@@ -18,7 +18,7 @@ from tests.cs336_model.specs import changed
 from tests.default_values import DEFAULT_VALUES
 
 KEYS = {
-    "schema", "status", "spec", "profiler", "out_of_memory", "reason", "checks", "compilation", "accuracy",
+    "schema", "status", "spec", "profiler", "out_of_memory", "reason", "compilation", "accuracy",
     "rank_device", "step_no_sync_seconds",
     "step_seconds", "warmup_seconds", "warmup_phase_seconds", "phase_seconds", "phase_clock", "losses",
     "memory", "parameters", "flops", "machine", "cost_seconds",
@@ -131,7 +131,7 @@ def finished_process(tmp_path_factory):
     dimensions = {"model": "tiny", "context_length": 8, "mode": "forward", "batch_size": 2, **DEFAULT_VALUES}
     spec = {
         "run": "one", "constructor": "cs336_model.model:TransformerLM", "sizes": sizes,
-        "config": None, "arguments": PROJECT_ARGUMENTS, "annotate": {}, "replace": {}, "adapters": {},
+        "config": None, "arguments": PROJECT_ARGUMENTS, "annotate": {}, "replace": {},
         "vocab_size": 50, "dimensions": dimensions,
         "warmup_steps": 1, "measured_steps": 1, "seed": 0, "device": "cpu",
     }  # fmt: skip

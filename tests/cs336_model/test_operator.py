@@ -22,7 +22,7 @@ from profile_grid.typed_json import parse_as
 
 CPU = torch.device("cpu")
 VALUES = {
-    "run": "attention_d8", "adapters": {}, "dimensions": {
+    "run": "attention_d8", "dimensions": {
         "precision": "fp32", "batch_size": 2, "compile": "off", "attention": "eager", "head_dim": 8,
     }, "context_lengths": [8, 16], "warmup_passes": 1, "measured_passes": 3, "bench_s": 0, "seed": 0, "device": "cpu",
 }  # fmt: skip
@@ -84,12 +84,6 @@ def test_the_peak_of_a_row_is_that_of_its_largest_cell_and_not_known_on_a_proces
     assert largest_memory({"peak_allocated_bytes": None}, {"peak_allocated_bytes": None}) == {
         "peak_allocated_bytes": None
     }
-
-
-def test_a_gradient_that_is_not_finite_ends_the_row_with_its_place(monkeypatch):
-    monkeypatch.setattr(row_module, "scaled_dot_product_attention", lambda q, k, v, future: (q + k + v) * float("inf"))
-    with pytest.raises(FloatingPointError, match="attention_d8, context 8: the gradient of the queries is not finite"):
-        measured(changed())
 
 
 @pytest.mark.parametrize(

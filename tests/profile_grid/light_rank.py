@@ -12,7 +12,7 @@ from kernel_tables.whole_files import written_whole
 
 WORKS_S = 0.1
 RESULT = {
-    "status": "complete", "reason": None, "checks": [], "rank_device": None, "step_seconds": [1.0], "phase_seconds": {},
+    "status": "complete", "reason": None, "rank_device": None, "step_seconds": [1.0], "phase_seconds": {},
     "step_no_sync_seconds": [1.0], "memory": {"peak_allocated_bytes": None}, "machine": None,
 }  # fmt: skip
 

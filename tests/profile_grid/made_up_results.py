@@ -21,7 +21,7 @@ ENVIRONMENT = {"values": {}, "salt": None, "digests": {}, "planners_python": Tru
 MEMORY = {"peak_allocated_bytes": None, "peak_reserved_bytes": None, "device_total_bytes": None}
 PROGRAM = {
     "status": "complete", "spec": {"run": "a", "warmup_steps": 1, "measured_steps": 2}, "out_of_memory": None,
-    "reason": None, "checks": [], "compilation": None, "accuracy": None,
+    "reason": None, "compilation": None, "accuracy": None,
     "step_seconds": [0.01, 0.02], "phase_seconds": {"forward": [0.01, 0.02], "loss": []}, "losses": [4.0],
     "warmup_seconds": [0.03], "warmup_phase_seconds": {"forward": [0.03], "loss": []},
     "memory": MEMORY, "parameters": 10, "flops": None, "machine": MACHINE, "cost_seconds": {"import": 1.0},

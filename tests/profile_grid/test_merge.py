@@ -30,7 +30,7 @@ MACHINE = {
     "sm_clock_mhz": 1980, "throttle_reasons": [], "other_processes": 0,
 }  # fmt: skip
 PROGRAM = {
-    "status": "complete", "spec": SPEC, "out_of_memory": None, "reason": None, "checks": [], "compilation": None,
+    "status": "complete", "spec": SPEC, "out_of_memory": None, "reason": None, "compilation": None,
     "accuracy": None,
     "step_seconds": [0.010, 0.012, 0.014],
     "phase_seconds": {"forward": [0.004, 0.004, 0.004], "loss": [], "backward": [0.005, 0.006, 0.007], "optimizer": []},

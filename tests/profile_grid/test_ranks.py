@@ -34,7 +34,7 @@ PROGRAM = {
     "dimensions": {"model": "tiny", "context_length": 8, "mode": "train_step", "batch_size": 4, **DEFAULT_VALUES}
     | {"gpus": 2, "parallel": "naive"},
     "constructor": PROJECT_CONSTRUCTOR, "config": None, "arguments": PROJECT_ARGUMENTS, "sizes": SIZES,
-    "annotate": {}, "replace": {}, "adapters": {},
+    "annotate": {}, "replace": {},
     "vocab_size": 50, "warmup_steps": 1, "measured_steps": 2, "seed": 0, "device": "cpu",
 }  # fmt: skip
 
@@ -82,11 +82,13 @@ def test_a_result_without_times_is_that_of_the_run_whatever_the_others_have(tmp_
 def test_of_two_results_without_times_that_of_the_rank_that_failed_first_counts(tmp_path):
     told = job(tmp_path)
     for number, reason in enumerate(("lost a peer", "its own error")):
-        failed = {"status": "failed", "reason": reason}
+        failed = {"status": "unsupported", "reason": reason}
         (told.scratch / rank_filename("r.json", number)).write_text(json.dumps(failed))
     (told.scratch / LOG_FOLDER).mkdir()
     (told.scratch / LOG_FOLDER / FIRST_TO_FAIL).write_text("1")
-    assert read_rank_results(told, told.scratch / "r.json", ENDED) == [{"status": "failed", "reason": "its own error"}]
+    assert read_rank_results(told, told.scratch / "r.json", ENDED) == [
+        {"status": "unsupported", "reason": "its own error"}
+    ]
 
 
 def test_ranks_of_which_one_wrote_nothing_wrote_nothing(tmp_path):

@@ -81,7 +81,6 @@ PROGRAM = {
     "sizes": {"d_model": 16, "num_layers": 1, "num_heads": 2, "d_ff": 32, "rope_theta": 10000.0},
     "annotate": {},
     "replace": {},
-    "adapters": {},
     "dimensions": {"model": "one", "context_length": 8, "mode": "forward", "batch_size": 1, **DEFAULT_VALUES},
     "vocab_size": 50,
     "warmup_steps": 0,

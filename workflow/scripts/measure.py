@@ -1,7 +1,7 @@
 """Runs one stage of one run: `python -m workflow.scripts measure --stage timing --specification JSON --output FILE`.
 
 The result is a JSON file; further files of the stage are next to it. Its status says how the measurement ended: out of
-memory, unsupported or incomplete are results, too. A crash is not, unless a student's code may have caused it.
+memory, unsupported or incomplete are results, too. A crash is not.
 """
 
 import os

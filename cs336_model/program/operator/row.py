@@ -2,15 +2,15 @@
 
     python -m cs336_model.program.operator.row --spec '{...}' --output operator.json
 
-A row is one run; a cell is one context length of it. If a cell runs out of memory, PyTorch refuses it, or a student's
-code is wrong or fails in it, that is its result. Any other failure prints a traceback, and the row has no result.
+A row is one run; a cell is one context length of it. If a cell runs out of memory, PyTorch refuses it, or the user's
+function fails in it, that is its result. Any other failure prints a traceback, and the row has no result.
 """
 
 import gc
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import nullcontext
-from pathlib import Path
 from timeit import default_timer
 from typing import Any, NamedTuple
 
@@ -18,24 +18,23 @@ import torch
 from torch import Tensor
 
 from cs336_model.model.transformer import scaled_dot_product_attention
-from cs336_model.program.adapters.attention import checks_of_attention, student_attention
-from cs336_model.program.adapters.checking import calling
-from cs336_model.program.adapters.draft import WHILE_MEASURED, Draft, open_draft
-from cs336_model.program.adapters.names import student_implementations
 from cs336_model.program.device import machine_facts, memory_facts, open_context, resolve_device, synchronize
 from cs336_model.program.loading import record_packages
+from cs336_model.program.operator.accuracy import attention_errors
 from cs336_model.program.operator.bench import METHODS, call_seconds
-from cs336_model.program.operator.spec import RowSpec, read_row
+from cs336_model.program.operator.spec import RowSpec, is_own, read_row
 from cs336_model.program.out_of_memory import OutOfMemoryError, out_of_memory_record
 from cs336_model.program.process import Progress, process_age_seconds, program_parser, wait_for_lease
 from cs336_model.program.result import empty_result, process_facts, write_result
+from cs336_model.program.targets import UnusableModel, find_object, one_line_error
 from cs336_model.program.variants.attention import forced_backend, fused_attention, refusals
 from cs336_model.program.variants.effects import compiler_settings, compiling, is_compiled
 from cs336_model.program.variants.precision import autocast, choose_matmul_precision, dtype_of
-from cs336_model.program.variants.values import EAGER, OWN_ATTENTIONS
-from cs336_model.program.without_times import UNFINISHED, WithoutTimes, Wrong
+from cs336_model.program.variants.values import EAGER
+from cs336_model.program.without_times import Failed, WithoutTimes
 
 Attend = Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]
+QUANTITIES = ("the output", "the gradient of the queries", "the gradient of the keys", "the gradient of the values")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -45,60 +44,29 @@ def main(arguments: list[str] | None = None) -> None:
     record_packages(spec.targets)
     progress.seconds["import"] = process_age_seconds()
     wait_for_lease(options, progress)
-    write_result(row_result(spec, progress, options.output, options.time_limit_s), options.output)
+    write_result(row_result(spec, progress), options.output)
 
 
-def row_result(
-    spec: RowSpec, progress: Progress, output: Path | None = None, time_limit_s: float | None = None
-) -> dict[str, Any]:
-    """A result with every key, and `cells`: one for each context length. While a student's code runs, a draft of the
-    result is at `output`; it stays there if the process ends meanwhile. The checks of the code may take a quarter of
-    `time_limit_s`."""
+def row_result(spec: RowSpec, progress: Progress) -> dict[str, Any]:
+    """A result with every key, and `cells`: one for each context length."""
     device = resolve_device(spec.device)
     cells: list[dict[str, Any]] = []
     memory: dict[str, int | None] = {}  # the largest numbers of all cells
     choose_matmul_precision(spec)
-
-    def result_so_far() -> dict[str, Any]:
-        later_lengths = spec.context_lengths[len(cells) :]
-        all_cells = [*cells, *(empty_cell(length) | {"status": UNFINISHED} for length in later_lengths)]
-        facts = {"machine": machine_facts(device), "memory": memory or memory_facts(device), "cells": all_cells}
-        return empty_result(spec, profiler="none") | facts | process_facts(progress, device, spec.targets)
-
-    with compiler_settings(spec), forced_backend(spec), open_draft(spec, output, result_so_far, time_limit_s) as draft:
+    with compiler_settings(spec), forced_backend(spec):
         with progress.stage("context"):
             open_context(device)
-        checks, why_not_measured = checks_and_reason(spec, device, draft, progress)
         for context_length in spec.context_lengths:
-            if why_not_measured:
-                cells.append(empty_cell(context_length) | why_not_measured)
-            else:
-                cells.append(cell_result(spec, context_length, device, progress))
+            cells.append(cell_result(spec, context_length, device, progress))
             print(f"{spec.run}: context {context_length}: {cells[-1]['status']}", file=sys.stderr, flush=True)
             memory = largest_memory(memory, memory_facts(device))
+            if is_lost(device):
+                later_lengths = spec.context_lengths[len(cells) :]
+                cells += [cells[-1] | {"context_length": length} for length in later_lengths]
+                break
             free_memory(device)
-            draft.write(WHILE_MEASURED)
-        return result_so_far() | {"status": "complete", "checks": checks}
-
-
-def checks_and_reason(
-    spec: RowSpec, device: torch.device, draft: Draft, progress: Progress
-) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """(checks, reason): the checks of a student's attention; and, if they end the run, the entries that give every cell
-    this reason. Both are empty for another attention."""
-    attention, precision, width = (spec.dimensions[key] for key in ("attention", "precision", "head_dim"))
-    if attention not in OWN_ATTENTIONS:
-        return [], {}
-    try:
-        with draft.checking(progress):
-            return checks_of_attention(attention, spec.adapters, precision, spec.context_lengths, width, device), {}
-    except WithoutTimes as error:
-        return error.checks, reason_of(error)
-
-
-def reason_of(error: WithoutTimes) -> dict[str, str]:
-    """The entries of a cell that has no times."""
-    return {"status": error.status, "reason": str(error)}
+        facts = {"machine": machine_facts(device), "memory": memory, "cells": cells, "status": "complete"}
+        return empty_result(spec, profiler="none") | facts | process_facts(progress, device, spec.targets)
 
 
 def largest_memory(memory: dict[str, int | None], cell_memory: dict[str, int | None]) -> dict[str, int | None]:
@@ -109,6 +77,15 @@ def largest_memory(memory: dict[str, int | None], cell_memory: dict[str, int | N
     }
 
 
+def is_lost(device: torch.device) -> bool:
+    """Whether an error, such as an access outside of memory, has left the device unusable for this process."""
+    try:
+        synchronize(device)
+    except RuntimeError:
+        return True
+    return False
+
+
 def free_memory(device: torch.device) -> None:
     """Frees what the last length has left, so that the next has all memory."""
     gc.collect()
@@ -117,21 +94,26 @@ def free_memory(device: torch.device) -> None:
 
 
 def cell_result(spec: RowSpec, context_length: int, device: torch.device, progress: Progress) -> dict[str, Any]:
-    """The measurements at one context length, or why there are none: out of memory, refused by PyTorch, wrong, failed.
+    """The measurements at one context length, or why there are none: out of memory, refused by PyTorch, failed.
 
     They are: seconds of every measured forward and backward pass, including the wait for the device; bytes in use
     between the first forward and backward pass, and peak bytes; seconds of the two passes in which the operator was
-    compiled; seconds of single calls (bench.py)."""
-    entry = empty_cell(context_length)
+    compiled; seconds of single calls (bench.py); errors against fp64 (accuracy.py)."""
+    entry, attention = empty_cell(context_length), spec.dimensions["attention"]
     try:
-        # an exception of a student's code becomes Failed
-        with calling(student_implementations(spec.dimensions), f"with length {context_length}"):
-            return entry | measured_cell(spec, context_length, device, progress) | {"status": "complete"}
+        return entry | measured_cell(spec, context_length, device, progress) | {"status": "complete"}
     except OutOfMemoryError as error:
         record = out_of_memory_record(error, f"context {context_length}")
         return entry | {"status": "out_of_memory", "out_of_memory": record}
     except WithoutTimes as error:
-        return entry | reason_of(error)
+        return entry | {"status": error.status, "reason": str(error)}
+    except Exception as error:  # whatever the user's function raises
+        if not is_own(attention):
+            raise
+        traceback.print_exc()
+        is_absent = isinstance(error, UnusableModel)
+        reason = str(error) if is_absent else f"raised {one_line_error(error)}, at length {context_length}"
+        return entry | {"status": Failed.status, "reason": str(Failed(attention, reason))}
 
 
 def empty_cell(context_length: int) -> dict[str, Any]:
@@ -140,6 +122,7 @@ def empty_cell(context_length: int) -> dict[str, Any]:
         "context_length": context_length, "status": None, "reason": None, "out_of_memory": None,
         "forward_seconds": [], "backward_seconds": [], "compile_seconds": None, "bench_seconds": {},
         "bench_method": None, "memory_before_backward_bytes": None, "peak_bytes": None,
+        "output_error": None, "gradient_error": None,
     }  # fmt: skip
 
 
@@ -152,7 +135,7 @@ def measured_cell(spec: RowSpec, context_length: int, device: torch.device, prog
     # the first pass is no warm-up: in it, PyTorch may refuse the backend, and a compiled operator is compiled
     compile_context = compiling(spec) if is_compiled(spec) else nullcontext()
     attention = spec.dimensions["attention"]
-    refusal_context = nullcontext() if attention in OWN_ATTENTIONS else refusals(attention)
+    refusal_context = nullcontext() if is_own(attention) else refusals(attention)
     with progress.stage("compile" if is_compiled(spec) else "warmup"), compile_context, refusal_context:
         first_pass = attention_pass.measure()
     with progress.stage("warmup"):
@@ -160,11 +143,12 @@ def measured_cell(spec: RowSpec, context_length: int, device: torch.device, prog
             attention_pass.measure()
     with progress.stage("measured"):
         passes = [attention_pass.measure() for _ in range(spec.measured_passes)]
-    require_finite(spec, context_length, attention_pass.inputs)
     peak_bytes = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     with progress.stage("measured"):
         bench_seconds = attention_pass.seconds_of_calls() if spec.bench_s else {}
-    return {
+    with progress.stage("accuracy"):
+        errors = attention_pass.errors()
+    return errors | {
         "bench_seconds": bench_seconds,
         "bench_method": METHODS[device.type] if bench_seconds else None,
         "compile_seconds": first_pass.forward_s + first_pass.backward_s if is_compiled(spec) else None,
@@ -173,20 +157,6 @@ def measured_cell(spec: RowSpec, context_length: int, device: torch.device, prog
         "memory_before_backward_bytes": passes[0].used_bytes,
         "peak_bytes": peak_bytes,
     }
-
-
-def require_finite(spec: RowSpec, context_length: int, inputs: list[Tensor]) -> None:
-    """Raises Wrong for a student's attention, FloatingPointError for another, if a gradient of the last pass is NaN or
-    infinite."""
-    attention = spec.dimensions["attention"]
-    for name, tensor in zip(("queries", "keys", "values"), inputs, strict=True):
-        if torch.isfinite(tensor.grad).all():
-            continue
-        if attention in OWN_ATTENTIONS:
-            raise Wrong(attention, f"the gradient of the {name} is not finite (length {context_length})")
-        raise FloatingPointError(
-            f"{spec.run}, context {context_length}: the gradient of the {name} is not finite; no time of it counts"
-        )
 
 
 class MeasuredPass(NamedTuple):
@@ -238,6 +208,19 @@ class AttentionPass:
         synchronize(self.device)
         return MeasuredPass(forward_s, default_timer() - backward_start_s, used_bytes)
 
+    def errors(self) -> dict[str, float]:
+        """The errors of the output and of the gradients against fp64 (accuracy.py). Raises Failed if a gradient is
+        missing, or a number is not finite."""
+        self.clear_gradients()
+        output = self.forward()
+        output.backward(self.output_gradient.to(output.dtype))
+        computed = [output.detach(), *(tensor.grad for tensor in self.inputs)]
+        for name, tensor in zip(QUANTITIES, computed, strict=True):
+            if tensor is None or not torch.isfinite(tensor).all():
+                problem = "missing" if tensor is None else "not finite"
+                raise Failed(self.spec.dimensions["attention"], f"{name} is {problem}, at length {output.shape[-2]}")
+        return attention_errors(self.inputs, self.output_gradient, computed)
+
     def seconds_of_calls(self) -> dict[str, list[float]]:
         """Seconds of single calls of the forward pass, of the backward pass, and of both together (bench.py)."""
         outputs = []  # the output of the last forward pass, until a backward pass takes it
@@ -265,8 +248,9 @@ class AttentionPass:
 def attention_of_row(spec: RowSpec) -> Attend:
     """The row's attention; if it is to be compiled, marked to be compiled for a single shape."""
     attention = spec.dimensions["attention"]
-    if attention in OWN_ATTENTIONS:
-        return student_attention(attention, spec.adapters)
+    if is_own(attention):
+        own_attention = find_object(attention)
+        return lambda queries, keys, values, future: own_attention(queries, keys, values, is_causal=True)
     if attention != EAGER:
         return fused_attention
     if not is_compiled(spec):

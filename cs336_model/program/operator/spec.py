@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from cs336_model.program.spec import DEVICES, check_adapters, check_choice, check_count, check_keys, read_fields
+from cs336_model.program.spec import DEVICES, check_choice, check_count, check_keys, read_fields
 from cs336_model.program.variants.values import ATTENTIONS, COMPILES, EAGER, NOT_COMPILED, PRECISIONS, WHOLE_MODEL
 
 KNOWN_DIMENSIONS = ("precision", "batch_size", "compile", "attention", "head_dim")
@@ -14,11 +14,10 @@ KNOWN_DIMENSIONS = ("precision", "batch_size", "compile", "attention", "head_dim
 class RowSpec:
     """One run of attention alone, called a row: one setting at several context lengths, each of which is a cell. It has
     the value of every dimension by its key, the context lengths, the passes at each length, and the seconds for which
-    single calls are timed (0: none are). `adapters` has "module:name" by the name of the adapter."""
+    single calls are timed (0: none are). The attention may be a function of the user, as "module:function"."""
 
     run: str
     dimensions: dict[str, Any]
-    adapters: dict[str, str]
     context_lengths: list[int]
     warmup_passes: int
     measured_passes: int
@@ -29,7 +28,12 @@ class RowSpec:
     @property
     def targets(self) -> tuple[str, ...]:
         """Every "module:name" in the specification."""
-        return tuple(self.adapters.values())
+        return tuple(filter(is_own, [self.dimensions["attention"]]))
+
+
+def is_own(attention: str) -> bool:
+    """Whether this is a function of the user, as "module:function"."""
+    return ":" in attention
 
 
 def read_row(text: str) -> RowSpec:
@@ -37,10 +41,11 @@ def read_row(text: str) -> RowSpec:
     range, or with the reason why no machine can measure these values together."""
     spec = read_fields(text, RowSpec)
     check_keys("dimensions of the specification", spec.dimensions, KNOWN_DIMENSIONS)
-    for name, choices in (("precision", PRECISIONS), ("compile", COMPILES), ("attention", ATTENTIONS)):
+    for name, choices in (("precision", PRECISIONS), ("compile", COMPILES)):
         check_choice(name, spec.dimensions[name], choices)
+    if not is_own(spec.dimensions["attention"]):
+        check_choice("attention", spec.dimensions["attention"], ATTENTIONS)
     check_choice("device", spec.device, DEVICES)
-    check_adapters(spec.adapters, spec.dimensions)
     counts = {name: spec.dimensions[name] for name in ("batch_size", "head_dim")}
     counts |= {"measured_passes": spec.measured_passes, "context_lengths": min(spec.context_lengths, default=0)}
     for name, value in counts.items():

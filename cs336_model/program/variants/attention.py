@@ -1,5 +1,4 @@
-"""Attention by one backend of PyTorch's scaled_dot_product_attention, or by a student's code, instead of the
-written-out one."""
+"""Attention by one backend of PyTorch's scaled_dot_product_attention, instead of the written-out one."""
 
 import warnings
 from collections.abc import Iterator
@@ -13,7 +12,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from cs336_model import ranges
 from cs336_model.arithmetic.flops import shape_of
 from cs336_model.model.transformer import CausalSelfAttention
-from cs336_model.program.adapters.attention import student_attention
 from cs336_model.program.spec import RunSpec
 from cs336_model.program.variants.precision import autocast
 from cs336_model.program.variants.values import BF16_WEIGHTS, EAGER
@@ -43,17 +41,13 @@ def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, future: Tenso
 
 
 def set_attention(spec: RunSpec, model: nn.Module, device: torch.device) -> None:
-    """Puts the run's attention into every block. Raises Unsupported if PyTorch's backend refuses to run here, and
-    Failed if a student's attention cannot be made."""
-    attention = spec.dimensions["attention"]
-    if attention == EAGER:
+    """Puts the run's attention into every block. Raises Unsupported if PyTorch's backend refuses to run here."""
+    if spec.dimensions["attention"] == EAGER:
         return
-    if attention in BACKENDS:
-        _require_backend(spec, device)
-    attend = fused_attention if attention in BACKENDS else student_attention(attention, spec.adapters)
+    _require_backend(spec, device)
     for module in model.modules():
         if isinstance(module, CausalSelfAttention):
-            module.attend = attend
+            module.attend = fused_attention
 
 
 def _require_backend(spec: RunSpec, device: torch.device) -> None:

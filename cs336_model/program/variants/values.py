@@ -10,9 +10,7 @@ from cs336_model.ranges import FORWARD, TRAIN_STEP
 FP32, TF32, BF16, BF16_WEIGHTS, FP16 = PRECISIONS = ("fp32", "tf32", "bf16", "bf16-weights", "fp16")
 NOT_COMPILED, WHOLE_MODEL, ATTENTION_ALONE = COMPILES = ("off", "on", "attention")
 EAGER = "eager"
-PYTORCH_ATTENTIONS = (EAGER, "math", "flash", "efficient", "cudnn")
-OWN_PYTORCH, OWN_TRITON = OWN_ATTENTIONS = ("own-pytorch", "own-triton")  # of a student (cs336_model.program.adapters)
-ATTENTIONS = (*PYTORCH_ATTENTIONS, *OWN_ATTENTIONS)
+ATTENTIONS = (EAGER, "math", "flash", "efficient", "cudnn")
 NOT_PARALLEL, NAIVE, DDP, FSDP = PARALLELS = ("none", "naive", "ddp", "fsdp")
 ADAMW, FUSED = OPTIMIZERS = ("adamw", "fused")
 

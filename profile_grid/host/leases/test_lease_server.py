@@ -259,7 +259,7 @@ def test_the_measured_program_asks_for_its_gpu_and_its_waiting_is_told_apart(tmp
     program = {
         "run": "m", "constructor": "cs336_model.model:TransformerLM", "sizes": sizes,
         "dimensions": values, "vocab_size": 64, "device": "auto", "seed": 0, "warmup_steps": 1, "measured_steps": 1,
-        "config": None, "arguments": PROJECT_ARGUMENTS, "annotate": {}, "replace": {}, "adapters": {},
+        "config": None, "arguments": PROJECT_ARGUMENTS, "annotate": {}, "replace": {},
     }  # fmt: skip
     specification, held_gpu = {"program": program, "environment": []}, ExitStack()
     (tmp_path / "scratch").mkdir()

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 
-from cs336_model.program.without_times import FAILED, OVERDUE, STOPPED, UNFINISHED
+from cs336_model.program.without_times import OVERDUE, STOPPED
 from profile_grid.freshness.environment import allowed_variables
 from profile_grid.host.processes import programs
 from profile_grid.host.processes.job import Job, Problem
@@ -44,26 +44,19 @@ def program_result(job: Job, title: str, result_path: Path, outcome: programs.Pr
     """The `final_result` of a program of the job that wrote to `result_path`. Raises ProgramFailed, with the `title` of
     the program, if it wrote no result, or if it failed and its result does not say so."""
     result = final_result(json.loads(result_path.read_text()), outcome, job) if result_path.exists() else None
-    if result is None or not (outcome.succeeded or result["status"] in (FAILED, STOPPED)):
+    if result is None or not (outcome.succeeded or result["status"] == STOPPED):
         raise programs.ProgramFailed(programs.failure_message(title, outcome, job.log, job.time_limit_s))
     return result
 
 
 def final_result(result: dict, outcome: programs.ProcessExit, job: Job) -> dict:
-    """The result of a program that has ended. A program that may not reach its end writes a draft beforehand: with the
-    status UNFINISHED before a student's code runs (see cs336_model.program.adapters), and with OVERDUE shortly before
-    its time limit. If the draft is all there is, it becomes a failed or a stopped result. After a crash for another
-    reason, a draft with OVERDUE is returned as it is; `program_result` then raises ProgramFailed."""
-    status = result["status"]
-    if status not in (OVERDUE, UNFINISHED):
+    """The result of a program that has ended. Shortly before its time limit, a program writes a draft with the status
+    OVERDUE. If that is all there is, it becomes a stopped result. After a crash for another reason, the draft is
+    returned as it is; `program_result` then raises ProgramFailed."""
+    if result["status"] != OVERDUE:
         return result
-    has_printed_stacks = bool(PRINTED_STACKS.search(outcome.output(job.log)))
-    if status == UNFINISHED:
-        hangs = outcome.timed_out or has_printed_stacks
-        ending = f"did not end in time (limit {job.time_limit_s:g} s)" if hangs else outcome.description
-        return result | {"status": FAILED, "reason": f"{result['reason']}, the process {ending}"}
     # faulthandler prints the stacks shortly before the limit; if other threads run then, that may crash Python
-    has_crashed_printing = has_printed_stacks and outcome.returncode == -signal.SIGSEGV
+    has_crashed_printing = outcome.returncode == -signal.SIGSEGV and PRINTED_STACKS.search(outcome.output(job.log))
     if not (outcome.timed_out or has_crashed_printing):
         return result
     reason = f"stopped at the time limit of {job.time_limit_s:g} s, during {result['reason']}"

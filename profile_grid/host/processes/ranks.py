@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cs336_model.program.parallel.launch import FIRST_TO_FAIL
-from cs336_model.program.without_times import FAILED, STOPPED, UNFINISHED
+from cs336_model.program.without_times import STOPPED
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.measured_program import final_result, program_command, running_job_program
 from profile_grid.host.processes.programs import ProcessExit, ProgramFailed, failure_message
@@ -83,20 +83,20 @@ def results_of_ranks(
         outcome = program.wait()
     gather_logs(logs, job.log)
     results = read_rank_results(job, result_path, outcome)
-    if not results or not (outcome.succeeded or results[0]["status"] in (FAILED, STOPPED)):
+    if not results or not (outcome.succeeded or results[0]["status"] == STOPPED):
         raise ProgramFailed(failure_message(title, outcome, job.log, job.time_limit_s))
     return results, outcome
 
 
 def read_rank_results(job: Job, result_path: Path, outcome: ProcessExit) -> list[dict]:
     """The results of all ranks in their order; [] if one is missing. If some have no times, only one of these: that of
-    the rank that failed first, else preferably one that is no draft. `outcome` says how the processes ended."""
+    the rank that failed first, else the first of these. `outcome` says how the processes ended."""
     paths = [rank_path(result_path, rank) for rank in range(rank_count(job.program))]
     results = {rank: json.loads(path.read_text()) for rank, path in enumerate(paths) if path.exists()}
     without_times = {rank: result for rank, result in results.items() if result["status"] != COMPLETE}
     if without_times:
         failed = first_failed_rank(result_path.with_name(LOG_FOLDER))
-        decisive = min(without_times, key=lambda rank: (rank != failed, without_times[rank]["status"] == UNFINISHED))
+        decisive = min(without_times, key=lambda rank: rank != failed)
         return [final_result(without_times[decisive], outcome, job)]
     return [*results.values()] if len(results) == len(paths) else []
 

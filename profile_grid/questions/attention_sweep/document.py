@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pandas as pd
 
-from cs336_model.program.variants.values import FP32, TF32
-from cs336_model.program.without_times import AS_TF32, FAILED, UNSUPPORTED, WRONG
+from cs336_model.program.without_times import FAILED, UNSUPPORTED
 from kernel_tables.markdown import MarkdownTable, escaped
 from profile_grid.quantities import ABSENT, interval, known, memory, percent, significant, with_spread
 from profile_grid.questions.attention_sweep.table import KEY_COLUMNS, pairs_with_eager
@@ -26,6 +25,15 @@ def _used_memory(cell: dict) -> str:
     return memory(size) if known(size) else ABSENT
 
 
+def _errors(cell: dict) -> str:
+    return f"{_error(cell['output_error'])} / {_error(cell['gradient_error'])}"
+
+
+def _error(value: float) -> str:
+    """An error with two digits: errors of a precision and of a wrong result differ by orders of magnitude."""
+    return f"{value:.1e}".replace("-", "−") if known(value) else ABSENT
+
+
 QUANTITIES = {  # by column: the title of its tables, and a function that makes a cell's text from the cell's row
     "bench_forward_ms": ("Forward pass, single calls, ms", _time_of("bench_forward")),
     "bench_backward_ms": ("Backward pass, single calls, ms", _time_of("bench_backward")),
@@ -36,29 +44,32 @@ QUANTITIES = {  # by column: the title of its tables, and a function that makes 
     ),
     "forward_ms": ("Forward pass with the wait for the device, ms", _time_of("forward")),
     "backward_ms": ("Backward pass with the wait for the device, ms", _time_of("backward")),
+    "output_error": ("Error against attention in fp64: output / gradients", _errors),
     "memory_before_backward_bytes": ("Memory in use before the backward pass", _used_memory),
 }
 ALWAYS_SHOWN = ("forward_ms", "backward_ms")  # columns of QUANTITIES that have a table even without values
+MAX_ERROR = 0.1  # more than rounding explains in any precision (docs/attention-alone.md)
 MAX_VARIANTS = 3  # by precision, in the sentence on peaks
 # This stage has no captures, so whether the GPU waits for the host is not known; the larger spread is assumed.
 WAITS_ARE_UNKNOWN = True  # read by documents/templates/macros.md.j2
 ASSUMED_SPREAD = HOST_BOUND_SPREAD
-REASONS = (("Not supported here", (UNSUPPORTED,)), ("Wrong, or failed", (WRONG, FAILED)))
+REASONS = (("Not supported here", UNSUPPORTED), ("Failed", FAILED))
 
 
 def sentences(measured: Measured) -> list[Claim]:
-    """The largest speed-up, shares of the peak, wrong results; the fastest, memory, refused variants, and compiling."""
+    """The largest speed-up, shares of the peak, wrong results; the fastest, memory, refused variants, compiling."""
     table = measured.tables["attention_sweep"]
-    complete = table[table["status"] == COMPLETE]
+    is_complete, error = table["status"] == COMPLETE, _largest_error(table)
+    complete, wrong = (table[is_complete & chosen] for chosen in (~(error > MAX_ERROR), error > MAX_ERROR))
     if complete.empty:
-        return [Claim("Not answered: no cell was measured.", "missing")]
+        return [*_wrong(wrong), Claim("Not answered: no cell was measured.", "missing")]
     both_ms = complete["bench_both_ms"].fillna(complete["forward_ms"] + complete["backward_ms"])
     timed = complete.assign(both_ms=both_ms)
     pairs = pairs_with_eager(timed, "both_ms")
     if pairs.empty:
         return [Claim("One variant was measured, so there is nothing to compare it with; its times are below.")]
     claims = [_largest_speed_up(pairs), _number_faster(pairs), *_shares_of_peak(complete)]
-    claims += [*_wrong_or_inexact(table), *_fastest(timed), *_out_of_memory(table), *_memory(table)]
+    claims += [*_wrong(wrong), *_failed(table), *_fastest(timed), *_out_of_memory(table), *_memory(table)]
     return [*claims, *_unsupported(table), *_compiling(table)]
 
 
@@ -164,16 +175,23 @@ def _unsupported(table: pd.DataFrame) -> list[Claim]:
     return [Claim(text, "missing", texts=listed(texts))] if texts else []
 
 
-def _wrong_or_inexact(table: pd.DataFrame) -> Iterator[Claim]:
-    """The variants that are wrong, that fail, or whose products in fp32 are only as exact as those in TF32."""
-    for status in (WRONG, FAILED):
-        if texts := _shortest_contexts(table, status):
-            text = "{status}: {texts}; the reasons are below the tables."
-            yield Claim(text, "missing", status=status.capitalize(), texts=listed(texts))
-    inexact = list(dict.fromkeys(table.loc[table["verdict"] == AS_TF32, "variant"]))
-    if inexact:
-        text = "In {fp32}, {texts} is only as exact as products in {tf32}: compare its times with those in {tf32}."
-        yield Claim(text, fp32=FP32, tf32=TF32, texts=listed([escaped(name) for name in inexact]))
+def _largest_error(cells: pd.DataFrame) -> pd.Series:
+    """The error of the output or of the gradients of each cell, whichever is larger; NaN if neither is known."""
+    return cells[["output_error", "gradient_error"]].astype("float64").max(axis=1)
+
+
+def _wrong(wrong: pd.DataFrame) -> list[Claim]:
+    """The variants with errors above MAX_ERROR, which no other sentence is about."""
+    if wrong.empty:
+        return []
+    text = "Wrong, so that its times do not count: {texts} (errors of up to {error}, see the tables)."
+    texts = listed(_shortest_contexts(wrong, COMPLETE))
+    return [Claim(text, "missing", texts=texts, error=significant(_largest_error(wrong).max(), 2))]
+
+
+def _failed(table: pd.DataFrame) -> Iterator[Claim]:
+    if texts := _shortest_contexts(table, FAILED):
+        yield Claim("Failed: {texts}; the reasons are below the tables.", "missing", texts=listed(texts))
 
 
 def _compiling(table: pd.DataFrame) -> Iterator[Claim]:
@@ -192,8 +210,8 @@ def tables(measured: Measured) -> list[Part]:
         for column, (title, cell_text) in QUANTITIES.items()
         if cells[column].notna().any() or column in ALWAYS_SHOWN
     ]
-    for heading, statuses in REASONS:
-        reasons = table.loc[table["status"].isin(statuses), "reason"].dropna()
+    for heading, status in REASONS:
+        reasons = table.loc[table["status"] == status, "reason"].dropna()
         bullets = dict.fromkeys(f"- {escaped(pytorch_reason(reason))}" for reason in reasons)
         parts += ["\n".join([f"{heading}:\n", *bullets])] if bullets else []
     return parts

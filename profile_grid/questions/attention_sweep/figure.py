@@ -37,7 +37,7 @@ def cells_of_one_head_size(tables: Tables) -> pd.DataFrame:
 def draw(tables: Tables) -> Drawing:
     """A panel per precision: ms against context length, both logarithmic; below it the share of the peak, if known."""
     cells = cells_of_one_head_size(tables)
-    series = theme.Series("variant", tuple(sorted(set(cells["variant"]), key=theme.STYLE_INDEX.get)))
+    series = theme.Series("variant", tuple(sorted(set(cells["variant"]), key=_place)))
     contexts = theme.ContextAxis.of(cells["context_length"])
 
     def panel(rows: pd.DataFrame, panel_missing: pd.DataFrame) -> Panel:
@@ -65,6 +65,11 @@ def draw(tables: Tables) -> Drawing:
     measured, missing = cells[cells["both_ms"].notna()], cells[cells["status"] != COMPLETE]
     frame = Frame(SHOWN_IN_PANEL, "No cell was measured to its end.", columns=PANELS_PER_LINE)
     return frame.drawing(measured, tables["runs"], _with_names(missing, cells), panel, (note,))
+
+
+def _place(variant: str) -> tuple[int, str]:
+    """Where a variant comes among the others: functions of the user come last."""
+    return theme.STYLE_INDEX.get(variant, len(theme.STYLE_INDEX)), variant
 
 
 def _with_names(missing: pd.DataFrame, cells: pd.DataFrame) -> pd.DataFrame:

@@ -97,9 +97,9 @@ PAGE_TABLES = (
         "attention_sweep", "Forward and backward pass of every cell",
         (
             "head_dim", "context_length", "variant", "status", "reason", "forward_ms", "forward_std_ms", "backward_ms",
-            "backward_std_ms", "memory_before_backward_bytes", "peak_bytes", "compile_s", "forward_speed_up",
-            "backward_speed_up", "ideal_forward_ms", "bench_forward_ms", "bench_backward_ms", "bench_both_ms",
-            "bench_both_of_peak",
+            "backward_std_ms", "memory_before_backward_bytes", "peak_bytes", "compile_s", "output_error",
+            "gradient_error", "forward_speed_up", "backward_speed_up", "ideal_forward_ms", "bench_forward_ms",
+            "bench_backward_ms", "bench_both_ms", "bench_both_of_peak",
         ),
     ),
 )  # fmt: skip

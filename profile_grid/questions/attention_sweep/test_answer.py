@@ -96,23 +96,20 @@ def test_single_calls_give_the_lead_their_share_of_the_peak_and_tables():
     assert "Forward and backward pass, single calls, ms, in fp32:" in text and "- single calls: CUDA events, as" in text
 
 
-def test_a_students_code_that_is_wrong_or_fails_has_its_reason_in_the_document_and_no_time():
-    right = {"verdict": "right as tf32", "precision": "fp32", "case": "length 16", "quantity": "output", "error": 1e-4}
-    checks = [right | {"implementation": "own-triton", "tolerance": 1e-6}]
+def test_a_function_of_the_user_has_its_error_in_the_document_and_a_failed_one_its_reason():
     runs = [
         *three(),
-        run("pytorch", cell(None, 256, None, "wrong", reason="own-pytorch: output by 0.3"), attention="own-pytorch"),
-        run("triton", cell(0.5), cell(None, 1024, None, "failed", reason="own-triton: raised"), attention="own-triton",
-            checks=checks),
+        run("mine", cell(0.5, output_error=0.98, gradient_error=0.5), attention="mine:flash"),
+        run("other", cell(None, 1024, None, "failed", reason="mine:other: raised ValueError"), attention="mine:other"),
     ]  # fmt: skip
     text = document_of(runs)
-    assert "- Wrong: own-pytorch in fp32 from context 256; the reasons are below the tables." in text
-    assert "- Failed: own-triton in fp32 from context 1024; the reasons are below the tables." in text
-    assert "- In fp32, own-triton is only as exact as products in tf32: compare its times with those in tf32." in text
-    assert "Wrong, or failed:\n\n- own-pytorch: output by 0.3\n- own-triton: raised" in text
-    assert merged(runs, NOWHERE)["adapter_checks"][["run", "implementation", "verdict"]].to_numpy().tolist() == [
-        ["triton", "own-triton", "right as tf32"]
-    ]
+    assert "- Wrong, so that its times do not count: mine:flash in fp32 from context 256 (errors of up to 0.98" in text
+    assert "both combinations" in text  # flash and compiled, faster than eager; a wrong variant is in no comparison
+    assert "1.0e−06 / 2.0e−06" in text and "9.8e−01 / 5.0e−01" in text
+    assert "- Failed: mine:other in fp32 from context 1024; the reasons are below the tables." in text
+    assert "Failed:\n\n- mine\\:other: raised ValueError" in text
+    assert "- module:function: a function of the user" in text
+    assert "module:function" not in document_of(three())
 
 
 def test_figures_of_two_machines_never_share_a_table():

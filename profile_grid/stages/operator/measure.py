@@ -1,9 +1,7 @@
 """Measures an operator alone: one process that goes through every context length."""
 
-from cs336_model.program.without_times import FAILED, UNFINISHED
 from profile_grid.host.processes.job import Job
 from profile_grid.host.processes.measured_program import program_command, run_to_result, stage_output
-from profile_grid.results.results import COMPLETE
 
 MODULE = "cs336_model.program.operator.row"
 
@@ -14,7 +12,5 @@ def measure(job: Job) -> dict:
     result_path = job.scratch / "operator.json"
     command = program_command(job, result_path, MODULE)
     program, outcome = run_to_result(job, f"operator of {job.program['run']}", result_path, command)
-    failure = {"status": FAILED, "reason": program["reason"]}  # of cells that were not measured when the process ended
-    cells = [cell | failure if cell["status"] == UNFINISHED else cell for cell in program.pop("cells")]
-    program |= {"status": COMPLETE, "reason": None}  # each cell has a status of its own
+    cells = program.pop("cells")
     return stage_output(program, {"program": outcome.seconds}, {"cells": cells})

@@ -6,7 +6,6 @@ from statistics import fmean, stdev
 
 import pandas as pd
 
-from cs336_model.program.without_times import VERDICTS
 from profile_grid.results import load_runs, results
 from profile_grid.stages.operator.stage import OPERATOR
 from profile_grid.study import dimensions, table_spec, workloads
@@ -32,6 +31,8 @@ class OperatorCell:
     compile_seconds: float | None
     memory_before_backward_bytes: int | None
     peak_bytes: int | None
+    output_error: float | None
+    gradient_error: float | None
     bench_method: str | None
     bench_seconds: dict[str, list[float]]  # by key of BENCH_PASSES
 
@@ -67,7 +68,7 @@ def _row(run: load_runs.MeasuredRun, cell: OperatorCell) -> dict:
         "memory_before_backward_bytes": cell.memory_before_backward_bytes,
         "peak_bytes": cell.peak_bytes,
         "compile_s": cell.compile_seconds,
-        "verdict": _worst_verdict(run),
+        "output_error": cell.output_error, "gradient_error": cell.gradient_error,
         "bench_method": cell.bench_method,
     }  # fmt: skip
     for passes in BENCH_PASSES:
@@ -75,13 +76,6 @@ def _row(run: load_runs.MeasuredRun, cell: OperatorCell) -> dict:
         row[f"bench_{passes}_calls"] = len(seconds) or None
         row[f"bench_{passes}_ms"], row[f"bench_{passes}_std_ms"] = _mean_ms(seconds), _std_ms(seconds)
     return row
-
-
-def _worst_verdict(run: load_runs.MeasuredRun) -> str | None:
-    """The worst verdict of the checks of a student's code in the run's precision; None without such a check."""
-    checks = run.results[OPERATOR.name].program.checks
-    verdicts = {check.verdict for check in checks if check.precision == run.entry[dimensions.PRECISION.key]}
-    return next((worst for worst in reversed(VERDICTS) if worst in verdicts), None)
 
 
 def _mean_ms(seconds: Sequence[float]) -> float | None:
@@ -97,7 +91,8 @@ OPERATOR_TIMES = table_spec.TableSpec(
     "One row per cell: an attention operator at a head size and context length",
     table_spec.columns(
         """
-    status | text | | complete, out_of_memory, unsupported (PyTorch refuses it here), wrong or failed (a student's code)
+    status | text | | complete, out_of_memory, unsupported (PyTorch refuses it here), or failed (it raised an \
+        exception, or a number is missing or not finite)
     reason | text | | why there are no times
     passes | int | | measured passes
     forward_ms | float | ms | mean time of a forward pass, including the wait for the device
@@ -107,7 +102,9 @@ OPERATOR_TIMES = table_spec.TableSpec(
     memory_before_backward_bytes | float | B | bytes in use between forward and backward pass; empty on a CPU
     peak_bytes | float | B | peak bytes in use; empty on a CPU
     compile_s | float | s | the pass that compiled it, with an empty cache
-    verdict | text | | of the checks of a student's code in this precision: right, right as tf32 (in TF32), or wrong
+    output_error | float | | largest error of a row of the output: norm of its difference from attention in fp64 ÷ \
+        root of the sum of the squares of the terms of which the row is the sum
+    gradient_error | float | | the same of the gradients of queries, keys and values, the largest of the three
     bench_method | text | | how single calls were timed, as triton.testing.do_bench does; empty if they were not
 """,
         *(

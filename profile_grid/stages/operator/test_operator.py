@@ -68,6 +68,15 @@ def test_a_run_is_every_value_but_the_context_length_which_its_process_goes_thro
     assert {run.process_values["context_lengths"] for run in runs.values()} == {(256, 1024)}
 
 
+def test_a_function_of_the_user_is_a_value_in_runs_of_attention_alone_and_its_run_has_the_name_of_a_file():
+    own = {"attentions": ["eager", "my.attention:flash"]}
+    runs = grid_runs(checked_config(config(PRODUCT | own | {"head_dims": [16]})))
+    assert list(runs) == ["attention_d16_bs8", "attention_d16_bs8_my.attention-flash-attention"]
+    models = {"models": ["small"], "context_lengths": [512], "modes": ["forward"]}
+    with pytest.raises(ConfigError, match=r"grids\.g\.0\.attentions\.1: 'my\.attention:flash' is not one of"):
+        checked_config(config(models | own))
+
+
 def test_a_run_that_two_products_list_has_the_lengths_of_both():
     runs = grid_runs(config(PRODUCT, PRODUCT | {"context_lengths": [512], "head_dims": [16]}))
     assert runs["attention_d16_bs8"].process_values == {"context_lengths": (256, 512, 1024)}
@@ -98,6 +107,10 @@ def test_what_does_not_apply_to_it_has_no_value_and_its_only_stage_is_its_own():
     ("product", "message"),
     [
         ({"attentions": ["fastest"]}, "grids.g.0.attentions.0: 'fastest' is not one of"),
+        (
+            {"attentions": ["flash.py:flash:1"]},
+            "grids.g.0.attentions.0: 'flash.py:flash:1' is not allowed here; it must",
+        ),
         ({"models": ["small"]}, "unknown key 'models'; known keys: program, head_dims"),
         ({"program": "softmax"}, "grids.g.0.program: 'softmax' is not one of ['attention']"),
         ({"compiles": ["on"], "attentions": ["flash"]}, "compile on with attention flash: a fused kernel"),

@@ -21,7 +21,7 @@ def small_specification(plan: Mapping) -> dict:
     specification = plan["runs"][0]["specifications"][OPERATOR.name]
     program = specification["program"]
     dimensions = program["dimensions"] | SMALL_DIMENSIONS
-    changes = {"run": "smoke", "dimensions": dimensions, "context_lengths": [16], "adapters": {}, **ONE_PASS}
+    changes = {"run": "smoke", "dimensions": dimensions, "context_lengths": [16], **ONE_PASS}
     return specification | {"program": program | changes}
 
 
