@@ -1,0 +1,482 @@
+"""The checklist of what the project offers: commands, options, columns, keys and imports, each tried once.
+
+It reads public things alone, so that it stays while what is behind them is replaced. The number in each row is that of
+the request it comes from; `ours` is what nobody asked for and users have. What needs a run of a grid is in
+test_checklist_grid.py, values of cells and captures are in the other files of this folder.
+
+Not tried, since nothing does them yet, so that each gets a row with its code: `attentions: ["module:function"]`,
+`optimizers: [fused]`, `record --nsys-options`, a key that keeps the .nsys-rep, more metrics of ncu by a key, reports of
+nsys as text, PDF. Not tried, since only a GPU does it (tests/kernel_recorder/test_on_a_gpu.py, and the captures and
+tables that were made on an H200): what nsys, ncu and NCCL record, energy by NVML, memory_snapshot.pickle, CUDA events.
+Compiled models by part are tried in tests/kernel_recorder/test_compiled_ranges.py, since compiling takes long.
+"""
+
+import csv
+import gzip
+import importlib
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+import kernel_tables
+from kernel_tables.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+CAPTURES = ROOT / "tests" / "captures"
+NAMES = {
+    "tiny": "tiny_2025.3.1.sqlite.gz", "empty": "tiny_2022.4.2.sqlite.gz", "older": "tiny_2024.2.3.sqlite.gz",
+    "graph": "graph_replayed_2025.3.2.sqlite.gz", "host": "host_2025.3.1.sqlite.gz",
+    "nccl": "nccl_2025.3.1.sqlite.gz", "recorded": "loader_and_graph_2025.3.1.sqlite.gz",
+    "clean": "planted/clean.sqlite.gz", "sync": "planted/sync_in_step.sqlite.gz", "ncu": "ncu_2025.3.1.csv",
+}  # fmt: skip
+TRAIN = """
+import torch
+from torch import nn
+model = nn.Sequential(nn.Embedding(50, 8), nn.Linear(8, 50))
+optimizer = torch.optim.AdamW(model.parameters())
+def steps(number):
+    for _ in range(number):
+        tokens = torch.randint(50, (2, 4))
+        with torch.profiler.record_function("mine"):
+            loss = nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        yield loss
+"""
+
+
+def event(category: str, name: str, start_us: float, us: float, thread: int, **args) -> dict:
+    return {"ph": "X", "cat": category, "name": name, "ts": start_us, "dur": us, "pid": 5, "tid": thread, "args": args}
+
+
+SHAPES = [  # a kernel of a linear layer, as torch.profiler notes it with record_shapes=True on a GPU
+    event("user_annotation", "ProfilerStep#1", 0, 100, 11),
+    event("cpu_op", "aten::linear", 5, 40, 11, **{"Input Dims": [[4, 8], [16, 8]]}),
+    event("cuda_runtime", "cudaLaunchKernel", 10, 5, 11, correlation=7),
+    event("kernel", "ampere_sgemm_128x64_nn", 30, 20, 7, device=0, stream=7, correlation=7),
+]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory) -> dict[str, Path]:
+    """Captures and traces by name, all in one folder that is the working directory of the commands."""
+    folder = tmp_path_factory.mktemp("checklist")
+    files = {name: CAPTURES / path for name, path in NAMES.items()}
+    files |= {"folder": folder, "rules": folder / "rules.toml", "occupancy": folder / "occupancy.csv"}
+    files |= {"trace": folder / "trace.json.gz", "shapes": folder / "shapes.json", "cut": folder / "cut.json"}
+    files["low"] = CAPTURES / "planted/low_occupancy.sqlite.gz"
+    files["rules"].write_text('[[rule]]\ncode = "my_rule"\nclass = "gemm"\nshare = 0.0001\nadvice = "look at it"\n')
+    files["shapes"].write_text(json.dumps({"traceEvents": SHAPES}))
+    files["cut"].write_text(json.dumps({"traceEvents": [*SHAPES, *SHAPES]})[:-300])
+    write_printed_counters(CAPTURES / "planted/low_occupancy.ncu.csv", files["ncu"], files["occupancy"])
+    script = folder / "profiled.py"
+    script.write_text(f"""{TRAIN}
+from torch.profiler import ProfilerActivity, profile, schedule
+plan = schedule(wait=1, warmup=1, active=2)
+with profile(activities=[ProfilerActivity.CPU], schedule=plan, with_stack=True, record_shapes=True) as profiler:
+    for _ in steps(4):
+        profiler.step()
+profiler.export_chrome_trace("trace.json.gz")
+""")
+    subprocess.run([sys.executable, script], cwd=folder, check=True, capture_output=True)
+    return files
+
+
+def write_printed_counters(kept: Path, printed: Path, target: Path) -> None:
+    """Writes planted counters as `ncu --csv --page raw` prints them, with the units that it printed."""
+    lines = [line for line in printed.read_text().splitlines() if line.startswith('"')]
+    units = dict(zip(*list(csv.reader(lines))[:2], strict=True))
+    with kept.open() as file:
+        rows = list(csv.DictReader(file))
+    with target.open("w") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        metrics = [name for name in rows[0] if name in units]
+        writer.writerows([["Kernel Name", "Grid Size", "Block Size", *metrics], ["", "", "", *map(units.get, metrics)]])
+        for row in rows:
+            sizes = [f"({row[name].replace('x', ', ')})" for name in ("grid", "block")]
+            writer.writerow([row["kernel"], *sizes, *(row[name] for name in metrics)])
+
+
+@pytest.fixture
+def run(files, monkeypatch, capfdbinary):
+    """A function that runs a command line with {names} of captures; returns status, standard output and error."""
+
+    def run(line: str) -> tuple[int, str, str]:
+        monkeypatch.chdir(files["folder"])
+        capfdbinary.readouterr()
+        try:
+            status = main(shlex.split(line.format(**files)))
+        except SystemExit as end:
+            status = end.code or 0
+        return status, *(text.decode() for text in capfdbinary.readouterr())
+
+    return run
+
+
+# Every command that stays, and its options.
+COMMANDS = {
+    "kernels": "--under --ranks --top --sort --full --class --format --output --up-to-damage",
+    "ranges": "--under --ranks --top --sort --tree --format --output --up-to-damage",
+    "classes": "--under --ranks --top --sort --class --format --output --up-to-damage",
+    "check": "--steps --step-name --format --output",
+    "diagnose": "--step-name --counters --rules --fail-on --all --format --output --up-to-damage",  # 003, 004
+    "diff": "--step-name --tolerance --all --format --output",  # 003
+    "host": "--step-name --by --format --output",  # 002, 003, 004
+    "communication": "--step-name --class --collectives --format --output",  # 003
+    "report": "--step-name --class --open -o",
+    "trace": "-o",  # 002, Perfetto
+    "names": "--class --format",
+    # 003: any script, unchanged
+    "record": "--skip --steps --range --calls --seconds --after --cuda-profiler-api --ranges --profiler --end"
+    " --time-limit -o",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_has_its_options(run, command):
+    status, out, _ = run(f"{command} --help")
+    assert status == 0
+    assert set(COMMANDS[command].split()) <= set(re.findall(r"(?<![\w-])--?[a-z][a-z-]*", out))
+
+
+KERNELS = "range kernel class launches total_ns mean_ns min_ns max_ns std_ns"
+RANGES = "range instances kernels gpu_time_ns memops memop_time_ns"
+CLASSES = "class kernels launches total_ns share_of_gpu_time largest_kernel unknown_names"
+FINDINGS = "code message abstained evidence where gain_ms gain_percent advice sure"
+DIFF = "level name change before after launches_before launches_after ms_before ms_after ms_more ratio"
+HOST = "process thread where source function calls time_ns own_ns samples estimated_ns launches us_per_launch"
+STEPS = (
+    "rank device step step_ns compute_ns exposed_communication_ns exposed_memory_ns idle_ns communication_ns"
+    " overlapped_ns collectives bytes transfer_ns waiting_ns"
+)
+COLLECTIVES = "rank step number operation bytes duration_ns exposed_ns algorithm_gb_per_s bus_gb_per_s"
+TABLES = [  # command, columns that its CSV has, values that some row has (column=value)
+    # 000, 001: (a) to (e) of one program
+    ("kernels {tiny} --under step", KERNELS, ["class=gemm", "range=step > forward"]),
+    ("kernels {older} --class mine=gemm --top 3 --sort launches", KERNELS, []),
+    ("kernels {tiny} --class mine=gemm", KERNELS, ["class=mine"]),
+    ("classes {tiny} --under forward", CLASSES, ["class=gemm", "class=elementwise/activation"]),  # of a phase
+    ("ranges {tiny} --under step", RANGES, ["range=computing softmax", "range=optimizer"]),
+    ("ranges {tiny} --tree", f"{RANGES} depth", ["range=measure > step > backward"]),
+    # ours: replayed graphs, modules in the backward pass, captures of `record`
+    ("ranges {graph} --tree", RANGES, ["range=measured > forward > GPT > h.0 > h.0.attn"]),
+    ("ranges {recorded} --tree", RANGES, ["range=step > backward > Sequential"]),
+    # 002 to 004: torch.profiler, with stacks and with shapes
+    ("kernels {trace}", KERNELS, ["class=gemm"]),
+    ("ranges {trace} --tree", RANGES, ["range=mine > Sequential > Linear", "range=backward > Sequential > Linear"]),
+    ("classes {trace}", CLASSES, ["class=gemm"]),
+    ("host {trace}", HOST, ["source=operator"]),
+    ("communication {trace}", STEPS, ["rank=0"]),
+    ("diagnose {trace}", FINDINGS, []),
+    ("check {trace}", "severity code message", []),
+    ("ranges {shapes} --tree", RANGES, ["range=step > aten::linear(4×8, 16×8)"]),
+    ("kernels {cut} --up-to-damage", KERNELS, ["class=gemm"]),
+    # 002, 003, 004: what the host did, with OS runtime and Python samples, where nsys recorded them
+    ("host {host}", HOST, ["source=cuda", "source=osrt", "source=python"]),
+    ("host {host} --by range", HOST, ["source=osrt", "where=activation"]),
+    # 003, 004: findings with gain and advice; custom rules; counters (occupancy with its limiter)
+    ("diagnose {tiny} --rules {rules}", FINDINGS, ["code=my_rule", "advice=look at it"]),
+    ("diagnose {low} --counters {occupancy}", FINDINGS, ["code=low_occupancy", "abstained=False"]),
+    # 003: several GPUs, NCCL by rank and step, exposed and hidden
+    ("communication {nccl} --step-name fsdp", STEPS, ["rank=0", "rank=1"]),
+    ("communication {nccl} --step-name fsdp --collectives", COLLECTIVES, ["operation=all-gather", "bytes=16777216"]),
+    ("kernels {tiny} {older} --top 3", f"rank {KERNELS}", ["rank=1"]),
+    ("ranges {nccl} --ranks", f"rank {RANGES}", ["rank=1"]),
+    # 003: before and after
+    ("diff {clean} {sync} --step-name step --all", DIFF, ["level=phase", "level=kernel", "change=same", "change=time"]),
+    ("check {empty}", "severity code message", ["severity=error", "code=no_kernels"]),
+    ("names ampere_sgemm_128x64_nn", "about written meaning", ["about=short name", "about=rule", "written=gemm"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "columns", "values"), TABLES, ids=[row[0] for row in TABLES])
+def test_a_command_writes_its_columns_as_csv(run, line, columns, values):
+    _, out, _ = run(f"{line} --format csv")
+    table = csv.DictReader(io.StringIO(out))
+    rows = list(table)
+    assert set(columns.split()) <= set(table.fieldnames)
+    for value in values:
+        column, _, wanted = value.partition("=")
+        found = {row[column] for row in rows}
+        assert wanted in found or any(text.endswith(f" > {wanted}") for text in found), (value, found)
+
+
+PLANTED = [  # 003, 004: idle GPU, overlap, H2D and D2H, small kernels, DataLoader, synchronisation
+    "idle_host", "idle_sync", "idle_copy", "launch_bound", "exposed_communication", "pageable_copy", "copy_in_step",
+    "small_kernels", "waiting_for_data", "sync_in_step", "no_tensor_cores", "unfused_attention",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("code", PLANTED)
+def test_a_planted_loss_is_found_with_its_gain_and_advice(run, code):
+    status, out, _ = run(f"diagnose {CAPTURES}/planted/{code}.sqlite.gz --format json")
+    found = [one for one in json.loads(out) if not one["abstained"]]
+    assert status == 0 and code in [one["code"] for one in found]
+    assert all(one["gain_ms"] > 0 and one["advice"] for one in found if one["code"] == code)
+
+
+STATUSES = [
+    ("diagnose {sync} --fail-on sync_in_step", 1),  # 003: for CI
+    ("diagnose {sync} --fail-on 20%", 1),
+    ("diagnose {sync} --fail-on 90%", 0),
+    ("diagnose {sync} --fail-on idle_copy", 0),
+    ("diff {clean} {sync}", 1),
+    ("diff {clean} {clean}", 0),
+    ("check {tiny} --steps 3", 0),
+    ("check {tiny} --steps 4", 1),
+    ("check {empty}", 1),
+    ("kernels {rules}", 2),  # errors in one line, with status 2
+    ("kernels {cut}", 2),
+    ("--version", 0),
+]
+
+
+@pytest.mark.parametrize(("line", "status"), STATUSES, ids=[row[0] for row in STATUSES])
+def test_a_command_ends_with_its_status(run, line, status):
+    found, _, err = run(line)
+    assert found == status
+    if status == 2:
+        assert "Traceback" not in err and len([line for line in err.splitlines() if "kernel-tables: " in line]) == 1
+
+
+@pytest.mark.parametrize(
+    ("format", "beginning"), [("text", "class "), ("csv", "class,"), ("md", "|"), ("json", "["), ("parquet", "PAR1")]
+)
+def test_a_table_has_its_formats_also_in_a_file(run, files, format, beginning):
+    assert run(f"classes {{tiny}} -o table.{format} --format {format}")[0] == 0
+    assert (files["folder"] / f"table.{format}").read_bytes().decode(errors="replace").startswith(beginning)
+
+
+@pytest.mark.parametrize("capture", ["tiny", "recorded", "trace", "shapes"])
+def test_a_capture_gives_a_page_without_a_network_and_a_timeline_for_perfetto(run, files, capture):  # 002 to 004
+    assert run(f"report {{{capture}}} -o page.html")[0] == run(f"trace {{{capture}}} -o timeline.json.gz")[0] == 0
+    page = (files["folder"] / "page.html").read_text()
+    assert page.startswith("<!doctype html>".upper()) or page.lower().startswith("<!doctype html>")
+    assert not re.search(r"(src|href)=\"https?://", page) and re.search("flame", page) and re.search("timeline", page)
+    with gzip.open(files["folder"] / "timeline.json.gz") as file:
+        events = json.load(file)["traceEvents"]
+    assert any(one["ph"] == "X" and " > " in one["args"].get("range", "") for one in events)
+
+
+# --- recording: 003, any script unchanged; a block of a program or a notebook
+
+
+RECORDINGS = [  # options, times of ranges
+    ("--skip 2 --steps 3 --ranges modules", {"step": 3, "Linear": 6, "Embedding": 6}),  # forward and backward
+    ("--calls --skip 0 --steps 2 --ranges modules:1 --end --time-limit 100", {"forward": 2}),
+    pytest.param("--range mine --skip 1 --steps 2 --ranges none", {"mine": 2}, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("options", "times"), RECORDINGS)
+def test_a_script_is_recorded_unchanged(run, files, tmp_path, options, times):
+    (tmp_path / "train.py").write_text(f"{TRAIN}\nprint('lines of the program:', len(list(steps(9))))")
+    program = f"{sys.executable} {tmp_path}/train.py"
+    status, out, err = run(f"record --profiler torch -o {tmp_path}/made.sqlite {options} -- {program}")
+    assert status == 0 and ("lines of the program: 9" in out or "--end" in options)
+    assert "range " in err and ("a step takes" in err or "--skip 2" not in options)
+    _, out, _ = run(f"ranges {tmp_path}/made.sqlite --format csv")
+    found = {row["range"]: int(row["instances"]) for row in csv.DictReader(io.StringIO(out))}
+    assert found | times == found
+
+
+def test_a_program_that_fails_keeps_its_status_and_one_without_steps_gives_3(run, tmp_path):
+    (tmp_path / "fails.py").write_text("import sys\nsys.exit(7)")
+    (tmp_path / "empty.py").write_text("")
+    statuses = [
+        run(f"record --profiler torch -- {sys.executable} {tmp_path}/{name}.py")[0] for name in ("fails", "empty")
+    ]
+    assert statuses == [7, 3]
+
+
+def test_a_block_and_a_function_are_recorded(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4))
+    with kernel_tables.recorded("step", ranges="modules") as recording:
+        model(torch.ones(2, 4)).sum().backward()
+    assert recording.capture == Path("recording.sqlite") and "backward" in recording._repr_html_()
+    with recording.trace() as trace:
+        assert {"step", "Linear", "backward"} <= set(trace.ranges()["range"])
+        assert "depth" in trace.range_tree().columns and not [one for one in trace.check() if one.severity == "error"]
+
+    @(recording := kernel_tables.recorded("call", skip=1, steps=2, output="two.sqlite"))
+    def call():
+        return torch.ones(4).exp()
+
+    for _ in range(4):
+        call()
+    assert recording.capture == Path("two.sqlite")
+
+
+# --- imports that the pages promise
+
+
+IMPORTS = [  # module, names
+    ("kernel_tables", "Trace read recorded __version__"),
+    ("kernel_tables.trace", "Trace"),
+    ("kernel_tables.errors", "TraceError ImpossibleCapture"),
+    ("cs336_model.model", "TransformerLM"),
+    ("cs336_model.ranges", "span"),
+    # ranges around modules of one's own program (range_marks/README.md); these modules move to kernel_tables.marks
+    ("range_marks.marker", "Marker record_function_emitter nvtx_emitter"),
+    ("range_marks.backward", "follow_backward"),
+    ("range_marks.module_parts", "ModuleParts module_names"),
+]
+
+
+@pytest.mark.parametrize(("module", "names"), IMPORTS, ids=[row[0] for row in IMPORTS])
+def test_a_name_can_be_imported(module, names):
+    assert all(hasattr(importlib.import_module(module), name) for name in names.split())
+
+
+def test_python_reads_what_the_commands_read(files):
+    frames = kernel_tables.read(files["tiny"], under="step")
+    assert set(KERNELS.split()) == set(frames.kernels) and set(CLASSES.split()) == set(frames.classes)
+    assert {*RANGES.split(), "depth"} == set(frames.ranges) and frames.notes == []
+    activity = "kind name class range start_ns end_ns duration_ns process thread device stream launch_ns"
+    assert set(activity.split()) == set(frames.activities)
+    with kernel_tables.Trace(files["tiny"]) as trace:
+        assert len(trace.kernels("step")) and len(trace.activities()) == len(trace.enclosing("step"))
+    with pytest.raises(importlib.import_module("kernel_tables.errors").TraceError):
+        kernel_tables.read(files["rules"])
+
+
+# --- grids: what is planned
+
+
+SIZES = {"d_model": 32, "d_ff": 64, "num_layers": 8, "num_heads": 2}
+PLAN = [  # product, which runs it has (in the order of its values), which results beside timing.json and capture.sqlite
+    # 000, 001
+    ({"context_lengths": [16, 32], "modes": ["forward", "forward_backward", "train_step"]},
+     "ctx16_forward ctx16_forward_backward ctx16_train_step ctx32_forward ctx32_forward_backward ctx32_train_step", ""),
+    # ours: precision, compile, checkpoint, batch
+    ({"precisions": ["fp32", "tf32", "bf16", "fp16", "bf16-weights"]},
+     "{} {}_tf32 {}_bf16 {}_fp16 {}_bf16-weights", ""),
+    ({"compiles": [False, True, "attention"]}, "{} {}_compile-on {}_compile-attention", ""),
+    ({"checkpoints": [0, 1, 2, "8-2"]}, "{} {}_checkpoint1 {}_checkpoint2 {}_checkpoint8-2", ""),
+    ({"batch_sizes": [2, 8]}, "{}_bs2 {}_bs8", ""),
+    ({"attentions": ["eager", "math", "flash", "efficient", "cudnn"]},  # 002
+     "{} {}_math-attention {}_flash-attention {}_efficient-attention {}_cudnn-attention", ""),
+    # 003: several GPUs, strong and weak scaling
+    ({"batch_sizes": [8], "gpus": [2, 4], "parallels": ["naive", "ddp", "fsdp"], "optimizers": ["adamw"]},
+     "{}_bs8_gpus2_naive {}_bs8_gpus2_ddp {}_bs8_gpus2_fsdp {}_bs8_gpus4_naive {}_bs8_gpus4_ddp {}_bs8_gpus4_fsdp", ""),
+    # 002 to 004: memory, energy, counters
+    ({"context_lengths": [64], "stages": ["memory", "energy", "counters"]}, "ctx64_train_step",
+     "memory.json energy.json counters.json"),
+]  # fmt: skip
+SETTINGS = {
+    "models": {"nano": SIZES}, "batch_size": 4, "vocab_size": 100, "precision": "fp32", "seed": 1, "device": "cpu",
+    "timing": {"processes": 2, "warmup_steps": 1, "measured_steps": 3},
+    "capture": {"backend": "torch", "warmup_steps": 1, "measured_steps": 2, "nsys_options": ["--trace=cuda,nvtx,osrt"]},
+    "memory": {"warmup_steps": 1, "measured_steps": 1},
+    "energy": {"windows": 3, "window_s": 5}, "counters": {"runs": "nano_ctx32_*", "layers": 1},
+    "operator": {"warmup_passes": 0, "measured_passes": 2, "bench_s": 0.01},
+    "kernel_classes": [{"class": "mine", "pattern": "gemm"}],
+    "diagnosis_rules": [{"code": "my_rule", "class": "mine", "share": 0.01, "advice": "look at it"}],
+    "environment": ["MY_VARIABLE"], "time_limit_s": 77, "formats": ["markdown", "latex", "typst"],
+}  # fmt: skip
+ANSWERS = "answers a_forward_time b_top_kernels c_other_kernels d_training_vs_inference e_attention time_lost"
+ANSWERS += " f_precision g_compile h_attention i_memory j_checkpoint k_warmup l_counters m_energy n_communication"
+
+
+def snakemake(folder: Path, config: dict, *arguments: str, snakefile: Path = ROOT / "Snakefile") -> str:
+    """What a dry run prints, in which each job is named with its files; raises if it fails."""
+    (folder / "my_model.py").write_text("")
+    (folder / "grid.yaml").write_text(yaml.safe_dump(config))
+    command = [sys.executable, "-m", "snakemake", "-n", "-s", snakefile, "--directory", folder, "--cores", "2"]
+    command += ["--workflow-profile", "none", "--configfile", folder / "grid.yaml", "--", *arguments]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ValueError(done.stdout + done.stderr)
+    return done.stdout + done.stderr
+
+
+def files_in(text: str) -> set[str]:
+    return {path.rstrip(".") for path in re.findall(r"results/[\w./-]+", text)}
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory) -> set[str]:
+    """The files of a dry run of all products, with every key of the configuration."""
+    base = {"models": ["nano"], "context_lengths": [16], "modes": ["train_step"]}
+    config = SETTINGS | {"grid": "one", "grids": {"one": [base | product for product, *_ in PLAN]}}
+    return files_in(snakemake(tmp_path_factory.mktemp("planned"), config, "all"))
+
+
+@pytest.mark.parametrize(("product", "runs", "further"), PLAN, ids=[" ".join(row[0]) for row in PLAN])
+def test_a_dimension_and_a_stage_are_planned(planned, product, runs, further):
+    for name in runs.replace("{}", "ctx16_train_step").split():
+        folder = f"results/runs/nano_{name}"
+        wanted = {"timing.json", "capture.sqlite", "status.json", *further.split()}
+        assert {f"{folder}/{file}" for file in wanted} <= planned
+        assert f"results/processes/2/nano_{name}/timing.json" in planned  # timing.processes
+
+
+def test_only_the_named_runs_are_planned_with_their_counters(planned):  # and no run more than the products have
+    runs = {name for _, names, _ in PLAN for name in names.replace("{}", "ctx16_train_step").split()}
+    assert {path.split("/")[2] for path in planned if path.endswith("/status.json")} == {f"nano_{run}" for run in runs}
+    counted = {path.split("/")[2] for path in planned if path.endswith("/counters.json")}  # counters.runs
+    modes = ("forward", "forward_backward", "train_step")
+    assert counted == {"nano_ctx64_train_step", *(f"nano_ctx32_{mode}" for mode in modes)}
+
+
+@pytest.mark.parametrize("name", ANSWERS.split())
+def test_a_question_has_a_document_in_each_format(planned, name):
+    assert {f"results/answers/{name}.{suffix}" for suffix in ("md", "tex", "typ")} <= planned
+    assert {"results/report.html", "results/figures/phase_times.svg", "results/figures/phase_times.png"} <= planned
+
+
+def test_attention_alone_is_planned_as_a_grid_of_its_own(tmp_path):  # 002
+    product = {
+        "program": "attention",
+        "head_dims": [16, 32],
+        "context_lengths": [64, 128],
+        "precisions": ["fp32", "bf16"],
+    }
+    products = [product | {"attentions": ["eager", "flash"]}, product | {"compiles": [True], "batch_sizes": [1]}]
+    planned = files_in(snakemake(tmp_path, SETTINGS | {"grid": "one", "grids": {"one": products}}, "all"))
+    runs = {path.split("/")[2] for path in planned if path.startswith("results/runs/")}
+    values = ["_bs8", "_bs8_flash-attention", "_bs1_compile-on"]
+    values += [f"_bf16{value}" for value in values]
+    assert runs == {f"attention_d{width}{value}" for width in (16, 32) for value in values}
+    assert "results/answers/attention_sweep.md" in planned
+
+
+BASE = {"grid": "one", "grids": {"one": [{"models": ["tiny"], "context_lengths": [16], "modes": ["forward"]}]}}
+PROGRAM = {  # ours: own models by one key; what each key does is in test_checklist_grid.py
+    "constructor": "my_model:LM", "config": "my_model:Config", "arguments": {"width": "$d_model"},
+    "annotate": {"turn": "my_model:rotate"}, "replace": {"my_model:slow": "my_model:quick"}, "sources": ["my_model.py"],
+}  # fmt: skip
+
+
+def test_the_workflow_is_used_as_a_module_with_ones_own_program(tmp_path):  # ours
+    snakefile = tmp_path / "Snakefile"
+    snakefile.write_text(
+        f'configfile: "grid.yaml"\nmodule theirs:\n    snakefile: "{ROOT}/workflow/Snakefile"\n    config: config\n'
+        "use rule * from theirs as theirs_*\n"
+    )
+    assert "results/runs/tiny_ctx16_forward/timing.json" in files_in(
+        snakemake(tmp_path, BASE | {"program": PROGRAM}, snakefile=snakefile)
+    )
+
+
+def test_an_unknown_key_is_refused_by_its_name(tmp_path):
+    with pytest.raises(ValueError, match="warmup_stepz"):
+        snakemake(tmp_path, BASE | {"timing": {"warmup_stepz": 1}})
+
+
+def test_the_profiles_and_the_set_up_are_there():  # ours: Slurm by Snakemake's executor
+    profile = yaml.safe_load((ROOT / "profiles/slurm/config.yaml").read_text())
+    assert profile["executor"] == "slurm"
+    assert all(
+        (ROOT / name).exists() for name in ("profiles/default/config.yaml", "envs/setup", "envs/requirements.txt")
+    )
