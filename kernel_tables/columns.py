@@ -180,9 +180,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
     bus_gb_per_s | float? | GB/s | bus bandwidth, as nccl-tests defines it
     """),
     "names": columns("""
-    about | text | | what the row is about
-    written | text | | the text in the name
-    meaning | text | | what it means
+    about | text | | `short name`, `class` or `rule`
+    value | text | | the name, the class, or what the rule searches
+    reason | text | | why, or where the rule searches
     """),
     "activities": RANK
     + columns("""

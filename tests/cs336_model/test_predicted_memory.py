@@ -31,8 +31,6 @@ def test_what_is_divided_among_gpus_is_a_part_on_each():
     several = TRAINING | {"gpus": 4}
     ddp = predicted_parts(SHAPE, several | {"parallel": "ddp"})
     assert (ddp[PARAMETERS], ddp[BUCKETS]) == (WEIGHTS, WEIGHTS)
-    zero = predicted_parts(SHAPE, several | {"parallel": "ddp", "optimizer": "zero1"})
-    assert zero == ddp | {MOMENTS: WEIGHTS // 2}
     fsdp = predicted_parts(SHAPE, several | {"parallel": "fsdp"})
     assert [fsdp[name] for name in (PARAMETERS, GRADIENTS, MOMENTS)] == [WEIGHTS // 4, WEIGHTS // 4, WEIGHTS // 2]
     block = 4 * 768**2 + 3 * 768 * 3072 + 2 * 768

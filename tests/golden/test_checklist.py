@@ -4,11 +4,11 @@ It reads public things alone, so that it stays while what is behind them is repl
 the request it comes from; `ours` is what nobody asked for and users have. What needs a run of a grid is in
 test_checklist_grid.py, values of cells and captures are in the other files of this folder.
 
-Not tried, since nothing does them yet, so that each gets a row with its code: `attentions: ["module:function"]`,
-`optimizers: [fused]`, `record --nsys-options`, a key that keeps the .nsys-rep, more metrics of ncu by a key, reports of
-nsys as text, PDF. Not tried, since only a GPU does it (tests/kernel_recorder/test_on_a_gpu.py, and the captures and
-tables that were made on an H200): what nsys, ncu and NCCL record, energy by NVML, memory_snapshot.pickle, CUDA events.
-Compiled models by part are tried in tests/kernel_recorder/test_compiled_ranges.py, since compiling takes long.
+Not tried, since nothing does them yet, so that each gets a row with its code: `record --nsys-options`, a key that keeps
+the .nsys-rep (it is always kept), more metrics of ncu by a key, reports of nsys as text. Not tried, since only a GPU
+does it (tests/kernel_recorder/test_on_a_gpu.py, and the captures and tables that were made on an H200): what nsys, ncu
+and NCCL record, energy by NVML, memory_snapshot.pickle, CUDA events. Compiled models by part are tried in
+tests/kernel_recorder/test_compiled_ranges.py, since compiling takes long.
 """
 
 import csv
@@ -194,7 +194,7 @@ TABLES = [  # command, columns that its CSV has, values that some row has (colum
     # 003: before and after
     ("diff {clean} {sync} --step-name step --all", DIFF, ["level=phase", "level=kernel", "change=same", "change=time"]),
     ("check {empty}", "severity code message", ["severity=error", "code=no_kernels"]),
-    ("names ampere_sgemm_128x64_nn", "about written meaning", ["about=short name", "about=rule", "written=gemm"]),
+    ("names ampere_sgemm_128x64_nn", "about value reason", ["about=short name", "about=rule", "value=gemm"]),
 ]  # fmt: skip
 
 
@@ -369,6 +369,7 @@ PLAN = [  # product, which runs it has (in the order of its values), which resul
     # 003: several GPUs, strong and weak scaling
     ({"batch_sizes": [8], "gpus": [2, 4], "parallels": ["naive", "ddp", "fsdp"], "optimizers": ["adamw"]},
      "{}_bs8_gpus2_naive {}_bs8_gpus2_ddp {}_bs8_gpus2_fsdp {}_bs8_gpus4_naive {}_bs8_gpus4_ddp {}_bs8_gpus4_fsdp", ""),
+    ({"batch_sizes": [6], "optimizers": ["adamw", "fused"]}, "{}_bs6 {}_bs6_fused", ""),
     # 002 to 004: memory, energy, counters
     ({"context_lengths": [64], "stages": ["memory", "energy", "counters"]}, "ctx64_train_step",
      "memory.json energy.json counters.json"),
@@ -442,10 +443,11 @@ def test_attention_alone_is_planned_as_a_grid_of_its_own(tmp_path):  # 002
         "context_lengths": [64, 128],
         "precisions": ["fp32", "bf16"],
     }
-    products = [product | {"attentions": ["eager", "flash"]}, product | {"compiles": [True], "batch_sizes": [1]}]
+    products = [product | {"attentions": ["eager", "flash", "my_model:mine"]}]
+    products += [product | {"compiles": [True], "batch_sizes": [1]}]
     planned = files_in(snakemake(tmp_path, SETTINGS | {"grid": "one", "grids": {"one": products}}, "all"))
     runs = {path.split("/")[2] for path in planned if path.startswith("results/runs/")}
-    values = ["_bs8", "_bs8_flash-attention", "_bs1_compile-on"]
+    values = ["_bs8", "_bs8_flash-attention", "_bs8_my_model-mine-attention", "_bs1_compile-on"]
     values += [f"_bf16{value}" for value in values]
     assert runs == {f"attention_d{width}{value}" for width in (16, 32) for value in values}
     assert "results/answers/attention_sweep.md" in planned

@@ -18,16 +18,22 @@ DOCUMENTS = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_v
 LABELS = {"model", "context", "part"}  # headings of the columns that name a row
 COLUMNS = ["document", "table", "introduction", "row", "column", "text"]
 RENAMED: dict[str, str] = {}  # frozen heading of a column: its heading now
-GONE_STAGES = ("cold_start", "host_trace", "all_reduce")  # with columns in the frozen table of runs
+GONE = {  # by frozen table, the columns of features that were taken out
+    "runs.parquet": [
+        f"{stage}_{column}"
+        for stage in ("cold_start", "host_trace", "all_reduce")
+        for column in ("status", "started_utc")
+    ],
+    "cost.parquet": ["checks_s"],
+}
 NUMBER = re.compile(r"[−<]? ?\d+(?:[.,]\d+)*")
 
 
 def make_answers(tables: Path, folder: Path) -> None:
     """Writes the documents, made from the merged tables in a folder, into another: all that is known of how here."""
     shutil.copytree(tables, folder / "tables")
-    runs = pd.read_parquet(tables / "runs.parquet")
-    gone = [f"{stage}_{column}" for stage in GONE_STAGES for column in ("status", "started_utc")]
-    runs.drop(columns=gone).to_parquet(folder / "tables" / "runs.parquet")
+    for name, columns in GONE.items():
+        pd.read_parquet(tables / name).drop(columns=columns).to_parquet(folder / "tables" / name)
     script = [sys.executable, "-m", "workflow.scripts"]
     subprocess.run([*script, "summaries", "--tables", folder / "tables"], cwd=ROOT, check=True)
     options = ["--tables", folder / "tables", "--output", folder, "--documents", *DOCUMENTS]

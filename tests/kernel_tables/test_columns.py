@@ -53,7 +53,7 @@ def test_a_schema_refuses_a_column_that_it_does_not_declare(capsys):
         main(["--print-json-schema"])
     schema = json.loads(capsys.readouterr().out)
     assert schema["version"] == 1
-    row = {"about": "class", "written": "x", "meaning": "y"}
+    row = {"about": "class", "value": "x", "reason": "y"}
     jsonschema.validate([row], schema | {"$ref": "#/$defs/names"})
     for wrong in (row | {"more": 1}, row | {"about": 1}, {"about": "class"}):
         with pytest.raises(jsonschema.ValidationError):
