@@ -1,7 +1,11 @@
-"""The stages of every run, one rule for each; each leases its GPU while it measures.
+"""The stages of runs, one rule for each; each leases its GPU while it measures.
 
-timing   the specification -> results/runs/RUN/timing.json: every single time, without a profiler
-capture  the specification -> results/runs/RUN/capture.json, capture.sqlite: the same program under nsys, or PyTorch's profiler
+timing    the specification -> results/runs/RUN/timing.json: every single time, without a profiler
+capture   the specification -> results/runs/RUN/capture.json, capture.sqlite: the same program under nsys, or PyTorch's profiler
+memory    the specification -> results/runs/RUN/memory.json, memory_history.json.gz, where asked for
+energy    the specification -> results/runs/RUN/energy.json, where asked for
+counters  the specification -> results/runs/RUN/counters.json, ncu.csv, where asked for
+operator  the specification -> results/runs/RUN/operator.json: of attention alone, instead of all others
 
 They are declared in profile_grid/stages/NAME/stage.py, listed in profile_grid/study/stages.py.
 """

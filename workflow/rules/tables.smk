@@ -1,10 +1,11 @@
 """From captures to tables; nothing here needs a GPU.
 
 tables_of_capture   capture.sqlite -> results/runs/RUN/{kernels,phases,ranges}.csv, status.json, reports/*.csv (nsys's own)
+tables_of_memory    memory_history.json.gz -> results/runs/RUN/memory_*.csv, where asked for
 tables_of_counters  ncu.csv and capture.sqlite -> results/runs/RUN/{counters,counter_ranges,roofs}.csv, where asked for
-plan               the grid -> results/grid.json
-merge              every run, and its timings by further processes -> results/tables/*.csv, provenance.json
-timeline           one capture -> results/page/timeline.parquet, and trace.json.gz for Perfetto: one step of one run
+plan                the grid -> results/grid.json
+merge               every run, and its timings by further processes -> results/tables/*.csv, provenance.json
+timeline            one capture -> results/page/timeline.parquet, and trace.json.gz for Perfetto: one step of one run
 """
 
 for stage in STAGES:
