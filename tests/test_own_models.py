@@ -13,6 +13,7 @@ import yaml
 
 from cs336_model import ranges
 from cs336_model.program import benchmark
+from cs336_model.program.targets import replace
 from kernel_tables.trace import Trace
 from profile_grid.questions.c_other_kernels.table import forward_parts
 from profile_grid.questions.e_attention.table import MATMULS, SOFTMAX, attention, attention_backward
@@ -227,6 +228,12 @@ def test_a_function_of_other_parameters_is_not_put_in_the_place_of_another(tmp_p
     told["replace"] = {"cs336_basics.model:scaled_dot_product_attention": "cs336_basics.model:softmax"}
     with pytest.raises(SystemExit, match=r"takes \(x, dim\) and cannot replace .*, which takes \(Q, K, V, mask\)"):
         measured(told, tmp_path)
+
+
+def test_a_builtin_is_replaced_although_the_names_of_its_parameters_are_unknown(monkeypatch):
+    monkeypatch.setattr(torch, "tanh", torch.tanh)
+    replace("torch:tanh", "torch.nn.functional:silu")
+    assert torch.tanh is torch.nn.functional.silu
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import Any
 from cs336_model import ranges
 from cs336_model.arithmetic.checkpoints import NO_CHECKPOINT, group_sizes, groups
 from cs336_model.arithmetic.flops import ModelShape, parameter_count
+from cs336_model.program.variants.values import DDP, FSDP
 
 FP32_BYTES = 4
 
@@ -42,10 +43,9 @@ ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "bf16-weights": 2, "fp16": 2} 
 MATH = "math"  # attention of PyTorch that computes in fp32 in every precision, and keeps the output of softmax
 # Fused attention keeps its output and a logsumexp per row instead of the scores.
 FUSED_ATTENTIONS = ("flash", "efficient", "cudnn")
-DEFAULT_VARIANT = {"precision": "fp32", "attention": "eager", "checkpoint": NO_CHECKPOINT}
 
 
-def saved_activation_bytes(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
+def saved_activation_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
     """Bytes that the forward pass keeps for the backward pass; a checkpoint keeps only the input of its blocks."""
     sizes, tokens, d = NUMBER_BYTES[variant["precision"]], shape.tokens, shape.d_model
     # in fp32: the logits, and per token the last norm's inverse RMS and the loss's logsumexp
@@ -54,12 +54,12 @@ def saved_activation_bytes(shape: ModelShape, variant: Mapping[str, Any] = DEFAU
     return _saved_by_blocks(shape, variant) + end
 
 
-def residual_bytes(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
+def residual_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
     """Bytes of one activation of the residual stream: the input or the output of a block."""
     return NUMBER_BYTES[variant["precision"]].number * shape.tokens * shape.d_model
 
 
-def block_gradient_bytes(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
+def block_gradient_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
     """Bytes of the gradients of one block's parameters."""
     return NUMBER_BYTES[variant["precision"]].number * (shape.block_weights + 2 * shape.d_model)
 
@@ -88,7 +88,7 @@ def _saved_in_backward(
             yield block, earlier_groups * residual_bytes(shape, variant) + group_bytes
 
 
-def saved_block_bytes(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
+def saved_block_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
     """Bytes that one block keeps: tensors of shape (token, d_model), see NumberBytes; gate, up, SiLU and product of
     shape (token, d_ff); two inverse RMS per token in fp32; exp and softmax per score (in "math" only softmax, in fused
     attention neither)."""
@@ -139,9 +139,26 @@ def _block_backward_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
     return max(in_feed_forward, tokens * (sizes.in_softmax * d + FP32_BYTES) + scores + weights)
 
 
-def estimated_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
-    """Bytes of tensors at the fullest moment of a process: while its model is made, or of a step."""
-    return max(build_peak_bytes(shape, variant), step_peak_bytes(shape, mode, variant))
+def predicted_peak_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
+    """Bytes of tensors on one GPU at the fullest moment of a process: of a step, or of making a model that is not
+    divided. With divided parameters, this is an upper bound, because gradients count as if they were not divided.
+    `shape` has the sequences of one GPU."""
+    peak, phases = step_peak_bytes(shape, variant), ranges.PHASES_OF_MODE[variant["mode"]]
+    parameter_bytes = NUMBER_BYTES[variant["precision"]].number * parameter_count(shape)
+    if variant["parallel"] == FSDP:
+        remote_bytes = parameter_bytes - parameter_bytes // variant["gpus"]  # only other processes keep them
+        copies = 3 if ranges.OPTIMIZER in phases else 1  # parameters and the optimizer's two moments
+        return peak - copies * remote_bytes + _gathered_bytes(shape, variant)
+    if variant["parallel"] == DDP and ranges.BACKWARD in phases:
+        peak += parameter_bytes  # buckets of gradients
+    return max(peak, build_peak_bytes(shape, variant))
+
+
+def _gathered_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
+    """Bytes of the parameters that FSDP gathers at a time: those outside the layers, and two layers."""
+    layers = ModelShape(**vars(shape) | {"vocab_size": 0, "num_layers": min(shape.num_layers, 2)})
+    outside_layers = 2 * shape.vocab_size * shape.d_model
+    return NUMBER_BYTES[variant["precision"]].number * (outside_layers + parameter_count(layers))
 
 
 def build_peak_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
@@ -152,12 +169,12 @@ def build_peak_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
     return FP32_BYTES * parameter_count(shape) + shape.context_length**2 + number * converted_numbers
 
 
-def step_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
+def step_peak_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
     """Bytes at the fullest moment of a step. With a backward pass, it is one of five: in a block of the forward pass,
     if there are checkpoints; when the backward pass begins; in the backward pass of a block, with all gradients of
     later blocks and all that is recomputed; when the backward pass ends, with a gradient for every parameter; or in the
     optimizer, at the largest parameter. The optimizer's moments (averages of gradients) exist all the time."""
-    precision, d, phases = variant["precision"], shape.d_model, ranges.PHASES_OF_MODE[mode]
+    precision, d, phases = variant["precision"], shape.d_model, ranges.PHASES_OF_MODE[variant["mode"]]
     sizes, activation = NUMBER_BYTES[precision], ELEMENT_BYTES[precision]
     parameter_bytes = sizes.number * parameter_count(shape)
     always = parameter_bytes + shape.context_length**2  # parameters and mask
@@ -182,7 +199,7 @@ def step_peak_bytes(shape: ModelShape, mode: str, variant: Mapping[str, Any] = D
     return always + 2 * parameter_bytes + max(fullest, at_end + sizes.number * largest_parameter)
 
 
-def bytes_after_backward(shape: ModelShape, variant: Mapping[str, Any] = DEFAULT_VARIANT) -> int:
+def bytes_after_backward(shape: ModelShape, variant: Mapping[str, Any]) -> int:
     """Bytes of all gradients, and of the output, which is kept until the step ends."""
     output = ELEMENT_BYTES[variant["precision"]] * shape.tokens * shape.vocab_size
     return NUMBER_BYTES[variant["precision"]].number * parameter_count(shape) + output

@@ -69,7 +69,11 @@ def read_spec(text: str) -> RunSpec:
     check_choice("device", spec.device, DEVICES)
     for name in COUNTS:
         check_count(name, spec.dimensions[name], minimum=1)
-    check_pattern("checkpoint", spec.dimensions["checkpoint"], CHECKPOINT_PATTERN)
+    checkpoint = spec.dimensions["checkpoint"]
+    if not isinstance(checkpoint, str) or not re.fullmatch(CHECKPOINT_PATTERN, checkpoint):
+        raise ValueError(
+            f"specification: checkpoint is {checkpoint!r}; it must be a text that matches {CHECKPOINT_PATTERN}"
+        )
     check_count("measured_steps", spec.measured_steps, minimum=1)
     check_count("warmup_steps", spec.warmup_steps, minimum=0)
     constructor_arguments(vars(spec))
@@ -109,12 +113,6 @@ def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raises ValueError unless the value is one of the choices."""
     if value not in choices:
         raise ValueError(f"specification: {name} is {value!r}; it must be one of {', '.join(choices)}")
-
-
-def check_pattern(name: str, value: Any, pattern: str) -> None:
-    """Raises ValueError unless the value is a text that matches the pattern."""
-    if not isinstance(value, str) or not re.fullmatch(pattern, value):
-        raise ValueError(f"specification: {name} is {value!r}; it must be a text that matches {pattern}")
 
 
 def check_count(name: str, value: Any, minimum: int) -> None:

@@ -81,12 +81,20 @@ def annotate(name: str, target: str) -> None:
 
 def replace(target: str, replacement: str) -> None:
     """Replaces the function at `target` by the one at `replacement`. Raises UnusableModel if the names of their
-    parameters differ: callers of one could not call the other."""
+    parameters differ: callers of one could not call the other. Those of a builtin, such as torch.tanh, are unknown."""
     owner, attribute = find_owner(target)
     old, new = getattr(owner, attribute), find_object(replacement)
-    takes_old, takes_new = (", ".join(inspect.signature(function).parameters) for function in (old, new))
-    if takes_old != takes_new:
+    takes_old, takes_new = map(_parameter_names, (old, new))
+    if takes_old is not None and takes_new is not None and takes_old != takes_new:
         raise UnusableModel(
             f"{replacement!r} takes ({takes_new}) and cannot replace {target!r}, which takes ({takes_old})"
         )
     setattr(owner, attribute, new)
+
+
+def _parameter_names(function: Any) -> str | None:
+    """The names of a function's parameters; None for a builtin without a signature."""
+    try:
+        return ", ".join(inspect.signature(function).parameters)
+    except ValueError:
+        return None

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from cs336_model import nvidia_smi
 from cs336_model.arithmetic.flops import shape_of
-from cs336_model.program.variants.predicted_memory import predicted_peak_bytes
+from cs336_model.arithmetic.memory import predicted_peak_bytes
 from profile_grid.quantities import counted
 
 MAX_IDLE_BYTES = 2**30  # a driver without users holds some hundred MiB

@@ -1,12 +1,9 @@
 """What this machine can do for a grid, in ten lines or fewer, and why the grid would fail here."""
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cs336_model.arithmetic.flops import shape_of
-from cs336_model.program.variants.predicted_memory import predicted_parts
 from profile_grid.host.leases.lease_server import Leases
 from profile_grid.planning import estimates
 from profile_grid.planning.estimates import Measurement
@@ -16,7 +13,6 @@ from profile_grid.stages.capture.capture_problems import NSYS_TOO_OLD
 from profile_grid.stages.capture.nsys_capture import NSYS_MISSING
 from profile_grid.study.stages import CAPTURE
 
-MAX_COMPONENTS = 3  # of the memory of a run, in a line
 MAX_RUNS = 3  # named in a line
 INSTALL_OLD_NVTX = "pip install 'nvtx<0.2.12'"
 NO_RANGES = "no_ranges"  # the code of the problem of a capture without ranges
@@ -198,7 +194,7 @@ def _memory_line(host: Host, device: str, entries: Mapping[str, dict]) -> Doctor
         free = "unknown" if free_bytes is None else f"{free_bytes / GIBIBYTE:.1f} GiB free"
         return DoctorLine("memory", free if are_known else f"{free}; the needs of the runs are unknown")
     largest = max(needed_bytes, key=needed_bytes.__getitem__)
-    needed = f"{largest} needs about {needed_bytes[largest] / GIBIBYTE:.1f} GiB{_components(entries[largest])}"
+    needed = f"{largest} needs about {needed_bytes[largest] / GIBIBYTE:.1f} GiB"
     is_on_gpu = _is_on_gpu(host, device)
     text = f"{needed} of the {free_bytes / GIBIBYTE:.1f} GiB of {'GPU' if is_on_gpu else 'memory'} free"
     too_large = [name for name, size in needed_bytes.items() if size > free_bytes]
@@ -210,16 +206,6 @@ def _memory_line(host: Host, device: str, entries: Mapping[str, dict]) -> Doctor
         "memory",
         f"{text}; {len(too_large)} of {counted(len(entries), 'run')} {ending}: {', '.join(too_large[:MAX_RUNS])}{more}",
     )
-
-
-def _components(entry: dict) -> str:
-    """The largest components of what a run needs; empty for other people's models and attention alone."""
-    program = estimates.first_program(entry)
-    shape = shape_of(program)
-    if shape is None:
-        return ""
-    components = Counter(predicted_parts(shape, program["dimensions"])).most_common(MAX_COMPONENTS)
-    return f" (at most {', '.join(f'{name} {size / GIBIBYTE:.1f}' for name, size in components)})"
 
 
 def _time_line(

@@ -15,14 +15,15 @@ from kernel_recorder.nsys_profile import gpu_is_visible
 from profile_grid.gpu_peaks import Peaks, peaks_of
 from profile_grid.host.gpu_check import needed_bytes
 from profile_grid.results.results import COMPLETE, BadResult, StageResult, read_result
+from profile_grid.stages.operator import estimates as operator_estimates
 from profile_grid.study.stage import Stage
-from profile_grid.study.stages import STAGE_BY_NAME, STAGES
+from profile_grid.study.stages import COUNTERS, OPERATOR, STAGE_BY_NAME, STAGES
 from profile_grid.study.workloads import MODEL_STEPS, Workload
 
 USUAL_SHARE_OF_PEAK = 0.6  # H200, fp32: 2.7B at context 1024 reaches 39.6 of 67 TFLOP/s
 USUAL_GPU = "NVIDIA H200"
 USUAL_START_S, USUAL_END_S = 3.0, 5.0  # start of a process; of a capture also the end of nsys and its export
-UNSUPPORTED_S = 0.1  # a job that needs a GPU where there is none ends at once
+UNSUPPORTED_S = 0.1  # a job that counts kernels where there is no GPU ends at once
 
 
 class Measurement(NamedTuple):
@@ -111,11 +112,11 @@ def seconds_needed(
     measurements: list[Measurement], pace: Pace, memory_bytes: int | None, *, on_gpu: bool = True
 ) -> float:
     """Seconds for these measurements one after another. Of a run without enough memory, only the start counts; of a
-    stage that needs a GPU, nothing counts on a CPU."""
+    stage counters, nothing counts on a CPU."""
     return sum(
         _seconds_of(measurement, pace, memory_bytes)
         for measurement in measurements
-        if on_gpu or not measurement.stage.only_with_gpu
+        if on_gpu or measurement.stage is not COUNTERS
     )
 
 
@@ -123,7 +124,7 @@ def usual_seconds(measurement: Measurement) -> float:
     """Estimated seconds of one measurement on an H200. They only serve to order measurements, since all that is known
     of the machine is whether it has a GPU."""
     stage, specification = measurement
-    if stage.only_with_gpu and not gpu_is_visible():
+    if stage is COUNTERS and not gpu_is_visible():
         return UNSUPPORTED_S
     precision = specification["program"]["dimensions"]["precision"]
     peaks = peaks_of(USUAL_GPU)
@@ -136,8 +137,8 @@ def usual_seconds(measurement: Measurement) -> float:
 def _seconds_of(measurement: Measurement, pace: Pace, memory_bytes: int | None) -> float:
     stage, specification = measurement
     program, start_s = specification["program"], pace.overhead_s[stage.name]
-    if stage.has_estimates:
-        passes_s = stage.load("estimates").seconds(program, pace.peaks, memory_bytes)
+    if stage is OPERATOR:
+        passes_s = operator_estimates.seconds(program, pace.peaks, memory_bytes)
         return start_s + passes_s + stage.extra_seconds(specification)
     if memory_bytes is not None and (needed_bytes(program) or 0) > memory_bytes:
         return start_s
@@ -147,8 +148,7 @@ def _seconds_of(measurement: Measurement, pace: Pace, memory_bytes: int | None) 
 def needed_bytes_of_run(entry: dict) -> int | None:
     """Bytes of the tensors of a run of the plan, by the specification of its first stage; None if unknown."""
     name, specification = next(iter(entry["specifications"].items()))
-    stage = STAGE_BY_NAME[name]
-    estimate = stage.load("estimates").needed_bytes if stage.has_estimates else needed_bytes
+    estimate = operator_estimates.needed_bytes if name == OPERATOR.name else needed_bytes
     return estimate(specification["program"])
 
 

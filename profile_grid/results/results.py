@@ -109,7 +109,6 @@ class ProgramResult:
     flops: dict[str, int | None] | None
     machine: MachineFacts
     cost_seconds: dict[str, float]
-    ran_unix_s: list[float]  # start and end
     loaded: dict[str, Any]  # as in ProgramOrigin
     loaded_distributions: dict[str, str]
 

@@ -179,7 +179,7 @@ SUMMARY_NAMES, MERGED_NAMES = summary_names(WORKLOADS), merged_names(WORKLOADS)
 TABLE_NAMES = (*MERGED_NAMES, *SUMMARY_NAMES)
 MODULES_OF_TABLES = (  # each declares its tables as TABLES
     "profile_grid.merging.run_overview", "profile_grid.merging.cost",
-    *(f"{STAGES_PACKAGE}.{stage.name}.tables" for stage in STAGES if stage.has_tables),
+    *(f"{STAGES_PACKAGE}.{stage.name}.tables" for stage in STAGES),
     *(f"{question.package}.table" for question in QUESTIONS if question.tables),
 )  # fmt: skip
 

@@ -21,7 +21,7 @@ from profile_grid.study.dimensions import (
 )
 from profile_grid.study.schema import ConfigError, check_schema, value_errors
 from profile_grid.study.stage import SHOWN_PATTERN, Setting, Stage
-from profile_grid.study.stages import NOT_ASKED, STAGES, TIMING
+from profile_grid.study.stages import MEMORY, NOT_ASKED, STAGES, TIMING
 
 PREFERRED_CONTEXT = 512  # of the run whose step is shown
 GRID_KEYS = ("grid", "vocab_size", "seed", "device")  # of config.yaml
@@ -159,8 +159,8 @@ def _pattern_of_runs(config: dict, stage: Stage) -> str:
 
 
 def _suits(stage: Stage, run: Run) -> bool:
-    """Whether a stage that is not of every run can be measured in this one, by its workload and number of GPUs."""
-    return stage.workload is run.workload and (stage.also_on_several_gpus or run[GPUS.key] == 1)
+    """Whether a stage that is not of every run can be measured in this one. On several GPUs, only MEMORY can."""
+    return stage.workload is run.workload and (stage is MEMORY or run[GPUS.key] == 1)
 
 
 def _with_stages(run: Run, *added: Stage) -> Run:

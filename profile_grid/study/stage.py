@@ -9,7 +9,6 @@ A stage is a folder profile_grid/stages/NAME with
                   run_tables(result, folder, *rules) -> RunTables, if it has `tables_of_a_run`; `rules` are the custom
                   rules that its `rule_keys` name
                   run_texts(result, folder) -> {file: text}, if its `tables_of_a_run` have `texts`
-    estimates.py  for `has_estimates`: needed_bytes(program), seconds(program, peaks, memory_bytes)
 
 and their tests.
 """
@@ -88,10 +87,7 @@ class Stage:
     settings: Mapping[str, Setting] = field(default_factory=dict)
     tables_of_a_run: TablesOfARun | None = None
     of_every_run: bool = True  # if False, only of runs whose product lists it, or which its setting `runs` names
-    also_on_several_gpus: bool = False  # of a stage that is not of every run; if False, it is measured on one GPU
-    only_with_gpu: bool = False  # without a GPU, its job ends at once with the status unsupported
     workload: Workload = MODEL_STEPS  # of the runs that can have it
-    has_estimates: bool = False  # its folder has estimates.py, since its work is not the steps of a model
 
     def __post_init__(self) -> None:
         if self.workload is MODEL_STEPS and not self.settings.keys() >= step_settings(warmup=0, measured=1).keys():
@@ -106,11 +102,6 @@ class Stage:
     def status_column(self) -> str:
         """The column of the table of runs with the status of this stage."""
         return f"{self.name}_status"
-
-    @property
-    def has_tables(self) -> bool:
-        """Whether its folder has a tables.py."""
-        return bool(self.table_names or self.tables_of_a_run)
 
     @property
     def status_file(self) -> str | None:

@@ -28,11 +28,10 @@ RULES = {
 }
 VERDICTS = ("difference", "unclear")  # the rules that rest on differences between processes
 FIELD = re.compile(r"\{[^{}]*\}")  # of a template
-WORD = re.compile(r"\S*\w\S*")
 WITH = "with "  # with which the words of some dimensions begin
 NO_KERNEL = "No available kernel. Aborting execution. "  # PyTorch writes this before a reason
 SWITCHED_OFF = re.compile(r" [\w ]+ not used because: [\w ]+ disabled\.")  # backends other than the refused one
-MAX_WORDS, MAX_BULLETS = 30, 5  # words of a lead; sentences below it
+MAX_BULLETS = 5  # sentences below a lead
 PASSES = {mode: name if "+" in name else f"the {name}" for mode, name in MODES.items()}  # modes in sentences
 TRAINING = {mode: name for mode, name in PASSES.items() if mode != FORWARD}
 NO_WINNER = "no clear winner"  # of several times
@@ -53,11 +52,6 @@ class Claim(str):
         claim = super().__new__(cls, template.format(**numbers))
         claim.rule, claim.numbers = rule, {name: str(value) for name, value in numbers.items()}
         return claim
-
-
-def word_count(text: str) -> int:
-    """The number of words in a sentence; a sign such as "%" or "±" is no word."""
-    return len(WORD.findall(text))
 
 
 NO_FORWARD_PASS = Claim("Not answered: no capture of a forward pass is complete.", "missing")

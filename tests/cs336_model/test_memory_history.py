@@ -387,10 +387,10 @@ def test_what_one_block_saves_is_what_autograd_packs_while_it_runs(three_blocks,
 def test_the_gradients_of_a_block_are_its_parameters_and_what_it_kept_is_freed(three_blocks, spec_values):
     tables, spec = three_blocks(spec_values)
     blocks, shape = tables["memory_blocks"].set_index("block"), shape_of(vars(spec))
-    assert blocks["gradient_bytes"].tolist() == [block_gradient_bytes(shape)] * 3
+    assert blocks["gradient_bytes"].tolist() == [block_gradient_bytes(shape, spec.dimensions)] * 3
     middle = blocks.loc[1]
     assert middle["backward_change_bytes"] == middle["gradient_bytes"] - middle["saved_bytes"]
-    assert blocks["residual_bytes"].tolist() == [residual_bytes(shape)] * 3
+    assert blocks["residual_bytes"].tolist() == [residual_bytes(shape, spec.dimensions)] * 3
     again = three_blocks(spec_values, checkpoint="2")[0]["memory_blocks"]
     assert again["backward_change_bytes"].isna().all() and again["gradient_bytes"].isna().all()
 

@@ -53,7 +53,7 @@ QUESTIONS = catalogue.questions_asked(PLANNED_RUNS)
 DOCUMENTS = ["answers", *(question.name for question in QUESTIONS if question.has_document)]
 FIGURES = [name for question in QUESTIONS for name in question.figures]
 # modules that are imported by name, so that no scan of imports finds them
-STAGE_TABLE_SOURCES = [stage.module_path("tables") for stage in STAGES if stage.has_tables]
+STAGE_TABLE_SOURCES = [stage.module_path("tables") for stage in STAGES]
 TABLE_SOURCES = [f"{module.replace('.', '/')}.py" for module in catalogue.MODULES_OF_TABLES]
 SPECIFICATIONS = {  # as JSON, by stage and run
     stage.name: {name: specification_json(config, run, stage) for name, run in RUNS.items() if stage in run.stages}

@@ -63,18 +63,11 @@ def final_result(result: dict, outcome: programs.ProcessExit, job: Job) -> dict:
     return result | {"status": STOPPED, "reason": reason}
 
 
-def stage_output(
-    program: dict | None,
-    seconds: dict,
-    facts: dict,
-    *,
-    problem: Problem | None = None,
-    problem_status: str = INCOMPLETE,
-) -> dict:
+def stage_output(program: dict | None, seconds: dict, facts: dict, problem: Problem | None = None) -> dict:
     """The content of a stage's JSON: the program's result, the seconds of each part of the job, and facts of this
-    stage. Status and reason are those of the program; or, if there is a `problem`, `problem_status` and its text."""
+    stage. Status and reason are those of the program; or, if there is a `problem`, INCOMPLETE and its text."""
     return {
-        "status": problem_status if problem else program["status"],
+        "status": INCOMPLETE if problem else program["status"],
         "reason": problem.text if problem else program["reason"],
         "reason_code": problem and problem.code,
         "program": program,

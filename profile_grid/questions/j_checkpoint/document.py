@@ -23,9 +23,7 @@ MAX_NAMED = 2  # sizes of checkpoints with which a configuration fits
 MEMORY_HEADINGS = {
     "peak_allocated_bytes": "peak",
     "recorded_peak_bytes": "recorded peak",
-    "predicted_peak_bytes": "peak, predicted",
     "recorded_kept_bytes": "kept, recorded",
-    "kept_bytes": "kept, predicted",
 }
 
 
@@ -64,7 +62,7 @@ def _saving(row: pd.Series, peak: str, named: Sequence[str]) -> Claim:
 
 
 def _lowest_peak(memory_rows: pd.DataFrame) -> list[Claim]:
-    """By configuration, the value with the lowest peak, this peak, and the largest error of the predictions."""
+    """By configuration, the value with the lowest peak, and this peak."""
     column = first_known_column(memory_rows)
     rows = memory_rows[memory_rows[column].notna()]
     if rows.empty:
@@ -72,11 +70,8 @@ def _lowest_peak(memory_rows: pd.DataFrame) -> list[Claim]:
     lowest = rows.loc[rows.groupby(keys_without(CHECKPOINT.key), sort=False)[column].idxmin()]
     base = CHECKPOINT.default
     values = ["without checkpoints" if value == base else CHECKPOINT.words(value) for value in lowest[CHECKPOINT.key]]
-    errors = (lowest["predicted_peak_bytes"] / lowest[column] - 1).astype("float64").abs().dropna()
-    predicted = f", predicted to within {percent(errors.max())}" if len(errors) else ""
-    text = "The peak is lowest {values}: {peaks}{predicted}."
-    peaks = interval(lowest[column], memory)
-    return [Claim(text, values=leaders(values, noun="configuration"), peaks=peaks, predicted=predicted)]
+    text, peaks = "The peak is lowest {values}: {peaks}.", interval(lowest[column], memory)
+    return [Claim(text, values=leaders(values, noun="configuration"), peaks=peaks)]
 
 
 def _time_ratios(steps: pd.DataFrame, *, complete_count: int) -> list[Claim]:

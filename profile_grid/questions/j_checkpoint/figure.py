@@ -1,4 +1,4 @@
-"""Figures of (j): the peak by blocks per checkpoint with its prediction, and time of a step against memory."""
+"""Figures of (j): the peak by blocks per checkpoint, and time of a step against memory."""
 
 import altair as alt
 import pandas as pd
@@ -8,26 +8,25 @@ from profile_grid.figures.panels import AXIS_PX, Drawing, Figure, Frame, Tables
 from profile_grid.figures.theme import SOFT, WIDTH, Series
 from profile_grid.quantities import GIBIBYTE, interval, memory, percent, significant
 from profile_grid.questions.j_checkpoint.table import first_known_column
-from profile_grid.study.dimensions import CHECKPOINT, KEYS, keys_without
+from profile_grid.study.dimensions import CHECKPOINT, keys_without
 from profile_grid.study.stages import TIMING
 from profile_grid.tables import evidence, pivoting, ratios, wording
 from profile_grid.tables.gains import whole_steps
 
 PANELS_PER_LINE, HEIGHT_PX = 2, 170
 WIDTH_PX = WIDTH // PANELS_PER_LINE - AXIS_PX
-MEASURED, PREDICTED = "measured", "predicted"
-NO_TIMES = "No two timed training runs differ only in checkpoints."
+NO_TIMES = "No two training runs with times and memory differ only in checkpoints."
+NO_PEAK = "No peak was measured or recorded of training runs that differ only in checkpoints."
 BLOCKS = "blocks"  # the column with the value of `checkpoint` in words
 MEMORY_TITLES = {  # titles of the axis by column; the first column in which any run has a value is drawn
     "peak_allocated_bytes": "peak memory (GiB)",
     "recorded_peak_bytes": "recorded peak memory (GiB)",
-    "kept_bytes": "activations kept, predicted (GiB)",
 }
 
 
 def time_and_memory(memory_rows: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     """(one row per timed run with its memory `gib` and its BLOCKS, the title of the axis of `gib`)."""
-    column = first_known_column(memory_rows, columns=[*MEMORY_TITLES])
+    column = first_known_column(memory_rows)
     blocks = memory_rows[CHECKPOINT.key].map(CHECKPOINT.name_of)
     rows = memory_rows.assign(gib=memory_rows[column] / GIBIBYTE, **{BLOCKS: blocks})
     return rows[rows["mean_ms"].notna() & rows["gib"].notna()], MEMORY_TITLES[column]
@@ -89,26 +88,23 @@ def result_checkpoint(tables: Tables) -> str:
 
 
 def draw_peak(tables: Tables) -> Drawing:
-    """A panel per configuration: the peak of a step by blocks per checkpoint, as measured and as predicted."""
+    """A panel per configuration: the peak of a step by blocks per checkpoint."""
     runs, memory_rows = tables["runs"], tables["checkpoint_memory"]
     values = pivoting.sorted_values(memory_rows, CHECKPOINT.key)
-    kinds = {first_known_column(memory_rows): MEASURED, "predicted_peak_bytes": PREDICTED}
-    peaks = memory_rows.melt(["run", *KEYS], list(kinds), "kind", "bytes").dropna(subset=["bytes"])
-    peaks = peaks.assign(kind=peaks["kind"].map(kinds), gib=peaks["bytes"] / GIBIBYTE)
-    series = Series("kind", (MEASURED, PREDICTED))
+    peaks = memory_rows.assign(gib=memory_rows[first_known_column(memory_rows)] / GIBIBYTE).dropna(subset=["gib"])
     axis = alt.Axis(title="blocks that share a checkpoint; 0: no checkpoints", labelAngle=0)
     x = alt.X(f"{CHECKPOINT.key}:N", sort=values, axis=axis)
     peak_axis = alt.Axis(title="peak of a step (GiB)", tickCount=5)
 
     def panel(data: pd.DataFrame, _: pd.DataFrame) -> alt.Chart:
-        tooltip = marks.tooltip(data, ("kind", "peak"), ("gib", "GiB", marks.DIGITS))
+        tooltip = marks.tooltip(data, ("gib", "GiB", marks.DIGITS))
         y = alt.Y("gib:Q", scale=alt.Scale(domain=[0, 1.08 * data["gib"].max()], nice=False), axis=peak_axis)
         points = alt.Chart(data, width=WIDTH_PX, height=HEIGHT_PX).mark_point(filled=True)
-        return points.encode(x=x, y=y, xOffset="kind:N", color=series.color(), shape=series.shape(), tooltip=tooltip)
+        return points.encode(x=x, y=y, tooltip=tooltip)
 
     note = "8-2: 8 blocks share a checkpoint, and every 2 of them again while these are recomputed."
     missing = run_selection.runs_without_results(ratios.with_counterparts(runs, CHECKPOINT), TIMING)
-    return Frame((CHECKPOINT.key,), NO_TIMES, PANELS_PER_LINE).drawing(peaks, runs, missing, panel, (note,))
+    return Frame((CHECKPOINT.key,), NO_PEAK, PANELS_PER_LINE).drawing(peaks, runs, missing, panel, (note,))
 
 
 def result_peak(tables: Tables) -> str:
@@ -116,8 +112,6 @@ def result_peak(tables: Tables) -> str:
     memory_rows, keys = tables["checkpoint_memory"], keys_without(CHECKPOINT.key)
     column = first_known_column(memory_rows)
     rows = memory_rows[memory_rows[column].notna()]
-    if rows.empty:
-        return "No peak was measured or recorded; the points are predictions"
     highest = rows.loc[rows[column].idxmax()]
     configuration_rows = rows[(rows[keys] == highest[keys]).all(axis=1)]
     lowest = configuration_rows.loc[configuration_rows[column].idxmin()]

@@ -1,10 +1,8 @@
 """The tables of (j): times compared with the times without checkpoints, and the memory of each run."""
 
-from collections.abc import Sequence
-
 import pandas as pd
 
-from cs336_model.arithmetic import checkpoints, memory
+from cs336_model.arithmetic import checkpoints
 from cs336_model.arithmetic.flops import BACKWARD_IN_FORWARDS, forward_flops
 from cs336_model.ranges import BACKWARD, FORWARD, PHASES_OF_MODE, RECOMPUTATION
 from profile_grid.results.results import COMPLETE
@@ -16,12 +14,12 @@ from profile_grid.tables.model_parts import has_range
 from profile_grid.tables.per_pass import Merged, as_floats, total_by_run
 
 PEAK_COLUMNS = ("peak_allocated_bytes", "recorded_peak_bytes")  # of the timed process; of the process of stage memory
-BYTE_COLUMNS = [*PEAK_COLUMNS, "predicted_peak_bytes", "recorded_kept_bytes", "kept_bytes"]
+BYTE_COLUMNS = [*PEAK_COLUMNS, "recorded_kept_bytes"]
 
 
-def first_known_column(rows: pd.DataFrame, columns: Sequence[str] = PEAK_COLUMNS) -> str:
-    """The first of these columns, by default those of peaks, in which any run has a value; the last if none has."""
-    return next((column for column in columns if rows[column].notna().any()), columns[-1])
+def first_known_column(rows: pd.DataFrame) -> str:
+    """The first of the columns of peaks in which any run has a value; the last if none has."""
+    return next((column for column in PEAK_COLUMNS if rows[column].notna().any()), PEAK_COLUMNS[-1])
 
 
 def checkpoint_times(merged: Merged) -> pd.DataFrame:
@@ -39,8 +37,6 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
     the same run without checkpoints, and the share of its GPU time that recomputes."""
     runs = ratios.with_counterparts(merged["runs"], CHECKPOINT)
     runs = runs[runs["mode"].isin([mode for mode, phases in PHASES_OF_MODE.items() if BACKWARD in phases])]
-    peaks_and_kept = [_peak_and_kept_bytes(run) for run in runs.to_dict("records")]
-    predicted = pd.DataFrame(peaks_and_kept, index=runs.index, columns=["peak", "kept"], dtype="float64")
     steps = merged["timings"][merged["timings"]["phase"] == names.WHOLE_STEP].set_index("run")
     is_complete = runs[stages.TIMING.status_column] == COMPLETE  # otherwise the peak is of what ran until it failed
     table = runs[LEADING].assign(
@@ -50,9 +46,7 @@ def checkpoint_memory(merged: Merged) -> pd.DataFrame:
         recorded_peak_bytes=as_floats(
             runs["run"].map(merged["memory_totals"].set_index("run")["requested_peak_bytes"])
         ),
-        predicted_peak_bytes=predicted["peak"],
         recorded_kept_bytes=as_floats(runs["run"].map(merged["memory_activations"].groupby("run")["bytes"].sum())),
-        kept_bytes=predicted["kept"],
         recomputed_share=as_floats(runs["run"].map(_recomputed_share(merged))),
     )
     keys = keys_without(CHECKPOINT.key)
@@ -82,14 +76,6 @@ def _ideal_ratio(run: pd.Series, phase: str) -> float | None:
     return without_recomputation / (without_recomputation + recomputation)
 
 
-def _peak_and_kept_bytes(run: dict) -> tuple[int, int] | tuple[None, None]:
-    """By the shapes: (bytes at the peak, bytes kept for the backward pass); None, None for other people's models."""
-    shape = shape_of_run(run)
-    if shape is None:
-        return None, None
-    return memory.estimated_peak_bytes(shape, run["mode"], run), memory.saved_activation_bytes(shape, run)
-
-
 TABLES = (
     table_spec.TableSpec(
         "checkpoint_times",
@@ -110,15 +96,11 @@ TABLES = (
     std_ms | float | ms | its standard deviation (n − 1)
     peak_allocated_bytes | float | B | peak memory of tensors; empty on a CPU, and if the run is not complete
     recorded_peak_bytes | float | B | most that was requested at once, by the stage memory; empty without that stage
-    predicted_peak_bytes | float | B | peak of a step from the shapes; empty if unknown
     recorded_kept_bytes | float | B | activations that it found kept for the backward pass
-    kept_bytes | float | B | what the forward pass keeps for the backward pass, from the shapes; empty if unknown
     recomputed_share | float | of 1 | part of the GPU time of a step that is inside the range of recomputation
     base_peak_allocated_bytes | float | B | peak memory of the run without checkpoints that differs in nothing else
     base_recorded_peak_bytes | float | B | recorded_peak_bytes of that run
-    base_predicted_peak_bytes | float | B | predicted_peak_bytes of that run
     base_recorded_kept_bytes | float | B | recorded_kept_bytes of that run
-    base_kept_bytes | float | B | what the forward pass of that run keeps
 """),
         make=checkpoint_memory,
     ),

@@ -48,8 +48,6 @@ def test_time_memory_and_recomputation_stand_beside_the_run_without_checkpoints(
     taken = tables["checkpoint_memory"].set_index("checkpoint")
     assert taken.loc["1", ["peak_allocated_bytes", "base_peak_allocated_bytes"]].tolist() == [10 * GIB, 40 * GIB]
     assert taken["recomputed_share"].tolist() == pytest.approx([0.0, 0.2], rel=1e-5)
-    assert taken.loc["1", "kept_bytes"] < 0.1 * taken.loc["0", "kept_bytes"] == 0.1 * taken.loc["1", "base_kept_bytes"]
-    assert taken.loc["1", "predicted_peak_bytes"] < taken.loc["1", "base_predicted_peak_bytes"]
 
 
 @pytest.mark.parametrize(("checkpoint", "groups"), [("1", 12), ("2", 6), ("5", 3), ("12", 1)])
@@ -69,10 +67,10 @@ def test_the_sentences_tell_time_memory_and_what_computes_again():
     assert "Recomputation takes 20.0 % of the GPU time of a step." in text
 
 
-def test_the_lowest_peak_is_told_with_its_prediction():
+def test_the_lowest_peak_is_told():
     peaks = {"0": 40, "16": 30, "8-2": 25, "1": 21, "2": 20, "4": 22, "8": 26}
     text = told("j_checkpoint", [step(value, 100.0, gib) for value, gib in peaks.items()])
-    assert "The peak is lowest with checkpoints of 2 blocks: 20.0 GiB, predicted to within " in text
+    assert "The peak is lowest with checkpoints of 2 blocks: 20.0 GiB." in text
     fewer = told("j_checkpoint", [step(value, 100.0, gib) for value, gib in peaks.items() if value not in ("2", "4")])
     assert "The peak is lowest with checkpoints of 1 block: 21.0 GiB" in fewer
 
@@ -108,7 +106,7 @@ def test_what_the_stage_memory_recorded_stands_beside_the_peak_of_the_timing():
     text = documents(own, tables["runs"], PROVENANCE, ["j_checkpoint"])["j_checkpoint"]
     line = line_of(text, "small", "512", "training step", "1 block")
     cells = [cell.strip() for cell in line.split("|")]
-    assert (cells[8:10], cells[11]) == (["10.0 GiB", "9.0 GiB"], "6.0 GiB")
+    assert cells[8:11] == ["10.0 GiB", "9.0 GiB", "6.0 GiB"]
 
 
 def test_on_a_processor_the_recorded_peak_stands_in_for_that_of_the_timing():

@@ -42,7 +42,7 @@ def measure(job: Job) -> dict:
     is_complete = attempt.problem is None and attempt.program["status"] == COMPLETE
     facts = {"backend": backend, "nsys": attempt.nsys_version, "host_hidden": attempt.host_hidden, "attempts": number}
     facts |= rank_facts(attempt) if is_complete else {}
-    output = stage_output(attempt.program, attempt.seconds, facts, problem=attempt.problem)
+    output = stage_output(attempt.program, attempt.seconds, facts, attempt.problem)
     if is_complete:
         for capture in ranks.existing_rank_files(folder, SQLITE):
             write_specification(capture, job.specification)

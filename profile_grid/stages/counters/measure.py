@@ -31,7 +31,7 @@ from profile_grid.host.processes.measured_program import (
     running_job_program,
     stage_output,
 )
-from profile_grid.results.results import COMPLETE, INCOMPLETE, UNSUPPORTED
+from profile_grid.results.results import COMPLETE, UNSUPPORTED
 from profile_grid.study.stages import COUNTERS
 
 if TYPE_CHECKING:
@@ -92,8 +92,9 @@ def measure(job: Job) -> dict:
     with replacing(job.folder / COUNTERS_CSV) as path:
         table.to_csv(path, index=False)
     facts, problem = {"ncu": version, "roofs": roofs}, attempt.problem
-    problem_status = INCOMPLETE if problem and problem.code in TRANSIENT_CODES else UNSUPPORTED
-    return stage_output(attempt.program, attempt.seconds, facts, problem=problem, problem_status=problem_status)
+    output = stage_output(attempt.program, attempt.seconds, facts, problem)
+    is_final = problem and problem.code not in TRANSIENT_CODES
+    return output | {"status": UNSUPPORTED} if is_final else output
 
 
 def _obstacle(job: Job) -> Problem | None:

@@ -53,5 +53,4 @@ COUNTERS = Stage(
         sources=("kernel_tables/kernel_classes/*.toml",),
     ),
     of_every_run=False,
-    only_with_gpu=True,
 )

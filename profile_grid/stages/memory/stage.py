@@ -27,5 +27,4 @@ MEMORY = Stage(
         status_file="memory_status.json",
     ),
     of_every_run=False,
-    also_on_several_gpus=True,
 )

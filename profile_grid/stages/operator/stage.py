@@ -22,7 +22,6 @@ OPERATOR = Stage(
     meaning="the process that measures attention alone",
     workload=ATTENTION_ALONE,
     table_names=("operator_times",),
-    has_estimates=True,
     extra_seconds=_compiling_s,
     sources=PROCESS_SOURCES,
     settings={
