@@ -2,7 +2,7 @@
 
 import pytest
 
-from profile_grid.tables.wording import Claim, word_count
+from profile_grid.tables.wording import Claim
 
 
 def test_a_claim_is_its_sentence_and_keeps_its_rule_and_numbers():
@@ -20,7 +20,3 @@ def test_a_typed_number_and_an_unknown_rule_are_refused(template, rule):
 def test_a_number_that_a_sentence_needs_and_lacks_is_an_error():
     with pytest.raises(KeyError):
         Claim("A step takes {ms} ms.")
-
-
-def test_signs_are_no_words():
-    assert word_count("It takes 8.2 ± 0.4 ms (5 % more).") == 7
