@@ -109,7 +109,6 @@ class ProgramResult:
     flops: dict[str, int | None] | None
     machine: MachineFacts
     cost_seconds: dict[str, float]
-    ran_unix_s: list[float]  # start and end
     loaded: dict[str, Any]  # as in ProgramOrigin
     loaded_distributions: dict[str, str]
 
@@ -137,7 +136,6 @@ class StageResult:
     format: int
     status: str
     reason: str | None  # why there are no numbers
-    reason_code: str | None  # the kind of reason, such as no_gpu
     specification: dict[str, Any]
     sources: str  # the digest of what measured it
     program: ProgramResult | None  # None if the program was ended before it wrote its result
