@@ -10,7 +10,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -23,15 +23,14 @@ NEXT_STEP = {errno.ENOSPC: "free some space", errno.EDQUOT: "free some of your q
 
 
 def run_command(main: Callable[..., None]) -> None:
-    """Runs `main` with the options of the command line; a `main` without parameters reads them itself. An error outside
-    the project ends the process with status 1 and one line on standard error; a defect of the project shows its
-    traceback. On a signal to terminate, every with block cleans up before the process ends."""
+    """Runs `main` with the options of the command line. An error outside the project ends the process with status 1 and
+    one line on standard error; a defect of the project shows its traceback. On a signal to terminate, every with block
+    cleans up before the process ends."""
     atexit.register(gc.freeze)  # else Python looks at every object once more at its end: a tenth of a second
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _exit_on_signal)
     try:
-        options = options_of(main) if inspect.signature(main).parameters else {}
-        main(**options)
+        main(**options_of(main))
     except (OutsideError, TraceError) as error:
         sys.exit(str(error))
     except OSError as error:
@@ -42,8 +41,8 @@ def run_command(main: Callable[..., None]) -> None:
         sys.exit(f"cannot {verb} {path}: {os.strerror(number)}; {NEXT_STEP[number]}, then run snakemake again")
 
 
-def options_of(function: Callable, arguments: Sequence[str] | None = None) -> dict[str, Any]:
-    """The values of the parameters of `function`, read from `arguments`, by default those of the command line.
+def options_of(function: Callable) -> dict[str, Any]:
+    """The values of the parameters of `function`, read from the command line.
     Keyword-only parameters are options, others are positional. A parameter of type list[...] takes several values; one
     of type list or dict takes JSON. The help is the docstring of the function's module."""
     parser = argparse.ArgumentParser(
@@ -51,7 +50,7 @@ def options_of(function: Callable, arguments: Sequence[str] | None = None) -> di
     )
     for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
         _add_argument(parser, name, parameter)
-    return vars(parser.parse_args(arguments))
+    return vars(parser.parse_args())
 
 
 def _add_argument(parser: argparse.ArgumentParser, name: str, parameter: inspect.Parameter) -> None:
@@ -62,9 +61,7 @@ def _add_argument(parser: argparse.ArgumentParser, name: str, parameter: inspect
     settings: dict = {"default": parameter.default} if is_optional else {}
     if parameter.default not in (parameter.empty, None, ""):
         settings["help"] = "default: %(default)s"
-    if kind is bool:
-        settings["action"] = "store_true"
-    elif get_origin(kind) is list:
+    if get_origin(kind) is list:
         settings |= {"type": get_args(kind)[0], "nargs": "*" if is_optional else "+"}
     elif get_origin(kind) is Literal:
         settings |= {"type": type(get_args(kind)[0]), "choices": get_args(kind)}

@@ -20,11 +20,6 @@ def dictionary() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def data_package() -> dict:
-    """The schema of all tables as a Frictionless data package (specs.frictionlessdata.io), for results/tables."""
-    return {"name": "profile-grid", "resources": [table.schema() for table in declared_tables().values()]}
-
-
 def _column_table(columns: tuple[Column, ...]) -> str:
     rows = tuple((code(column.name, in_table=True), column.unit, escaped(column.meaning)) for column in columns)
     headings = ("column", "unit", "meaning")

@@ -76,16 +76,16 @@ def name_axis(**options) -> alt.Axis:
     return alt.Axis(title=None, ticks=False, labelPadding=6, **({"grid": False} | options))
 
 
-def fill_key(column: str, fills: Mapping[str, object]) -> alt.Fill:
-    """The fill channel of a column with these fills by value, and a legend of round markers."""
+def fill_key(fills: Mapping[str, object]) -> alt.Fill:
+    """The fill channel of the column `how` with these fills by value, and a legend of round markers."""
     legend = alt.Legend(symbolType="circle", symbolStrokeColor=GREY, symbolStrokeWidth=1.2)
-    return alt.Fill(f"{column}:N", scale=alt.Scale(domain=list(fills), range=list(fills.values())), legend=legend)
+    return alt.Fill("how:N", scale=alt.Scale(domain=list(fills), range=list(fills.values())), legend=legend)
 
 
 def hollow_and_filled(hollow: str, filled: str) -> alt.Chart:
     """A chart that consists of a legend only: what hollow and filled markers mean."""
     empty = alt.Chart(pd.DataFrame({"how": pd.Series(dtype="str")})).mark_point()
-    return empty.encode(fill=fill_key("how", {filled: GREY, hollow: GROUND}))
+    return empty.encode(fill=fill_key({filled: GREY, hollow: GROUND}))
 
 
 def part_fills(rows: pd.DataFrame, column: str, lined: bool = True) -> alt.Fill:

@@ -23,7 +23,7 @@ FONT = "Liberation Sans, Arial, Helvetica, sans-serif"  # the first is the one t
 FONT_SIZE, SMALL, SMALLEST = 11, 9, 8
 # The colours that a page may change are parameters of a chart; these are their values on paper.
 ON_PAPER = {"ink": "#1d2127", "soft": "#5a626c", "line": "#dfe3e8", "ground": "#ffffff"}
-INK, SOFT, LINE, GROUND = (alt.ExprRef(name) for name in ON_PAPER)
+INK, SOFT, GROUND = (alt.ExprRef(name) for name in ("ink", "soft", "ground"))
 SERIES_COLORS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY)
 NAMES_BY_KIND = (  # the position of a name in its tuple determines its colour and shape in every figure of one kind
     ("small", "medium", "large", "xl", "2.7B", "10B", "xl-2026"),

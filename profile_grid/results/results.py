@@ -136,7 +136,6 @@ class StageResult:
     format: int
     status: str
     reason: str | None  # why there are no numbers
-    reason_code: str | None  # the kind of reason, such as no_gpu
     specification: dict[str, Any]
     sources: str  # the digest of what measured it
     program: ProgramResult | None  # None if the program was ended before it wrote its result

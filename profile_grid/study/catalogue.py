@@ -28,7 +28,7 @@ class Question:
     A grid has a question if its runs have the `workload`, if two of them differ in the dimension `varies` (unless that
     is None), and if one of them can answer it: the `stage` that measures it was requested and is supported (None: the
     stages of every run measure it), and `needs` is true of its row in the table of runs (None: always). Numbers of
-    `optional_stages` are shown if present. `advises`: it recommends changes.
+    `optional_stages` are shown if present.
     """
 
     name: str
@@ -41,7 +41,6 @@ class Question:
     workload: Workload = MODEL_STEPS
     stage: Stage | None = None
     optional_stages: tuple[Stage, ...] = ()
-    advises: bool = False
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -146,7 +145,7 @@ QUESTIONS = (
     ),
     Question(
         "time_lost", "Where is time lost, and how much could be saved?",
-        tables=("time_lost", "predictions"), optional_stages=(COUNTERS,), advises=True,
+        tables=("time_lost", "predictions"), optional_stages=(COUNTERS,),
     ),
     Question(
         "attention_sweep", "How fast is attention alone, by head size and context length?",
@@ -156,7 +155,6 @@ QUESTIONS = (
     Question("roofline", "How near to the peaks is the forward pass?", figures=("roofline",), has_document=False),
 )  # fmt: skip
 
-FIGURES = tuple(name for question in QUESTIONS for name in question.figures)
 WORKLOADS = tuple(dict.fromkeys(stage.workload for stage in STAGES))
 RUN_TABLE_NAMES = tuple(name for stage in STAGES if stage.tables_of_a_run for name in stage.tables_of_a_run.names)
 

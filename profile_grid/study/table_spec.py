@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from kernel_tables.columns import BOOL, FLOAT, INT, JSON_TYPES, TEXT, Column, columns
+from kernel_tables.columns import BOOL, FLOAT, INT, TEXT, Column, columns
 from profile_grid.errors import OutsideError
 from profile_grid.study.dimensions import DIMENSIONS, Dimension
 
@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 
 SHARE = "of 1"  # the unit of a share; documents show percent
-PANDAS_DTYPES = {TEXT: "str", INT: "int64", FLOAT: "float64", BOOL: "bool"}
-NULLABLE_DTYPES = PANDAS_DTYPES | {INT: "Int64", BOOL: "boolean"}
+PANDAS_DTYPES = {TEXT: "str", INT: "Int64", FLOAT: "float64", BOOL: "boolean"}
 
 
 class WrongTable(OutsideError):
@@ -88,10 +87,9 @@ class TableSpec:
         """A table of one run that has no rows."""
         return self.table(of_a_run=True)
 
-    def typed(self, table: pd.DataFrame, nullable: bool = True) -> pd.DataFrame:
-        """The table with the declared dtypes after the leading columns. With `nullable`, any value may be missing."""
-        dtypes = NULLABLE_DTYPES if nullable else PANDAS_DTYPES
-        return table.astype({column.name: dtypes[column.dtype] for column in self.columns})
+    def typed(self, table: pd.DataFrame) -> pd.DataFrame:
+        """The table with the declared dtypes after the leading columns; any value may be missing."""
+        return table.astype({column.name: PANDAS_DTYPES[column.dtype] for column in self.columns})
 
     def check(self, table: pd.DataFrame, expected: Sequence[str] | None = None) -> None:
         """Raises WrongTable unless the table has the declared columns, or those in `expected`, in this order, with
@@ -122,19 +120,6 @@ class TableSpec:
                     f"table {self.name}: column {column.name} is expected to be {column.dtype}, found"
                     f" {table[column.name].dtype} such as {value!r}"
                 )
-
-    def schema(self) -> dict:
-        """The table as a resource of a Frictionless data package (specs.frictionlessdata.io)."""
-        fields = [
-            {"name": column.name, "type": JSON_TYPES[column.dtype], "description": column.meaning, "unit": column.unit}
-            for column in self.all_columns
-        ]
-        return {
-            "name": self.name,
-            "path": f"{self.name}.csv",
-            "description": self.row_meaning,
-            "schema": {"fields": fields},
-        }
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ def forward_classes(merged: Merged) -> pd.DataFrame:
     """(c) GPU time of the forward pass by kernel class, with its share of the forward pass's GPU time."""
     kernels = merged.kernels
     table = per_pass(kernels[kernels["phase"] == FORWARD], ["class"], merged.captured_steps)
-    return in_run_order(with_share(table, ["run"], "share"), kernels, by=[]).drop(columns="total_ns")
+    return in_run_order(with_share(table, ["run"]), kernels, by=[]).drop(columns="total_ns")
 
 
 def class_shares(merged: Merged) -> pd.DataFrame:
@@ -79,7 +79,7 @@ def class_shares(merged: Merged) -> pd.DataFrame:
     all_phases = per_pass(kernels, ["class"], step_counts)
     all_phases.insert(len(LEADING), "phase", ALL_PHASES)
     table = pd.concat([all_phases, per_pass(kernels, ["phase", "class"], step_counts)], ignore_index=True)
-    table = with_share(table, ["run", "phase"], "share")
+    table = with_share(table, ["run", "phase"])
     table["share_of_step"] = table["total_ns"] / as_floats(table["run"].map(total_by_run(kernels)))
     conservation.check_shares(table, ["run", "phase"])
     return in_run_order(table, kernels, by=[]).drop(columns=["total_ns", "same_in_every_step"])

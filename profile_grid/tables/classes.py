@@ -2,6 +2,7 @@
 
 import pandas as pd
 
+from kernel_tables.kernel_classes.categories import family
 from kernel_tables.markdown import escaped
 from profile_grid.study.dimensions import LEADING
 from profile_grid.tables.pivoting import unstacked
@@ -9,11 +10,6 @@ from profile_grid.tables.pivoting import unstacked
 MATMUL = "gemm"
 MEMORY_OPERATIONS = ("memcpy", "memset")
 NON_TRIVIAL_SHARE = 0.01  # of the GPU time: families below it share one column
-
-
-def family(kernel_class: str) -> str:
-    """The family of a class, which is its name without refinement: "elementwise" for "elementwise/copy"."""
-    return kernel_class.split("/")[0]
 
 
 def heading(name: str) -> str:
@@ -26,11 +22,12 @@ def is_matmul(classes: pd.Series) -> pd.Series:
     return classes.map(family) == MATMUL
 
 
-def family_shares(classes: pd.DataFrame, by: tuple[str, ...] = ()) -> pd.DataFrame:
-    """The `share` of each run, `by` and family, from the shares of classes; 0 for a family that a run lacks."""
-    keys = [*LEADING, *by]
-    shares = classes.assign(family=classes["class"].map(family)).groupby([*keys, "family"], sort=False)["share"].sum()
+def family_shares(classes: pd.DataFrame) -> pd.DataFrame:
+    """The `share` of each run and family, from the shares of classes; 0 for a family that a run lacks."""
+    shares = (
+        classes.assign(family=classes["class"].map(family)).groupby([*LEADING, "family"], sort=False)["share"].sum()
+    )
     if shares.empty:
-        return pd.DataFrame(columns=[*keys, "family", "share"])
+        return pd.DataFrame(columns=[*LEADING, "family", "share"])
     wide = unstacked(shares, "family", fill_value=0.0)  # a family may have the name of a key: the keys stay the index
     return wide.melt(ignore_index=False, var_name="family", value_name="share").reset_index()

@@ -108,10 +108,10 @@ def as_floats(column: pd.Series) -> pd.Series:
     return pd.to_numeric(column, errors="coerce").astype("float64")
 
 
-def with_share(table: pd.DataFrame, keys: list[str], name: str) -> pd.DataFrame:
-    """The table with a column `name`: each row's share of total_ns in its group."""
+def with_share(table: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
+    """The table with a column `share`: each row's share of total_ns in its group."""
     total = table.groupby(keys)["total_ns"].transform("sum")
-    return table.assign(**{name: (table["total_ns"] / total.where(total > 0)).astype("float64")})
+    return table.assign(share=(table["total_ns"] / total.where(total > 0)).astype("float64"))
 
 
 def total_by_run(rows: pd.DataFrame) -> pd.Series:

@@ -34,6 +34,7 @@ SWITCHED_OFF = re.compile(r" [\w ]+ not used because: [\w ]+ disabled\.")  # bac
 MAX_BULLETS = 5  # sentences below a lead
 PASSES = {mode: name if "+" in name else f"the {name}" for mode, name in MODES.items()}  # modes in sentences
 TRAINING = {mode: name for mode, name in PASSES.items() if mode != FORWARD}
+MAX_NAMES = 2  # of runs in a sentence
 NO_WINNER = "no clear winner"  # of several times
 
 
@@ -119,11 +120,11 @@ def listed(words: list[str]) -> str:
     return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
-def runs_in_words(rows: pd.DataFrame, max_names: int = 2) -> str:
+def runs_in_words(rows: pd.DataFrame) -> str:
     """The runs of these rows in words, the first by name: "small at context 512, training step; 3 more"."""
     names = list(dict.fromkeys(run_in_words(row) for row in rows.to_dict("records")))
-    more = [f"{len(names) - max_names} more"] if len(names) > max_names else []
-    return "; ".join([*names[:max_names], *more])
+    more = [f"{len(names) - MAX_NAMES} more"] if len(names) > MAX_NAMES else []
+    return "; ".join([*names[:MAX_NAMES], *more])
 
 
 def of_all(number: int, total: int, noun: str = "configuration", plural: str | None = None) -> str:

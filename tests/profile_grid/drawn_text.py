@@ -9,10 +9,6 @@ from itertools import combinations
 from profile_grid.figures.paper import vl_convert
 
 CHARACTER = 0.48  # of the font's size: the mean width of a character of Liberation Sans, or a little less
-PIXEL = bytes.fromhex(  # an image for pages of which a test reads the rest
-    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000a49444154789c6300010000050001"
-    "0d0a2db40000000049454e44ae426082"
-)
 LINE = 0.8  # of the font's size: from the top of a capital to its foot
 
 

@@ -22,7 +22,8 @@ PROVENANCE = {
     "runs": 12, "statuses": {"complete / complete": 11, "out_of_memory / out_of_memory": 1},
     "device_name": "NVIDIA H200", "gpu_uuid_sha256": "5f2a", "driver": ["570.1", "580.82"], "cuda": "13.0",
     "torch": "2.11.0", "nsys": "2025.3.1", "backend": "nsys", "python": "3.12.3", "snakemake": "9.27.1",
-    "git_commit": "52a513d", "git_clean": False, "first_run_utc": "2026-01-01T00:00:00Z",
+    "measured_git_commit": None, "git_commit": "52a513d", "git_clean": False,
+    "first_run_utc": "2026-01-01T00:00:00Z",
     "last_run_utc": "2026-01-01T00:20:00Z", "config_sha256": "99aa",
 }  # fmt: skip
 OOM = {

@@ -3,10 +3,9 @@ import re
 import pandas as pd
 import pytest
 
-from profile_grid.documents.dictionary import data_package, dictionary
+from profile_grid.documents.dictionary import dictionary
 from profile_grid.documents.summaries import summary_tables
 from profile_grid.files import write_table
-from profile_grid.study.catalogue import TABLE_NAMES
 from profile_grid.study.table_spec import FLOAT, INT, TEXT, WrongTable, columns
 from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
 from tests.profile_grid.made_up import grid, merged
@@ -66,19 +65,6 @@ def test_a_table_that_is_read_is_checked_as_far_as_it_is_asked_for(tmp_path):
 def test_a_line_that_declares_no_column_is_refused(line):
     with pytest.raises(ValueError, match="no column"):
         columns(line)
-
-
-def test_every_table_has_a_schema_with_dtype_unit_and_meaning():
-    resources = {resource["name"]: resource for resource in data_package()["resources"]}
-    assert list(resources) == list(TABLE_NAMES)
-    assert {field["type"] for one in resources.values() for field in one["schema"]["fields"]} == {
-        "string", "integer", "number", "boolean",
-    }  # fmt: skip
-    fields = {field["name"]: field for field in resources["timings"]["schema"]["fields"]}
-    assert fields["mean_ms"] == {
-        "name": "mean_ms", "type": "number", "unit": "ms",
-        "description": "mean over the measured steps; of several processes the geometric mean of their means",
-    }  # fmt: skip
 
 
 def test_the_dictionary_gives_column_unit_and_meaning_of_every_table():

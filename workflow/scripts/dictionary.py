@@ -2,19 +2,15 @@
 
 from pathlib import Path
 
-from profile_grid.documents.dictionary import data_package, dictionary
-from profile_grid.files import write_json, write_text
+from profile_grid.documents.dictionary import dictionary
+from profile_grid.files import write_text
 from profile_grid.study.catalogue import table_names_of
 from profile_grid.tables.on_disk import TablesOnDisk, declared_tables
 
 
-def main(*, tables: Path | None = None, output: Path, schema: Path | None = None) -> None:
-    """Writes the dictionary to `output`, and to `schema` the tables as a Frictionless data package. The tables in the
-    folder `tables` must agree with it."""
-    if tables:
-        on_disk = TablesOnDisk(tables)
-        for name in table_names_of(on_disk["runs"].to_dict("records")):
-            declared_tables()[name].check(on_disk[name])
+def main(*, tables: Path, output: Path) -> None:
+    """Writes the dictionary to `output`. The tables in the folder `tables` must agree with it."""
+    on_disk = TablesOnDisk(tables)
+    for name in table_names_of(on_disk["runs"].to_dict("records")):
+        declared_tables()[name].check(on_disk[name])
     write_text(output, dictionary())
-    if schema:
-        write_json(schema, data_package())

@@ -7,8 +7,8 @@ from profile_grid.files import write_table
 from profile_grid.tables.on_disk import COLUMNS_FOR_SUMS, TablesOnDisk, declared_tables
 
 
-def main(*, tables: Path, output: Path | None = None) -> None:
-    """Writes the summary tables into `output`, by default into `tables`, the folder of the merged tables."""
+def main(*, tables: Path) -> None:
+    """Writes the summary tables into `tables`, the folder of the merged tables."""
     merged = TablesOnDisk(tables, columns=COLUMNS_FOR_SUMS, declared=declared_tables())
     for name, table in summary_tables(merged).items():
-        write_table((output or tables) / f"{name}.csv", table)
+        write_table(tables / f"{name}.csv", table)

@@ -154,7 +154,7 @@ def draw_launch_bound(tables: Tables) -> Drawing:
         markers = alt.Chart(panel_steps).mark_point(strokeWidth=1.4).encode(
             x=alt.X("kernel_us:Q", scale=x.scale, axis=x.axis(f"mean {words.kernel} length (µs)")),
             y=alt.Y("idle_percent:Q", scale=y.scale, axis=y.axis(f"{words.device} idle (% of wall time)")),
-            color=series.color(), shape=series.shape(), fill=marks.fill_key("how", fills), tooltip=tooltip,
+            color=series.color(), shape=series.shape(), fill=marks.fill_key(fills), tooltip=tooltip,
         )  # fmt: skip
         limits = [LAUNCH_BOUND_PERCENT] if words.device == ON_GPU.device else []  # a CPU has no launches
         line = alt.Chart(pd.DataFrame({"idle_percent": limits})).mark_rule(color=GREY)

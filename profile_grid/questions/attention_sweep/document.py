@@ -65,7 +65,7 @@ def sentences(measured: Measured) -> list[Claim]:
         return [*_wrong(wrong), Claim("Not answered: no cell was measured.", "missing")]
     both_ms = complete["bench_both_ms"].fillna(complete["forward_ms"] + complete["backward_ms"])
     timed = complete.assign(both_ms=both_ms)
-    pairs = pairs_with_eager(timed, "both_ms")
+    pairs = pairs_with_eager(timed)
     if pairs.empty:
         return [Claim("One variant was measured, so there is nothing to compare it with; its times are below.")]
     claims = [_largest_speed_up(pairs), _number_faster(pairs), *_shares_of_peak(complete)]

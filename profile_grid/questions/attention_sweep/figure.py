@@ -94,7 +94,7 @@ def result(tables: Tables) -> str:
         texts = [f"{row.variant} {percent(row.of_peak)} in {row.precision}" for row in nearest.itertuples()]
         head_size = cells[HEAD_DIM.key].iloc[0]
         return f"Largest share of the peak FLOP/s with head size {head_size}: {listed(texts)}"
-    pairs = pairs_with_eager(cells, "both_ms").dropna(subset="gain")
+    pairs = pairs_with_eager(cells).dropna(subset="gain")
     if pairs.empty:
         return ""
     longest = pairs[pairs["context_length"] == pairs["context_length"].max()]

@@ -25,12 +25,12 @@ def attention_sweep(merged: Merged) -> pd.DataFrame:
     return _with_ideal(_with_speed_ups(cells), devices)
 
 
-def pairs_with_eager(cells: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The cells of other variants that have a counterpart with eager attention. base_`column` is the counterpart's
-    value, `gain` the speed-up over it; NaN if either has no value."""
-    base = cells.loc[cells["variant"] == EAGER, [*KEY_COLUMNS, column]].rename(columns={column: f"base_{column}"})
+def pairs_with_eager(cells: pd.DataFrame) -> pd.DataFrame:
+    """The cells of other variants that have a counterpart with eager attention. `base_both_ms` is the counterpart's
+    `both_ms`, `gain` the speed-up over it; NaN if either has no value."""
+    base = cells.loc[cells["variant"] == EAGER, [*KEY_COLUMNS, "both_ms"]].rename(columns={"both_ms": "base_both_ms"})
     pairs = cells[cells["variant"] != EAGER].merge(base, on=KEY_COLUMNS)
-    return pairs.assign(gain=pairs[f"base_{column}"] / pairs[column])
+    return pairs.assign(gain=pairs["base_both_ms"] / pairs["both_ms"])
 
 
 def _with_speed_ups(table: pd.DataFrame) -> pd.DataFrame:

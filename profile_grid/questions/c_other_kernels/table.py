@@ -15,7 +15,7 @@ def forward_parts(merged: Merged) -> pd.DataFrame:
     forward = kernels[kernels["phase"] == names.FORWARD]
     forward = forward.assign(part=forward["range"].map(lambda path: innermost(path) or names.NO_RANGE))
     others = forward[~classes.is_matmul(forward["class"]).astype("bool")]
-    table = with_share(per_pass(forward, ["part"], steps), ["run"], "share")
+    table = with_share(per_pass(forward, ["part"], steps), ["run"])
     other_ns = texts.as_texts(others).groupby(["run", "part"], as_index=False)["total_ns"].sum()
     other_ns = as_floats(table[["run", "part"]].merge(other_ns, on=["run", "part"], how="left")["total_ns"]).fillna(0.0)
     table["other_time_ms"] = other_ns / as_floats(table["run"].map(steps)) / 1e6

@@ -23,7 +23,7 @@ def training_parts(merged: Merged) -> pd.DataFrame:
     runs_with_parts = ranges.loc[(ranges["pass"] == BACKWARD) & (ranges["part"] != NO_RANGE), "run"].unique()
     in_parts = kernels[kernels["run"].isin(runs_with_parts)]
     in_parts = in_parts.merge(ranges, on=KEY_COLUMNS, how="left", validate="many_to_one")
-    table = with_share(per_pass(in_parts, ["pass", "part"], merged.captured_steps), ["run", "pass"], "share")
+    table = with_share(per_pass(in_parts, ["pass", "part"], merged.captured_steps), ["run", "pass"])
     phases = merged["phases"]
     phases = phases[phases["run"].isin(runs_with_parts) & phases["phase"].isin(PHASES) & (phases["step"] >= 0)]
     require_same("GPU time by part", table["total_ns"].sum(), phases[["kernel_ns", "memop_ns"]].to_numpy().sum())

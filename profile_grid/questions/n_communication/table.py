@@ -4,10 +4,10 @@
 import pandas as pd
 
 from profile_grid.questions.n_communication import divided, one_gpu
+from profile_grid.questions.n_communication.cost import communication_times
 from profile_grid.stages.timing.tables import ACCURACY
 from profile_grid.study.dimensions import GPUS, LEADING, PARALLEL, keys_without
 from profile_grid.study.table_spec import PageTable, TableSpec, columns
-from profile_grid.tables.communication_cost import communication_times
 from profile_grid.tables.per_pass import Merged, as_floats, in_order_of, with_leading_columns
 
 KEY_COLUMNS = ["run", "rank", "device"]
