@@ -139,10 +139,12 @@ def own(tmp_path_factory) -> Path:
 def alone(tmp_path_factory) -> Path:
     """The results of attention alone, in all formats."""
     product = {"program": "attention", "head_dims": [8], "context_lengths": [8, 16], "batch_sizes": [2]}
-    product |= {"attentions": ["eager", "math"], "precisions": ["bf16"]}
+    product |= {"attentions": ["eager", "math", "mine:attend"], "precisions": ["bf16"]}
     settings = {"operator": {"warmup_passes": 0, "measured_passes": 2, "bench_s": 0.01}}
     folder = write_grid(tmp_path_factory.mktemp("alone"), product, formats=["markdown", "latex", "typst"], **settings)
-    snakemake(folder, "results/answers/answers.md", "results/figures/attention_sweep.svg")
+    (folder / "mine.py").write_text("from torch.nn.functional import scaled_dot_product_attention as attend\n")
+    documents = [f"results/answers/answers.{suffix}" for suffix in ("md", "tex", "typ")]
+    snakemake(folder, *documents, "results/figures/attention_sweep.svg")
     return folder
 
 
@@ -341,7 +343,8 @@ def test_nsys_is_given_the_options_and_its_reports_stand_beside_the_run(own):  #
 def test_attention_alone_has_times_memory_and_errors_a_figure_and_documents_in_all_formats(alone):  # 002
     table = pd.read_csv(alone / "results/tables/attention_sweep.csv")
     wanted = "head_dim context_length precision attention status reason passes forward_ms backward_ms peak_bytes"
-    assert set(wanted.split()) <= set(table.columns) and len(table) == 4 and set(table["status"]) == {"complete"}
+    assert set(wanted.split()) <= set(table.columns) and len(table) == 6 and set(table["status"]) == {"complete"}
+    assert table[["output_error", "gradient_error"]].max(axis=None) < 0.1
     assert (alone / "results/figures/attention_sweep.svg").exists()
     folder = alone / "results/answers"
     assert {path.suffix for path in folder.glob("answers.*")} == {".md", ".tex", ".typ"}
