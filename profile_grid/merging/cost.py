@@ -19,7 +19,7 @@ def cost_table(runs: list[MeasuredRun]) -> pd.DataFrame:
     return pd.DataFrame([_row(run, name) for run in runs for name in run.results])
 
 
-def cost_in_words(cost: pd.DataFrame, gpus: int = 1) -> str:
+def cost_in_words(cost: pd.DataFrame, gpus: int) -> str:
     """One line: how long all measurements took, how much of that was overhead, and what `--cores all` would run in
     parallel on a host with this number of visible GPUs."""
     total_s, overhead_s = cost["total_s"].sum(), cost["overhead_s"].sum()

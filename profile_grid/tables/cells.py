@@ -93,8 +93,7 @@ def titled(introduction: str, tables: Iterable[tuple[str, MarkdownTable]], form:
 
 
 def table_per_run(
-    introduction: str, rows: pd.DataFrame, table: Callable[[pd.DataFrame], MarkdownTable],
-    always_named: Collection[str] = (),
+    introduction: str, rows: pd.DataFrame, table: Callable[[pd.DataFrame], MarkdownTable], always_named: Collection[str]
 ) -> list[Part]:  # fmt: skip
     """The parts of a document with a table of the rows of each run, below the introduction with the run in brackets.
     The dimensions `always_named` are named even at their defaults."""

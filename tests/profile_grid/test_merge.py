@@ -281,7 +281,7 @@ def test_a_run_timed_and_captured_on_two_machines_is_incomplete_and_says_how_to_
 def test_the_cost_of_all_measurements_is_said_in_one_line():
     rows = [("timing", 10, 2, 9), ("capture", 20, 7, 14), ("timing", 12, 3, 11), ("capture", 22, 8, 16)]
     cost = pd.DataFrame(rows, columns=["stage", "total_s", "overhead_s", "leased_s"])
-    assert cost_in_words(cost) == (
+    assert cost_in_words(cost, gpus=1) == (
         "4 measurements took 64 s, 20 s of them outside warm-up and measured steps"
         " (2.5 s per timing, 7.5 s per capture); 14 s of them leased no GPU: --cores all runs these in parallel;"
         " every run is in cost.csv"
@@ -298,7 +298,7 @@ def test_the_cost_says_what_all_gpus_of_the_host_make_of_it():
 def test_nothing_is_said_of_cores_where_every_measurement_needs_the_processor_to_itself():
     cost = pd.DataFrame([("timing", 10, 2, 10)], columns=["stage", "total_s", "overhead_s", "leased_s"])
     cost = pd.concat([cost, cost.assign(stage="capture")])
-    assert "--cores" not in cost_in_words(cost)
+    assert "--cores" not in cost_in_words(cost, gpus=1)
 
 
 def test_the_commit_of_the_measurements_is_told_with_its_changes(records, runs_of):

@@ -10,7 +10,7 @@ from profile_grid.merging import cost, merge
 from profile_grid.results.load_runs import read_runs
 
 
-def main(*, plan: Path, runs: Path, output: Path, sources: dict, processes: int = 1) -> None:
+def main(*, plan: Path, runs: Path, output: Path, sources: dict, processes: int) -> None:
     """Merges the runs of `plan`, the file grid.json, each timed by `processes` processes. `sources` has the digest of
     the code of each stage."""
     grid_plan = json.loads(plan.read_text())
