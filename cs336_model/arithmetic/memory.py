@@ -13,7 +13,6 @@ from typing import Any
 from cs336_model import ranges
 from cs336_model.arithmetic.checkpoints import NO_CHECKPOINT, group_sizes, groups
 from cs336_model.arithmetic.flops import ModelShape, parameter_count
-from cs336_model.program.variants.values import DDP, FSDP
 
 FP32_BYTES = 4
 
@@ -145,11 +144,11 @@ def predicted_peak_bytes(shape: ModelShape, variant: Mapping[str, Any]) -> int:
     `shape` has the sequences of one GPU."""
     peak, phases = step_peak_bytes(shape, variant), ranges.PHASES_OF_MODE[variant["mode"]]
     parameter_bytes = NUMBER_BYTES[variant["precision"]].number * parameter_count(shape)
-    if variant["parallel"] == FSDP:
+    if variant["parallel"] == "fsdp":
         remote_bytes = parameter_bytes - parameter_bytes // variant["gpus"]  # only other processes keep them
         copies = 3 if ranges.OPTIMIZER in phases else 1  # parameters and the optimizer's two moments
         return peak - copies * remote_bytes + _gathered_bytes(shape, variant)
-    if variant["parallel"] == DDP and ranges.BACKWARD in phases:
+    if variant["parallel"] == "ddp" and ranges.BACKWARD in phases:
         peak += parameter_bytes  # buckets of gradients
     return max(peak, build_peak_bytes(shape, variant))
 

@@ -42,9 +42,11 @@ def removed_errors(config: Mapping) -> Iterator[str]:
     for path, instead in KEYS.items():
         if _has(config, path.split(".")):
             yield f"{path} was removed; {instead}"
-    if (grid := config.get("grid")) in GRIDS and grid not in config.get("grids", {}):
+    grids = config.get("grids")
+    grids = grids if isinstance(grids, Mapping) else {}  # the schema refuses anything else
+    if (grid := str(config.get("grid"))) in GRIDS and grid not in grids:
         yield f"grid: {grid!r} was removed; {GRIDS[grid]}"
-    for name, products in config.get("grids", {}).items():
+    for name, products in grids.items():
         for key, value in _values(products):
             for (removed_key, pattern), instead in VALUES.items():
                 if key == removed_key and fnmatchcase(value, pattern):

@@ -74,3 +74,9 @@ def test_a_value_that_was_removed_is_refused_with_what_serves_instead(config, ke
 def test_a_grid_that_was_removed_is_refused_with_what_serves_instead(config, grid):
     with pytest.raises(ConfigError, match=re.escape(f"grid: '{grid}' was removed; ")):
         checked_config(config | {"grid": grid})
+
+
+@pytest.mark.parametrize("wrong", [{"grids": []}, {"grid": ["cpu"]}, {"grids": {"cpu": {"models": "tiny"}}}])
+def test_a_value_of_another_type_is_refused_by_its_key(config, wrong):
+    with pytest.raises(ConfigError, match=r"^grids?\b"):
+        checked_config(config | wrong)
