@@ -1,1 +1,0 @@
-"""The program under the profiler: a Transformer, its optimizer, and the loop that measures them."""

@@ -1,1 +1,0 @@
-"""FLOPs, memory and communication of the model from its shapes alone. Imports no torch."""

@@ -1,1 +1,0 @@
-"""One attention operator alone: a run of it, measured in one process."""

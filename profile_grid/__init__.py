@@ -1,1 +1,0 @@
-"""From the grid in config.yaml to the tables, figures and documents that answer the profiling questions."""

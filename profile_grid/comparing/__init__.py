@@ -1,1 +1,0 @@
-"""Two results of one grid compared: whether a change made it faster, and what changed."""

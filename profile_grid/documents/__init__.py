@@ -1,1 +1,0 @@
-"""The documents in Markdown: they know the questions by the catalogue only."""

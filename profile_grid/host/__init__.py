@@ -1,1 +1,0 @@
-"""What a machine provides: leases of its GPUs, processes, and their progress."""

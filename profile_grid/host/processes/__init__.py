@@ -1,1 +1,0 @@
-"""Jobs and the processes that they run: the measured program, its ranks, and their supervisor."""

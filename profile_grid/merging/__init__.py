@@ -1,1 +1,0 @@
-"""From the results of runs to the tables of the study."""

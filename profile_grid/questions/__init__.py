@@ -1,1 +1,0 @@
-"""A folder per question: its tables, sentences, template, figures and tests."""

@@ -1,1 +1,0 @@
-"""(a) How long the forward pass takes, and whether the profiler agrees."""

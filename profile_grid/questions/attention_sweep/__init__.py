@@ -1,1 +1,0 @@
-"""How fast attention alone is, by head size and context length."""

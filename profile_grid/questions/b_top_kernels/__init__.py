@@ -1,1 +1,0 @@
-"""(b) Which kernel takes the most time."""

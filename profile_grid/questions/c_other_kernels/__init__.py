@@ -1,1 +1,0 @@
-"""(c) What takes time besides matrix multiplies."""

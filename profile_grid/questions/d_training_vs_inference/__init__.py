@@ -1,1 +1,0 @@
-"""(d) How training differs from inference."""

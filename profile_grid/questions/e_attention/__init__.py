@@ -1,1 +1,0 @@
-"""(e) What softmax costs in attention."""

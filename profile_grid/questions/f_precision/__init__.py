@@ -1,1 +1,0 @@
-"""(f) What lower precision gains in time, and what it costs in accuracy."""

@@ -1,1 +1,0 @@
-"""(h) Which attention is fastest at which length, and where memory ends."""

@@ -1,1 +1,0 @@
-"""(i) Where memory goes, and what fits."""

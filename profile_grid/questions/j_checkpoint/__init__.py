@@ -1,1 +1,0 @@
-"""(j) What activation checkpointing trades: memory for time."""

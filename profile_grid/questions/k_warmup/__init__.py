@@ -1,1 +1,0 @@
-"""(k) How many warm-up steps are enough."""

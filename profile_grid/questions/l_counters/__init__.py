@@ -1,1 +1,0 @@
-"""(l) Why a kernel is slow, and how near it is to the roof."""

@@ -1,1 +1,0 @@
-"""(m) What a token costs in energy, and what an idle GPU costs."""

@@ -1,1 +1,0 @@
-"""(n) What communication between the GPUs of a run costs."""

@@ -1,1 +1,0 @@
-"""Where time is lost, by the rules of the diagnosis, and what the remedies that the grid holds gained."""

@@ -1,1 +1,0 @@
-"""Results of the measurements: read, typed, and compared with what would be measured now."""

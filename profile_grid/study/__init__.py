@@ -1,1 +1,0 @@
-"""What a study is: its dimensions, stages and questions, each declared once. Nothing heavy is imported here."""

@@ -1,1 +1,0 @@
-"""What the tables, sentences and figures of all questions share."""
