@@ -1,0 +1,116 @@
+"""The results of measured programs: typed, one class for each stage, as JSON. Imports no torch."""
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+Status = Literal["complete", "out_of_memory", "unsupported", "non_finite", "stopped"]
+
+
+class BadResult(Exception):
+    """A file that is not a result of its stage. The message is one line, with the command that measures again."""
+
+
+class Machine(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What a reader must know to judge the times; None for what is unknown on this host."""
+
+    device: str  # "cuda" or "cpu"
+    device_name: str
+    gpu_uuid_sha256: str | None = None  # the digest of the UUIDs of all GPUs of the host: it stands for the host
+    device_bytes: int | None = None
+    driver: str | None = None
+    cuda: str | None = None
+    torch: str
+    python: str
+    cpu_name: str
+    cores: int
+    threads: int
+    sm_clock_mhz: int | None = None  # at the end of the last measured step
+
+
+class OutOfMemory(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """When memory was missing, how much was asked for, and how much the device had; None where unknown."""
+
+    during: str
+    requested_bytes: int | None = None
+    free_bytes: int | None = None
+    total_bytes: int | None = None
+
+
+class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What the results of all stages have. `workflow/scripts/measure.py` adds `key` and `started_utc`."""
+
+    status: Status
+    reason: str | None = None  # one line; None if complete
+    key: dict[str, Any] = {}  # spec, code, torch, nsys, driver and gpu: what the numbers depend on
+    out_of_memory: OutOfMemory | None = None
+    machine: Machine | None = None
+    started_utc: str | None = None
+    waited_s: float = 0.0  # for the lock of the device
+    alone: list[tuple[float, float]] = []  # unix seconds: when it held that lock
+    seconds: dict[str, float] = {}  # of import, context, initialise, compile, warmup, measured, ...
+    notes: list[str] = []
+
+
+class Timing(Result, kw_only=True):
+    """Seconds of every step and of its phases."""
+
+    step_seconds: list[float] = []  # with the wait for the device at the end of each step
+    phase_seconds: dict[str, list[float]] = {}  # on a GPU between CUDA events, on a CPU by default_timer
+    warmup_seconds: list[float] = []
+    warmup_phase_seconds: dict[str, list[float]] = {}
+    losses: list[float] = []  # of all steps with a loss, warm-up included
+    parameters: int | None = None
+    forward_flops: int | None = None  # of the matrix products of a forward pass
+    peak_allocated_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
+    graphs: int | None = None  # compiled ones; None if nothing is compiled
+    graph_breaks: int | None = None
+
+
+class Capture(Timing, kw_only=True):
+    """What a program wrote under a profiler."""
+
+    profiler: Literal["nsys", "torch"] | None = None
+    nsys: str | None = None  # its version
+    ranks: int = 1  # number of captures
+
+
+class Memory(Timing, kw_only=True):
+    """Bytes by part of a step."""
+
+
+class Energy(Timing, kw_only=True):
+    """Joules of windows of steps."""
+
+
+class Counters(Timing, kw_only=True):
+    """What a program wrote under ncu; the counters themselves are in a file of their own."""
+
+
+class Attention(Result, kw_only=True):
+    """Times of attention alone, by context length."""
+
+
+STAGES = {"timing": Timing, "capture": Capture, "memory": Memory, "energy": Energy, "counters": Counters,
+          "attention": Attention}  # fmt: skip
+
+
+def read_result(path: Path) -> Result:
+    """The result in a file whose name says its stage (timing.json). Raises BadResult if it is damaged or of another
+    version."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=STAGES[path.stem])
+    except KeyError:
+        raise BadResult(f"{path}: no stage has this name; results are {', '.join(STAGES)}.json") from None
+    except (OSError, msgspec.DecodeError) as error:
+        raise BadResult(f"{path}: {error}; measure it again: snakemake --forcerun {path}") from None
+
+
+def write_result(result: Result, path: Path) -> None:
+    """Writes the result to another file and renames it, so that nobody reads a part of it."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")
+    partial.replace(path)

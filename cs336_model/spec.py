@@ -1,0 +1,134 @@
+"""What a measured program is told: one run of the grid and one stage, as JSON on its command line. Imports no torch."""
+
+from itertools import pairwise
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+OWN_MODEL = "cs336_model.model:TransformerLM"
+PHASES = {  # of a step, in their order, by mode
+    "forward": ("forward",),
+    "forward_backward": ("forward", "loss", "backward"),
+    "train_step": ("forward", "loss", "backward", "optimizer"),
+}
+SHAPE = ("vocab_size", "context_length", "d_model", "num_layers", "num_heads", "d_ff", "rope_theta")
+
+Stage = Literal["timing", "capture", "memory", "energy", "counters", "attention"]
+Mode = Literal["forward", "forward_backward", "train_step"]
+Precision = Literal["fp32", "tf32", "bf16", "fp16", "bf16-weights"]
+Compile = Literal["off", "on", "attention"]
+Parallel = Literal["none", "naive", "ddp", "fsdp"]
+Optimizer = Literal["adamw", "fused"]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+CheckpointSizes = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,3}(-[1-9][0-9]{0,3})*)$")]
+
+
+class Spec(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """One stage of one run. What other stages need keeps its default.
+
+    The model is constructor(**arguments), or with `config`, constructor(config(**arguments)). An argument "$name" stands
+    for the run's value of that name; without arguments, the constructor gets the values named in SHAPE. `annotate` maps
+    the name of a range to the "module:function" that becomes it, or is "modules". `replace` maps a "module:function" to
+    the one that takes its place. `checkpoint` is "0" for none, "8" if every 8 consecutive blocks share a checkpoint,
+    "8-2" if these are divided again. `model`, `mode` and the sizes are unset if attention alone is measured."""
+
+    run: str
+    stage: Stage = "timing"
+    process: Count = 1
+    model: str | None = None
+    context_length: Count | None = None
+    mode: Mode | None = None
+    precision: Precision = "fp32"
+    batch_size: Count = 4
+    compile: Compile = "off"
+    attention: str = "eager"  # "eager", a backend of PyTorch, or for attention alone "module:function"
+    checkpoint: CheckpointSizes = "0"
+    gpus: Count = 1
+    parallel: Parallel = "none"
+    optimizer: Optimizer = "adamw"
+    sizes: dict[str, Any] = {}
+    vocab_size: Count | None = None
+    seed: int = 0
+    device: Literal["auto", "cuda", "cpu"] = "auto"
+    constructor: str = OWN_MODEL
+    config: str | None = None
+    arguments: dict[str, Any] = {}
+    annotate: dict[str, str] | Literal["modules"] = {}
+    replace: dict[str, str] = {}
+    warmup_steps: Annotated[int, msgspec.Meta(ge=0)] = 0
+    measured_steps: Count = 1
+    backend: Literal["auto", "nsys", "torch"] = "auto"  # capture
+    nsys_options: list[str] = []
+    keep_report: bool = False
+    windows: Count = 3  # energy
+    window_s: float = 5.0
+    layers: Count | None = None  # counters: layers of the smaller model that is counted in place of the run's
+    metrics: list[str] = []
+    head_dim: Count | None = None  # attention alone
+    context_lengths: list[Count] = []
+    warmup_passes: Annotated[int, msgspec.Meta(ge=0)] = 5
+    measured_passes: Count = 100
+    bench_s: float = 0.1
+    environment: dict[str, str | None] = {}
+    time_limit_s: float | None = None
+
+    @property
+    def phases(self) -> tuple[str, ...]:
+        """The phases of one step, in their order."""
+        return PHASES[self.mode]
+
+
+def read_spec(text: str | bytes) -> Spec:
+    """The specification in a JSON text. Raises ValueError, in one line, with what is unknown, missing or impossible."""
+    try:
+        spec = msgspec.json.decode(text, type=Spec)
+    except msgspec.DecodeError as error:  # of which a ValidationError is one
+        raise ValueError(f"specification: {error}") from None
+    if reason := explain_impossible(spec):
+        raise ValueError(f"specification of {spec.run}: {reason}")
+    return spec
+
+
+def split_sizes(checkpoint: str) -> tuple[int, ...]:
+    """Blocks per checkpoint by level, the outermost first: (8, 2) for "8-2"; () without checkpoints."""
+    return () if checkpoint == "0" else tuple(int(size) for size in checkpoint.split("-"))
+
+
+def explain_impossible(spec: Spec) -> str | None:
+    """Why no machine can measure this combination, in one line; None if it is possible, or only a machine knows."""
+    if spec.stage == "attention":
+        return None
+    if any(outer <= inner for outer, inner in pairwise(split_sizes(spec.checkpoint))):
+        return f"checkpoint {spec.checkpoint}: groups inside a group must be smaller than it; write the largest first"
+    if spec.compile != "off" and spec.checkpoint != "0":
+        return (
+            f"compile {spec.compile} with checkpoint {spec.checkpoint}: a compiled graph has no ranges, so what is"
+            " recomputed cannot be recognized; list them in separate products"
+        )
+    if spec.optimizer != "adamw" and spec.mode != "train_step":
+        return (
+            f"optimizer {spec.optimizer} with mode {spec.mode}: only train_step has an optimizer; list them separately"
+        )
+    choice = f"gpus {spec.gpus} with parallel {spec.parallel}"
+    if (spec.gpus > 1) != (spec.parallel != "none"):
+        return f"{choice}: gradients are reduced on several GPUs, and only there; list one with the other"
+    if spec.gpus > 1 and spec.mode == "forward":
+        return f"{choice} and mode forward: it has no gradients to reduce; list forward_backward or train_step"
+    if spec.gpus > 1 and spec.batch_size % spec.gpus:
+        return f"{choice} and batch_size {spec.batch_size}: all GPUs share a batch, and {spec.gpus} does not divide it"
+    if spec.gpus > 1 and spec.compile != "off":
+        return (
+            f"{choice} and compile {spec.compile}: a compiled graph is split at the buckets of gradients; leave it off"
+        )
+    changes = {
+        f"compile {spec.compile}": spec.compile == "attention",
+        f"attention {spec.attention}": spec.attention != "eager",
+        f"checkpoint {spec.checkpoint}": spec.checkpoint != "0",
+    }
+    change = next((name for name, is_asked in changes.items() if is_asked), None)
+    if change and spec.constructor != OWN_MODEL:
+        return (
+            f"{change} with the model {spec.constructor}: this changes a part of the model, and works only with"
+            f" {OWN_MODEL}; leave it at its default"
+        )
+    return None
