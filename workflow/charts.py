@@ -1,0 +1,146 @@
+"""How every figure looks, and how it becomes a file.
+
+    chart = alt.Chart(rows).mark_bar().encode(y=label_axis(rows), x="share:Q", color=part_color(rows, "class"))
+    save(titled(chart, "Matrix multiplies take most", "share of GPU time", machine), "results/figures/shares.svg")
+
+Colours are those of Okabe and Ito, which the colour-blind tell apart; a name has the same one in every figure. The
+font is the one that vl-convert ships, so that labels are measured with the font that they are drawn with; Arial and
+Helvetica, which have the same widths, follow for browsers.
+"""
+
+import re
+import textwrap
+from collections.abc import Iterable
+from pathlib import Path
+
+import altair as alt
+import pandas as pd
+import vl_convert
+
+WIDTH = 740  # of a figure, in pixels: a page between its margins
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+INK, SOFT, LINE = "#1d2127", "#5a626c", "#dfe3e8"
+ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE, GREY, PALE = (
+    "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#8c8c8c", "#d9d9d9",
+)  # fmt: skip
+PARTS = {  # what bars are made of, in the order in which they are stacked
+    "gemm": BLUE, "attention": SKY, "softmax": VERMILLION, "normalization": GREEN, "elementwise": ORANGE,
+    "reduction": YELLOW, "optimizer": PURPLE, "embedding": "#117733", "communication": "#882255",
+    "triton-fused": "#b5651d", "memcpy": GREY, "memset": "#b3b3b3", "unknown": PALE,
+    "forward": BLUE, "loss": YELLOW, "backward": VERMILLION,
+    "computing attention scores": BLUE, "mask and scale": ORANGE, "computing softmax": VERMILLION, "final matmul": SKY,
+    "parameters": BLUE, "gradients": GREEN, "optimizer state": PURPLE, "activations": VERMILLION,
+    "temporary": ORANGE, "other": PALE,
+}  # fmt: skip
+SERIES = [BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY]
+SHAPES = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-left", "triangle-right"]
+KINDS = [  # names that have the same colour and shape in every figure: those of their position in the list
+    ["small", "medium", "large", "xl", "2.7B", "10B"],
+    ["fp32", "tf32", "bf16", "fp16", "bf16-weights"],
+    ["eager", "math", "flash", "efficient", "cudnn"],
+    ["none", "naive", "ddp", "fsdp"],
+]
+PLAIN_NUMBER = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '~g')"  # 0.05, 3000, 40M
+
+
+def theme() -> dict:
+    """The configuration of every chart."""
+    axis = {"labelColor": INK, "titleColor": INK, "domainColor": SOFT, "tickColor": SOFT, "gridColor": LINE}
+    small = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "labelLimit": 0, "titleLimit": 0}
+    title = {"anchor": "start", "color": INK, "fontSize": 12, "fontWeight": "normal", "subtitleColor": SOFT, "limit": 0}
+    return {
+        "config": {
+            "font": FONT, "background": "white", "view": {"stroke": None}, "axis": axis | small,
+            "legend": {"orient": "bottom", "title": None, "labelColor": INK, "labelLimit": 0, "labelFontSize": 11,
+                       "symbolSize": 70},
+            "header": {"labelColor": INK, "labelFontSize": 12, "labelAnchor": "start", "labelLimit": 0, "title": None},
+            "title": title | {"subtitleFontSize": 11, "frame": "bounds", "offset": 10},
+            "text": {"color": INK, "fontSize": 10, "limit": 0}, "line": {"strokeWidth": 1.4},
+            "point": {"size": 45, "filled": True, "opacity": 1},
+        }
+    }  # fmt: skip
+
+
+def save(chart: alt.TopLevelMixin, path: str | Path) -> None:
+    """Writes a chart as .svg or .png, by the end of the path; the same bytes for the same chart."""
+    specification = chart.to_dict() | theme()
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".png":
+        path.write_bytes(vl_convert.vegalite_to_png(specification, scale=2))
+    else:
+        path.write_text(_number_again(vl_convert.vegalite_to_svg(specification)))
+
+
+def save_all(charts: dict[str, alt.TopLevelMixin], outputs: Iterable[str]) -> None:
+    """Writes each chart to the outputs that have its name, as .svg and .png."""
+    for path in outputs:
+        if Path(path).suffix in (".svg", ".png"):
+            save(charts[Path(path).stem], path)
+
+
+def titled(chart: alt.TopLevelMixin, result: str, quantity: str, *notes: str) -> alt.VConcatChart:
+    """The chart between its result in bold with the quantity below, and notes, such as the machine, at its foot."""
+    texts = [line for note in notes for line in textwrap.wrap(note.replace("\\", ""), 130)]
+    foot = alt.TitleParams(texts, orient="bottom", fontSize=9, color=SOFT, lineHeight=12, frame="bounds")
+    head = alt.TitleParams(textwrap.wrap(result, 80), subtitle=quantity, fontSize=15, fontWeight="bold")
+    return alt.vconcat(alt.vconcat(chart, title=foot), title=head)
+
+
+def text_chart(reason: str) -> alt.Chart:
+    """A figure that says why nothing is drawn."""
+    data = pd.DataFrame({"text": ["\n".join(textwrap.wrap(reason, 90))]})
+    return alt.Chart(data).mark_text(lineBreak="\n", fontSize=12, align="left").encode(
+        text="text", x=alt.value(0)
+    ).properties(width=WIDTH, height=60)  # fmt: skip
+
+
+def context_axis(title: str | None = "context length (tokens)") -> alt.X:
+    """The context length, each value with its own tick."""
+    return alt.X("context_length:O", title=title, axis=alt.Axis(labelAngle=0))
+
+
+def label_axis(rows: pd.DataFrame, column: str = "label") -> alt.Y:
+    """Rows of bars by a column of names, in the order of the frame."""
+    return alt.Y(f"{column}:N", title=None, sort=list(dict.fromkeys(rows[column])))
+
+
+def log_axis(channel: type, column: str, title: str, **options) -> alt.X | alt.Y:
+    """A logarithmic axis with plain numbers; `channel` is alt.X or alt.Y."""
+    axis = alt.Axis(labelExpr=PLAIN_NUMBER, tickCount=5)
+    return channel(f"{column}:Q", title=title, scale=alt.Scale(type="log", nice=False, padding=8), axis=axis, **options)
+
+
+def part_color(rows: pd.DataFrame, column: str) -> alt.Color:
+    """The colours of parts of bars."""
+    names = sort_parts(rows[column])
+    scale = alt.Scale(domain=names, range=[PARTS.get(name, PALE) for name in names])
+    return alt.Color(f"{column}:N", scale=scale, title=None)
+
+
+def sort_parts(names: Iterable[str]) -> list[str]:
+    """The distinct names in the order in which they are stacked; unlisted ones last."""
+    known = list(PARTS)
+    return sorted(dict.fromkeys(names), key=lambda name: known.index(name) if name in known else len(known))
+
+
+def series_color(rows: pd.DataFrame, column: str) -> alt.Color:
+    """The colours of lines and points by a column of names, such as models."""
+    return alt.Color(f"{column}:N", title=None, scale=_series_scale(rows[column], SERIES))
+
+
+def series_shape(rows: pd.DataFrame, column: str) -> alt.Shape:
+    """Their shapes, so that grey print tells them apart."""
+    return alt.Shape(f"{column}:N", title=None, scale=_series_scale(rows[column], SHAPES))
+
+
+def _series_scale(column: pd.Series, looks: list[str]) -> alt.Scale:
+    names = list(dict.fromkeys(column))
+    kind = next((kind for kind in KINDS if set(names) <= set(kind)), names)
+    return alt.Scale(domain=names, range=[looks[kind.index(name) % len(looks)] for name in names])
+
+
+def _number_again(svg: str) -> str:
+    """The SVG with its gradients and clips numbered from 0; the library goes on counting from figure to figure."""
+    new: dict[str, str] = {}
+    return re.sub(r"\b(gradient_|clip)\d+", lambda match: new.setdefault(match[0], f"{match[1]}{len(new)}"), svg)

@@ -1,0 +1,75 @@
+"""Whether runs are faster than others: the only place that decides it, from the spread that was measured.
+
+    pairs = pd.DataFrame({"before": ["small_ctx512_forward"], "after": ["small_ctx512_forward_bf16"]})
+    judge_gpu_times(tables["phases"], pairs)[["ratio", "low", "high", "verdict", "used"]]
+    #    ratio    low   high verdict                     used
+    # 0  0.352  0.350  0.353  faster  3 and 3 captured steps
+
+Welch's t-test compares the logarithms of two samples; all tests of one table share a false discovery rate. GPU time is
+judged by captured steps. Another process of the same work has the same GPU time within 1.2 % (73 runs on H200s), so a
+difference below 2 % decides nothing. Wall time also depends on the host, by up to 125 % there: only means of several
+processes judge it (`timing: {processes: N}`), and never a spread that was assumed.
+"""
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+FASTER, SLOWER, UNKNOWN = "faster", "slower", "cannot be told"
+LEAST_GPU_DIFFERENCE = 0.02
+FALSE_DISCOVERIES = 0.05  # the expected share of wrong ones among the verdicts faster and slower of one table
+CONFIDENCE = 0.95
+
+
+def judge_gpu_times(
+    phases: pd.DataFrame, pairs: pd.DataFrame, phase: str = "step", column: str = "gpu_busy_ns"
+) -> pd.DataFrame:
+    """The pairs with a verdict on the GPU time of a phase, from the merged table `phases`; see judge for columns."""
+    rows = phases[(phases["phase"] == phase) & (phases[column] > 0)]
+    logarithms = np.log(rows[column]).groupby(rows["run"])
+    times = pd.DataFrame({
+        "mean": np.exp(logarithms.mean()) / 1e6, "spread": logarithms.std(), "n": logarithms.size()
+    })  # fmt: skip
+    return judge(times, pairs, "captured step", LEAST_GPU_DIFFERENCE)
+
+
+def judge_wall_times(timings: pd.DataFrame, pairs: pd.DataFrame, phase: str = "step") -> pd.DataFrame:
+    """The pairs with a verdict on the time of a phase without a profiler, from the merged table `timings`."""
+    rows = timings[timings["phase"] == phase].set_index("run")
+    columns = {"mean_ms": "mean", "process_spread": "spread", "processes": "n"}
+    times = rows[list(columns)].rename(columns=columns).astype("float64")
+    return judge(times.fillna({"n": 1.0}), pairs, "process")
+
+
+def judge(times: pd.DataFrame, pairs: pd.DataFrame, sample: str, least: float = 0.0) -> pd.DataFrame:
+    """The pairs (columns `before` and `after`, which are in the index of `times`) with further columns.
+
+    `times` has the mean (in any unit), its `spread` (the standard deviation of the logarithms of the samples, which is
+    the relative one) and `n`, the number of samples. `sample` names one, `least` is the smallest relative difference
+    that may decide. The columns: `before_ms`, `after_ms` (the means), `ratio` (after ÷ before: below 1 is faster),
+    `low` and `high` (its interval, empty if no spread was measured), `p`, `verdict`, and `used`, which says from what.
+    """
+    before, after = (times.reindex(pairs[name]).reset_index(drop=True) for name in ("before", "after"))
+    table = pairs.reset_index(drop=True).assign(before_ms=before["mean"], after_ms=after["mean"])
+    table["ratio"] = after["mean"] / before["mean"]
+    shift, error, freedom = _welch(before, after, np.log(table["ratio"]))
+    margin = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error
+    table["low"], table["high"] = np.exp(shift - margin), np.exp(shift + margin)
+    table["p"] = 2 * stats.t.sf(np.abs(shift) / error, freedom)
+    tested = table["p"].notna()
+    adjusted = table["p"].copy()  # by Benjamini and Hochberg
+    if tested.any():
+        adjusted[tested] = stats.false_discovery_control(table["p"][tested])
+    decided = (adjusted <= FALSE_DISCOVERIES) & (np.abs(shift) > np.log1p(least))
+    table["verdict"] = np.where(decided, np.where(shift < 0, FASTER, SLOWER), UNKNOWN)
+    counts = [times_n.fillna(0).astype(int).astype(str) for times_n in (before["n"], after["n"])]
+    table["used"] = counts[0] + " and " + counts[1] + f" {'processes' if sample == 'process' else sample + 's'}"
+    return table.set_index(pairs.index)
+
+
+def _welch(before: pd.DataFrame, after: pd.DataFrame, shift: pd.Series) -> tuple[pd.Series, pd.Series, pd.Series]:
+    """The difference of the logarithms, its standard error and degrees of freedom; NaN if a side has one sample."""
+    parts = [side["spread"].where(side["n"] >= 2) ** 2 / side["n"] for side in (before, after)]
+    parts = [part.clip(lower=1e-18) for part in parts]  # samples that are equal to the last digit give no 0 ÷ 0
+    squares = sum(part**2 / (side["n"] - 1).clip(lower=1) for part, side in zip(parts, (before, after), strict=True))
+    return shift, (parts[0] + parts[1]) ** 0.5, (parts[0] + parts[1]) ** 2 / squares
