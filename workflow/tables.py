@@ -1,0 +1,149 @@
+"""Tables: from a frame to Parquet and CSV as workflow/columns.yaml declares them, and back; and their dictionary.
+
+The name of a table is that of its file. A merged table (results/tables) begins with KEYS; a table of one run does not.
+Times are integer nanoseconds until they are summarized.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from kernel_tables.markdown import code, compact_table, escaped
+from kernel_tables.whole_files import written_whole
+
+KEYS = [
+    "run", "model", "context_length", "mode", "precision", "batch_size", "compile", "attention", "checkpoint", "gpus",
+    "parallel", "optimizer",
+]  # fmt: skip
+_ARROW_TYPES = {"text": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
+_PANDAS_TYPES = {"text": "str", "int": "int64", "float": "float64", "bool": "bool"}
+_PANDAS_TYPES_WITH_GAPS = {"text": "str", "int": "Int64", "float": "float64", "bool": "boolean"}
+
+
+class WrongTable(Exception):
+    """A table is not as declared; the message is one line."""
+
+
+class Column(NamedTuple):
+    """One column of a table, as declared."""
+
+    kind: str  # text, int, float or bool
+    unit: str
+    meaning: str
+
+
+def declared_columns(name: str, keys: bool = True) -> dict[str, Column]:
+    """The declared columns of a table by name, in order: KEYS first if `keys`. Raises WrongTable for another table."""
+    declared = _declarations()
+    if name not in declared or name == "leading":
+        raise WrongTable(f"table {name}: not declared; add its columns to workflow/columns.yaml")
+    columns = {column: Column(*declaration) for column, declaration in declared[name].items() if column != "rows"}
+    leading = {column: Column(*declaration) for column, declaration in declared["leading"].items()} if keys else {}
+    return leading | columns
+
+
+def declared_tables() -> list[str]:
+    """The names of all declared tables."""
+    return [name for name in _declarations() if name != "leading"]
+
+
+@cache
+def _declarations() -> dict[str, dict]:
+    text = Path(__file__).with_name("columns.yaml").read_text(encoding="utf-8")
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # the one in C takes a tenth of the time
+
+
+def make_table(name: str, rows: Iterable[Mapping | Sequence] = (), keys: bool = True) -> pd.DataFrame:
+    """A declared table with these rows: mappings, or values in the order of the columns. Values may be missing."""
+    rows, columns = list(rows), declared_columns(name, keys)
+    frame = pd.DataFrame(rows, columns=list(columns)) if rows else pd.DataFrame(columns=list(columns), dtype="object")
+    return _to_arrow(frame, name, columns).to_pandas(types_mapper=None).pipe(_cast, columns)
+
+
+def write_table(frame: pd.DataFrame, path: str | Path, keys: bool = True) -> None:
+    """Writes the declared columns of a frame to `path` (.parquet), with units and meanings, and to a .csv file beside
+    it; other columns are left out. `keys`: whether the table begins with KEYS.
+
+    Raises WrongTable if a column is missing or has values of another type.
+    """
+    path = Path(path).with_suffix(".parquet")
+    columns = declared_columns(path.stem, keys)
+    table = _to_arrow(frame, path.stem, columns)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _write_whole(path, lambda partial: pq.write_table(table, partial, compression="zstd"))
+    text = _cast(table.to_pandas(), columns)
+    _write_whole(path.with_suffix(".csv"), lambda partial: text.to_csv(partial, index=False, lineterminator="\n"))
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """The table in a Parquet file, with declared columns cast to their types; columns that are not declared are kept.
+    Integers and truth values of a column with gaps are of pandas' types that know gaps."""
+    path = Path(path)
+    frame = pq.ParquetFile(path).read().to_pandas()
+    declared = declared_columns(path.stem) if path.stem in declared_tables() else {}
+    return _cast(frame, {name: column for name, column in declared.items() if name in frame})
+
+
+def read_tables(paths: Iterable[str | Path]) -> dict[str, pd.DataFrame]:
+    """Tables by the name of their file."""
+    return {Path(path).stem: read_table(path) for path in paths}
+
+
+def dictionary() -> str:
+    """What the columns of all tables mean, as Markdown."""
+    parts = [
+        "# Data dictionary\n\nEvery table is stored as Parquet and as CSV. A unit *of 1* means a fraction: 0.25 is 25 %."
+        " GPU time is the sum of the durations of kernels and memory operations (on a CPU: of outermost ATen operators)."
+        " Values that were not measured are empty, never zero. All tables here begin with the same columns:\n\n"
+        + _describe(declared_columns("runs"), KEYS)
+    ]
+    for name in declared_tables():
+        columns, rows = declared_columns(name, keys=False), _declarations()[name]["rows"]
+        parts.append(f"## {name}\n\n{escaped(rows)}.\n\n{_describe(columns, columns)}")
+    return "\n".join(parts)
+
+
+def _describe(columns: Mapping[str, Column], names: Iterable[str]) -> str:
+    rows = [(code(name, in_table=True), escaped(columns[name].unit), escaped(columns[name].meaning)) for name in names]
+    return compact_table(("column", "unit", "meaning"), rows)
+
+
+def _to_arrow(frame: pd.DataFrame, name: str, columns: Mapping[str, Column]) -> pa.Table:
+    """The declared columns of the frame with their types, units and meanings."""
+    if missing := [column for column in columns if column not in frame]:
+        raise WrongTable(f"table {name}: no column {', '.join(missing)}, which workflow/columns.yaml declares")
+    arrays, fields = [], []
+    for column, (kind, unit, meaning) in columns.items():
+        values, metadata = frame[column], {"unit": unit, "meaning": meaning}
+        try:
+            if isinstance(values.dtype, pd.CategoricalDtype):
+                values = values.astype(values.cat.categories.dtype)
+            arrays.append(pa.Array.from_pandas(values, type=_ARROW_TYPES[kind]))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError):
+            value = values.dropna().tolist()[0]
+            raise WrongTable(
+                f"table {name}: column {column} is declared as {kind}, and has {values.dtype} such as {value!r}"
+            ) from None
+        fields.append(pa.field(column, _ARROW_TYPES[kind], metadata=metadata))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _cast(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
+    """The frame with declared columns of their types. A number in a column of texts becomes the text of an integer."""
+    types = {}
+    for name, (kind, _, _) in columns.items():
+        types[name] = (_PANDAS_TYPES_WITH_GAPS if frame[name].hasnans else _PANDAS_TYPES)[kind]
+        if kind == "text" and pd.api.types.is_numeric_dtype(frame[name]):
+            frame = frame.assign(**{name: frame[name].astype("Int64")})
+    return frame.astype(types)
+
+
+def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
+    with written_whole(path) as partial:
+        write(partial)
