@@ -79,19 +79,61 @@ class Capture(Timing, kw_only=True):
 
 
 class Memory(Timing, kw_only=True):
-    """Bytes by part of a step."""
+    """What the allocator counted while every allocation was recorded; the allocations are in memory_history.json.gz."""
+
+    requested_peak_bytes: int | None = None  # of the sizes of tensors
+    allocated_peak_bytes: int | None = None  # rounded up to blocks; None on a CPU, as the next two
+    reserved_peak_bytes: int | None = None  # held of the device
+    driver_used_bytes: int | None = None  # by all processes of the device after the last step, from the driver
+    not_seen: list[str] = []  # what this kind of recording cannot see
+    dtypes: list[dict[str, str | int]] = []  # module, modules, parameters, output, gradients; [] if compiled
+
+
+class Window(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What passed between two readings of a counter of energy."""
+
+    kind: Literal["steps", "idle"]
+    seconds: float
+    microjoules: int
+    steps: int  # 0 if idle
+    sm_clock_mhz: int | None = None  # at its end
 
 
 class Energy(Timing, kw_only=True):
-    """Joules of windows of steps."""
+    """Joules of windows of steps, and of windows in which nothing runs."""
+
+    counter: str | None = None  # whose energy it counts
+    tick_s: float | None = None  # between two changes of the counter
+    windows: list[Window] = []
 
 
 class Counters(Timing, kw_only=True):
     """What a program wrote under ncu; the counters themselves are in a file of their own."""
 
+    ncu: str | None = None  # its version
+
+
+class Cell(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Attention alone at one context length; without times if its status says why."""
+
+    context_length: int
+    status: Literal["complete", "out_of_memory", "unsupported", "non_finite", "failed"]  # failed: a user's function
+    reason: str | None = None
+    out_of_memory: OutOfMemory | None = None
+    forward_seconds: list[float] = []  # of each pass, with the wait for the device
+    backward_seconds: list[float] = []
+    compile_seconds: float | None = None  # of the first forward and backward pass
+    call_seconds: dict[str, list[float]] = {}  # single calls: forward, backward, both; on a GPU by CUDA events
+    memory_before_backward_bytes: int | None = None
+    peak_bytes: int | None = None
+    output_error: float | None = None  # against fp64
+    gradient_error: float | None = None
+
 
 class Attention(Result, kw_only=True):
-    """Times of attention alone, by context length."""
+    """Attention alone, by context length."""
+
+    cells: list[Cell] = []
 
 
 STAGES = {"timing": Timing, "capture": Capture, "memory": Memory, "energy": Energy, "counters": Counters,

@@ -1,0 +1,124 @@
+"""Energy of a step: windows of seconds in which steps run or nothing runs, between two readings of a counter.
+
+The counter is NVML's for a GPU, and RAPL's for the packages of a processor, with all that runs on them.
+"""
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from cs336_model import benchmark
+from cs336_model import device as devices
+from cs336_model.results import Energy, Window
+from cs336_model.spec import Spec
+from cs336_model.variants import Unsupported
+
+
+def measure(spec: Spec, device: torch.device) -> Energy:
+    """Windows of at least `window_s` each: idle with the model in memory, `spec.windows` with steps, idle again.
+
+    Raises Unsupported if no counter of this device can be read."""
+    counter = open_counter(device)
+    tick_s = measure_tick(counter.read)
+    subject = benchmark.make_subject(spec, device)
+    subject.run_steps("warmup", spec.warmup_steps)
+
+    def run_steps() -> int:
+        end_s, steps = time.perf_counter() + spec.window_s, 0
+        while time.perf_counter() < end_s:
+            subject.run_steps("measure", 1)  # waits for the device
+            steps += 1
+        return steps
+
+    def wait() -> int:
+        time.sleep(spec.window_s)
+        return 0
+
+    works = [("idle", wait), *[("steps", run_steps)] * spec.windows, ("idle", wait)]
+    windows = [count_window(kind, work, counter.read, device) for kind, work in works]
+    return Energy(status="complete", counter=counter.name, tick_s=tick_s, windows=windows)
+
+
+def count_window(kind: str, work: Callable[[], int], read: Callable[[], int], device: torch.device) -> Window:
+    """The window during which `work` runs, which returns the number of its steps; the device is idle at both ends."""
+    devices.synchronize(device)
+    begin_uj, begin_s = read(), time.perf_counter()
+    steps = work()
+    devices.synchronize(device)
+    end_uj, end_s = read(), time.perf_counter()
+    return Window(kind=kind, seconds=end_s - begin_s, microjoules=end_uj - begin_uj, steps=steps)
+
+
+def measure_tick(read: Callable[[], int], changes: int = 10, limit_s: float = 3.0) -> float:
+    """The median seconds between changes of a counter. Raises Unsupported if it does not change for `limit_s`."""
+    changed_at: list[float] = []
+    value, last_s = read(), time.perf_counter()
+    while len(changed_at) <= changes:
+        time.sleep(0.0002)
+        now_value, now_s = read(), time.perf_counter()
+        if now_value != value:
+            changed_at.append(now_s)
+            value, last_s = now_value, now_s
+        elif now_s - last_s > limit_s:
+            raise Unsupported(f"energy: the counter did not change for {limit_s:g} s")
+    return statistics.median(end - start for start, end in itertools.pairwise(changed_at))
+
+
+class NvmlCounter:
+    """The energy of one GPU since its driver was loaded."""
+
+    name = "NVML, the whole GPU"
+
+    def __init__(self, uuid: str | None) -> None:
+        try:
+            import pynvml
+        except ImportError:
+            raise Unsupported("energy: NVML's Python binding is missing: pip install nvidia-ml-py") from None
+        if uuid is None:
+            raise Unsupported("energy: this PyTorch does not tell the GPU's UUID; 2.5 and newer do")
+        try:
+            pynvml.nvmlInit()
+            # by its UUID: NVML numbers the GPUs of the host, CUDA_VISIBLE_DEVICES those of the process
+            gpu = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+            pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu)
+        except pynvml.NVMLError as error:
+            raise Unsupported(f"energy: NVML has no counter of this GPU ({error})") from error
+        self.read = lambda: 1000 * pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu)  # microjoules
+
+
+class RaplCounter:
+    """The energy of all packages of the processor, by Linux's powercap files."""
+
+    name = "RAPL, the processor's packages"
+
+    def __init__(self, folder: Path = Path("/sys/class/powercap")) -> None:
+        zones = [zone for zone in sorted(folder.glob("intel-rapl:*")) if zone.joinpath("name").exists()]
+        zones = [zone for zone in zones if zone.joinpath("name").read_text().startswith("package")]
+        if not zones:
+            raise Unsupported(f"energy: this host shows no counter of its processor (no package in {folder.name})")
+        self.files = [zone / "energy_uj" for zone in zones]
+        try:
+            self.values = [int(file.read_text()) for file in self.files]
+            self.ranges = [int(zone.joinpath("max_energy_range_uj").read_text()) for zone in zones]
+        except PermissionError:
+            reason = "energy: only root may read the processor's counter: sudo chmod a+r /sys/class/powercap/*/energy_uj"
+            raise Unsupported(reason) from None
+        self.total_uj = 0
+
+    def read(self) -> int:
+        """Microjoules since this object was made. The files begin again at 0 after minutes: read it every minute."""
+        for index, file in enumerate(self.files):
+            value = int(file.read_text())
+            change = value - self.values[index]
+            self.total_uj += change if change >= 0 else change + self.ranges[index]
+            self.values[index] = value
+        return self.total_uj
+
+
+def open_counter(device: torch.device) -> NvmlCounter | RaplCounter:
+    """The counter of this device. Raises Unsupported if there is none, with the reason."""
+    return NvmlCounter(devices.gpu_uuid(device)) if device.type == "cuda" else RaplCounter()
