@@ -98,9 +98,9 @@ def read_tables(paths: Iterable[str | Path]) -> dict[str, pd.DataFrame]:
 def dictionary() -> str:
     """What the columns of all tables mean, as Markdown."""
     parts = [
-        "# Data dictionary\n\nEvery table is stored as Parquet and as CSV. A unit *of 1* means a fraction: 0.25 is 25 %."
-        " GPU time is the sum of the durations of kernels and memory operations (on a CPU: of outermost ATen operators)."
-        " Values that were not measured are empty, never zero. All tables here begin with the same columns:\n\n"
+        "# Data dictionary\n\nEvery table is stored as Parquet and as CSV. A unit *of 1* means a fraction: 0.25 is"
+        " 25 %. GPU time is the sum of the durations of kernels and memory operations (on a CPU: of outermost ATen"
+        " operators). Values that were not measured are empty, never zero. All tables here begin with the same columns:\n\n"
         + _describe(declared_columns("runs"), KEYS)
     ]
     for name in declared_tables():

@@ -1,0 +1,249 @@
+"""The tables of one run: from capture.json and its captures to kernels, phases, ranges, findings, and status.json.
+
+    python -m workflow.scripts.run_tables --result results/runs/RUN/capture.json [--classes JSON] [--rules JSON]
+
+The measured program opens measure > step > a phase (forward, loss, backward, optimizer) > the parts of the model. A
+kernel counts in the step and phase that were open when it was launched. Times are integer nanoseconds. If a launch or a
+nanosecond is lost on the way, or the capture is incomplete, this fails. A run that is no result of its program, such as
+one that is out of memory, has tables without rows. Tables go beside capture.json.
+"""
+
+from cs336_model import locks
+
+if __name__ == "__main__":
+    LOCK = locks.shared()  # nothing heavy is imported beside a measured step
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cs336_model.results import BadResult, Capture, read_result
+from kernel_tables.attribution.path_text import as_path, names_in
+from kernel_tables.diagnosis.custom_rules import rules_of_entries
+from kernel_tables.diagnosis.diagnose import as_table, diagnose
+from kernel_tables.errors import ERROR, WARNING, NotConserved, TraceError
+from kernel_tables.intervals import union
+from kernel_tables.kernel_classes.categories import ON_TENSOR_CORES, family, users_rules
+from kernel_tables.trace import Trace
+from kernel_tables.whole_files import written_whole
+from workflow.tables import declared_columns, make_table, write_table
+
+TABLES = ("kernels", "phases", "ranges", "findings", "rank_phases", "rank_steps", "collectives")
+MEMORY_OPERATIONS = ("memcpy", "memset")
+OUTSIDE = "(outside)"
+
+
+def main(result: Path, classes: Sequence[dict] = (), rules: Sequence[dict] = (), key: dict | None = None) -> None:
+    """Writes TABLES and status.json beside `result`. `classes` and `rules` are kernel_classes and diagnosis_rules of
+    config.yaml. `key`: what the result must have been made from. Raises TraceError or BadResult, one line each."""
+    users_rules(classes)  # for its errors, which are not the capture's
+    custom_rules, folder, capture = rules_of_entries(rules, "diagnosis_rules"), result.parent, read_result(result)
+    again = f"capture again: snakemake --forcerun {result}"
+    if key is not None:
+        from workflow.freshness import explain_difference
+
+        if difference := explain_difference(capture.key, key):
+            raise BadResult(f"{result} was made from something else ({difference}); {again}")
+    frames, warnings = {name: make_table(name, keys=False) for name in TABLES}, []
+    if capture.status == "complete":
+        paths = [folder / f"capture{f'_rank{rank}' if rank else ''}.sqlite" for rank in range(capture.ranks)]
+        try:
+            made, warnings = make_run_tables(capture, paths[0], classes, custom_rules)
+            if capture.ranks > 1:
+                from workflow.scripts.communication import tables_of_ranks
+
+                steps, device = capture.key["spec"]["measured_steps"], capture.machine.device
+                made |= tables_of_ranks(paths, steps, device, capture.profiler, classes)
+        except NotConserved:
+            raise
+        except TraceError as error:
+            raise TraceError(f"{paths[0]} gives no tables: {error}; {again}") from None
+        frames |= made
+    for name, frame in frames.items():
+        write_table(frame, folder / f"{name}.parquet", keys=False)
+    status = {"status": capture.status, "reason": capture.reason, "warnings": warnings}
+    with written_whole(folder / "status.json") as partial:
+        partial.write_text(json.dumps(status, indent=1) + "\n", encoding="utf-8")
+
+
+def make_run_tables(
+    capture: Capture, path: Path, classes: Sequence[dict], custom_rules: Sequence
+) -> tuple[dict[str, pd.DataFrame], list[str]]:
+    """(kernels, phases, ranges and findings of rank 0, warnings) of a complete capture. Raises TraceError if the file
+    lacks something, and NotConserved if a table does."""
+    spec, device = capture.key["spec"], capture.machine.device
+    with Trace(path, classes) as trace:
+        errors, warnings = find_problems(trace, spec["measured_steps"], device, capture.profiler)
+        if errors:
+            raise TraceError("; ".join(errors))
+        activities, ranges = measured_activities(trace), measured_ranges(trace)
+        findings = as_table(diagnose(trace, "step", custom_rules)).rename(columns={"where": "located"})
+    kernels, phases = sum_kernels(activities), sum_phases(activities, ranges)
+    require_same("measured steps", phases["step"].nunique(), spec["measured_steps"])
+    if device != "cpu":
+        warnings += check_tensor_cores(kernels, spec["precision"])
+    elif capture.profiler == "nsys":
+        warnings.append("nsys records no operators of a CPU program: wall times of ranges only, no kernels")
+        measured = [name for name in phases if name not in ("step", "phase", "wall_ns")]
+        phases = phases.assign(**dict.fromkeys(measured, pd.array([pd.NA] * len(phases), dtype="Int64")))
+    return {
+        "kernels": kernels,
+        "phases": phases,
+        "ranges": sum_ranges(activities, ranges),
+        "findings": findings,
+    }, warnings
+
+
+def find_problems(trace: Trace, steps: int, device: str, profiler: str) -> tuple[list[str], list[str]]:
+    """(errors, warnings) of a capture: why it is not used, and what may be odd. The messages of nsys itself name the
+    host, so they are printed (to the log), and another text stands for them."""
+    texts = {
+        "nsys_lost_events": "nsys reports that it lost events: times and counts may be too small; capture less at a"
+        " time",
+        "nsys_error": "nsys reports an error: what it failed to record is missing",
+        "nsys_warning": "nsys printed a warning, but no loss of events is known",
+        "nsys_older_than_driver": "nsys does not know the CUDA of this driver: install a newer nsys",
+    }
+    found: dict[str, dict[str, str]] = {ERROR: {}, WARNING: {}}  # the first message of each code
+    for finding in trace.check(expected_steps=steps, equal_steps=True):
+        is_expected = finding.code == "no_kernels" and profiler == "nsys" and device == "cpu"
+        # nsys' hedge is covered by the checks that all steps are there and alike
+        if not is_expected and finding.code != "nsys_hedge":
+            if finding.code in texts:
+                print(f"{finding.code}: {finding.message}", file=sys.stderr)
+            found[finding.severity].setdefault(finding.code, texts.get(finding.code, finding.message))
+    return list(found[ERROR].values()), list(found[WARNING].values())
+
+
+def measured_activities(trace: Trace) -> pd.DataFrame:
+    """One row per activity (on a CPU, operator) of the measured window, with `step` (−1 outside), `phase`, `range`."""
+    is_measured = trace.enclosing("measure") >= 0
+    activities, steps = trace.activities()[is_measured], trace.enclosing("step")[is_measured]
+    instances = _measured_instances(trace, "step")
+    instances = instances.loc[instances["name"] == "step", "instance"]
+    numbers = pd.Series(np.arange(len(instances)), index=instances)  # in the order in which the steps began
+    phases, inner = _split_paths(trace.paths)
+    return activities.assign(
+        step=pd.Series(steps, activities.index).map(numbers).fillna(-1).astype("int64"),
+        phase=phases[activities["path_id"]], range=inner[activities["path_id"]],
+    ).reset_index(drop=True)  # fmt: skip
+
+
+def measured_ranges(trace: Trace) -> pd.DataFrame:
+    """One row per measured step and range instance in it, by start, with the columns `step`, `phase` and `range`."""
+    instances = _measured_instances(trace, "step")
+    step_starts = instances.loc[instances["name"] == "step", "start_ns"].to_numpy()
+    phases, inner = _split_paths(trace.paths)
+    return instances.assign(
+        step=np.searchsorted(step_starts, instances["start_ns"].to_numpy(), side="right") - 1,
+        phase=phases[instances["path_id"]], range=inner[instances["path_id"]],
+    ).reset_index(drop=True)  # fmt: skip
+
+
+def _measured_instances(trace: Trace, name: str) -> pd.DataFrame:
+    """The range instances in `measure` that are in a range of this name, or are one, by start."""
+    is_wanted = np.array(["measure" in path and name in path for path in trace.paths], dtype=bool)
+    instances = trace.range_instances()
+    return instances[is_wanted[instances["path_id"]]].sort_values(["start_ns", "instance"])
+
+
+def _split_paths(paths: Iterable[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
+    """(phases, paths inside the phase), by path: the name after `step`, or OUTSIDE if there is none; what follows."""
+    inside = [path[path.index("step") + 1 :] if "step" in path else () for path in paths]
+    phases = [names[0] if names else OUTSIDE for names in inside]
+    return np.array(phases, dtype=object), np.array([as_path(names[1:]) for names in inside], dtype=object)
+
+
+def sum_kernels(activities: pd.DataFrame) -> pd.DataFrame:
+    """One row per step x phase x range x name of a kernel or memory operation."""
+    keys = ["step", "phase", "range", "name", "class"]
+    grouped = activities.groupby(keys, sort=True, observed=True)["duration_ns"]
+    table = grouped.agg(launches="count", total_ns="sum", mean_ns="mean", min_ns="min", max_ns="max").reset_index()
+    require_same("launches", table["launches"].sum(), len(activities))
+    require_same("nanoseconds", table["total_ns"].sum(), activities["duration_ns"].sum())
+    return table.rename(columns={"name": "kernel"})
+
+
+def sum_phases(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
+    """One row per step x phase, and one with the phase `step` per step: wall time, span, busy and summed GPU time."""
+    rows = []
+    for step, step_ranges in ranges.groupby("step"):
+        work, is_phase = activities[activities["step"] == step], step_ranges["phase"] != OUTSIDE
+        phases = step_ranges[is_phase & (step_ranges["range"] == "")]
+        rows.append(_sum_phase(step, "step", work, step_ranges[~is_phase]))
+        # in the order in which they open; then OUTSIDE, which has activities, but no range
+        for phase in dict.fromkeys([*phases["phase"], *sorted(set(work["phase"]))]):
+            rows.append(_sum_phase(step, phase, work[work["phase"] == phase], phases[phases["phase"] == phase]))
+    table = pd.DataFrame(rows, columns=list(declared_columns("phases", keys=False)))
+    is_step = table["phase"] == "step"
+    for column in ("kernel_ns", "kernels", "memop_ns", "memops"):
+        require_same(f"{column} of all phases", table.loc[~is_step, column].sum(), table.loc[is_step, column].sum())
+    return table
+
+
+def _sum_phase(step: int, phase: str, work: pd.DataFrame, ranges: pd.DataFrame) -> dict:
+    is_kernel = ~work["kind"].isin(MEMORY_OPERATIONS).to_numpy(dtype=bool)
+    start_ns, end_ns = work["start_ns"].to_numpy("int64"), work["end_ns"].to_numpy("int64")
+    duration_ns = end_ns - start_ns
+    return {
+        "step": step, "phase": phase, "wall_ns": int((ranges["end_ns"] - ranges["start_ns"]).sum()),
+        "gpu_span_ns": int(end_ns.max() - start_ns.min()) if len(work) else 0,
+        "gpu_busy_ns": union(start_ns, end_ns).total_ns,
+        "kernel_ns": int(duration_ns[is_kernel].sum()), "kernels": int(is_kernel.sum()),
+        "memop_ns": int(duration_ns[~is_kernel].sum()), "memops": int((~is_kernel).sum()),
+    }  # fmt: skip
+
+
+def sum_ranges(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
+    """One row per step x phase x range: instances, wall time, and GPU time and launches, inner ranges included."""
+    keys, ranges = ["step", "phase", "range"], ranges[ranges["phase"] != OUTSIDE]
+    walls = ranges.assign(wall_ns=ranges["end_ns"] - ranges["start_ns"]).groupby(keys)["wall_ns"]
+    work = activities[activities["step"] >= 0]
+    is_kernel, duration_ns = ~work["kind"].isin(MEMORY_OPERATIONS), work["duration_ns"]
+    terms = {
+        "gpu_time_ns": duration_ns.where(is_kernel, 0), "kernels": is_kernel.astype("int64"),
+        "memop_time_ns": duration_ns.where(~is_kernel, 0), "memops": (~is_kernel).astype("int64"),
+    }  # fmt: skip
+    sums = work.assign(**terms).groupby(keys)[list(terms)].sum().reset_index()
+    outer = [[as_path(names[:length]) for length in range(len(names) + 1)] for names in map(names_in, sums["range"])]
+    sums = sums.assign(range=outer).explode("range").groupby(keys).sum()
+    # an outer join: ranges may have no activities, and activities outside of all phases have no range
+    table = walls.agg(instances="count", wall_ns="sum").join(sums, how="outer")
+    return table.fillna(0).astype("int64").reset_index()
+
+
+def check_tensor_cores(kernels: pd.DataFrame, precision: str) -> list[str]:
+    """Contradictions between the kernels of a GPU program and its precision: matrix multiplies on tensor cores in fp32,
+    or none on them in another precision."""
+    matmuls = kernels[kernels["class"].map(family) == "gemm"]
+    on_tensor_cores = matmuls["kernel"].str.contains(ON_TENSOR_CORES, case=False, regex=True)
+    if precision == "fp32" and on_tensor_cores.any():
+        share = matmuls.loc[on_tensor_cores, "total_ns"].sum() / matmuls["total_ns"].sum()
+        return [f"precision is fp32, and {100 * share:.0f} % of the matrix multiplies' time is on tensor cores"]
+    if precision != "fp32" and len(matmuls) and not on_tensor_cores.any():
+        return [f"precision is {precision}, and no matrix multiply has a kernel whose name belongs to tensor cores"]
+    return []
+
+
+def require_same(quantity: str, actual: int, expected: int) -> None:
+    """Raises NotConserved unless the two integers are equal."""
+    if int(actual) != int(expected):
+        raise NotConserved(
+            f"{quantity}: {int(actual)} in the table, {int(expected)} in the capture; this is a defect of the program"
+        )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--result", type=Path, required=True)
+    for name in ("classes", "rules", "key"):
+        parser.add_argument(f"--{name}", type=json.loads, default=None if name == "key" else [])
+    try:
+        main(**vars(parser.parse_args()))
+    except (TraceError, BadResult) as error:
+        sys.exit(str(error))
