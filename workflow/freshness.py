@@ -1,0 +1,252 @@
+"""Whether a result is what would be measured now. Imports no torch; nothing here runs it.
+
+A result holds its key: the specification, a digest of the measured code, and the versions and GPUs of its host. Planning
+writes the wanted keys to results/plan/measurements.json: the specification and the digest and, if this host could
+measure a result and would do it with other versions, the versions here. A key is a parameter of the rule that measures,
+and the file is an input of merge, which compares. docs/freshness.md has the situations.
+"""
+
+import ast
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from workflow.grid import Config, ConfigError, Run, describe
+
+ROOT = Path(__file__).resolve().parents[1]
+PLAN = Path("results/plan/measurements.json")
+MEASURED = ("cs336_model/*.py", "range_marks/*.py")  # what runs in the measured process
+EXPORTER = ("kernel_tables/kineto/*.py",)  # and writes the captures of PyTorch's profiler
+VERSIONS = {"torch": "PyTorch", "driver": "the driver", "gpu": "the GPU", "nsys": "nsys", "ncu": "ncu"}
+
+
+def plan_measurements(config: Config, runs: Mapping[str, Run]) -> dict[str, str]:
+    """The wanted key of each result, by its path, as canonical JSON. Raises ConfigError."""
+    code = {stage: digest_measured(stage, list_sources(config)) for stage in ("timing", "capture", "attention")}
+    plan = {}
+    for name, run in runs.items():
+        jobs = [(f"results/runs/{name}/{stage}.json", stage, 1) for stage in run.stages]
+        if "timing" in run.stages:
+            processes = range(2, config.timing.processes + 1)
+            jobs += [(f"results/processes/{number}/{name}/timing.json", "timing", number) for number in processes]
+        for path, stage, process in jobs:
+            spec = msgspec.to_builtins(describe(config, run, stage, process))
+            key = {"spec": spec, "code": code.get(stage, code["timing"])}
+            key |= choose_versions(stage, config, read_key(path))
+            plan[path] = msgspec.json.encode(key, order="sorted").decode()
+    return plan
+
+
+def write_plan(plan: Mapping[str, str]) -> None:
+    """Writes the wanted keys, which are an input of merge, if they changed."""
+    write_if_changed(PLAN, msgspec.json.encode({path: msgspec.Raw(key.encode()) for path, key in plan.items()}))
+
+
+def read_plan() -> dict[str, str]:
+    """The wanted keys as they were planned: for a job on another host, which must not plan again."""
+    return {
+        path: bytes(key).decode()
+        for path, key in msgspec.json.decode(PLAN.read_bytes(), type=dict[str, msgspec.Raw]).items()
+    }
+
+
+class Stored(msgspec.Struct):
+    """What planning reads of a result."""
+
+    key: dict[str, Any] | None = None
+    format: Any = None  # only results of release 0.3 have it
+
+
+def read_key(path: str) -> dict[str, Any] | None:
+    """The key of a result; None if there is none that can be read. Raises ConfigError for one of release 0.3."""
+    try:
+        with open(path, "rb") as file:
+            stored = msgspec.json.decode(file.read(), type=Stored)
+    except (OSError, msgspec.DecodeError):
+        return None
+    if stored.key is None and stored.format is not None:
+        raise ConfigError(f"{path} is a result of release 0.3, which cannot be read: move results/ away, and run again")
+    return stored.key
+
+
+def choose_versions(stage: str, config: Config, own: Mapping[str, Any] | None) -> dict[str, str | None]:
+    """The versions in the wanted key of a result with the key `own`: none, which is any, unless it has to be measured
+    again for them, or was. A result of a GPU is judged only where a GPU and a PyTorch that can use it are here."""
+    if own is None:
+        return {}
+    here = describe_host(stage, config.device, config.capture.backend)
+    can_measure = here["gpu"] if own.get("gpu") else here["torch"]
+    if can_measure and any(own.get(name) != version for name, version in here.items()):
+        return here
+    return {name: own.get(name) for name in here} if own.get("planned_versions") else {}
+
+
+def complete_key(wanted: str | Mapping[str, Any]) -> dict[str, Any]:
+    """The key that a result measured here is stored with: the wanted one, and the versions of this host."""
+    key = msgspec.json.decode(wanted) if isinstance(wanted, str) else dict(wanted)
+    spec = key["spec"]
+    versions = describe_host(spec["stage"], spec["device"], spec["backend"])
+    return {**key, **versions, "planned_versions": "torch" in key}
+
+
+def explain_difference(key: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    """What differs between the key of a result and the wanted one; empty if nothing does."""
+    then, now = key.get("spec", {}), wanted["spec"]
+    differing = [f"{name} was {then.get(name)}, is {now[name]}" for name in now if then.get(name) != now[name]]
+    differing += ["the measured code changed"] if key.get("code") != wanted["code"] else []
+    for name, words in VERSIONS.items():
+        if name in wanted and wanted[name] != key.get(name):
+            differing.append(f"{words} was {key.get(name)}, is {wanted[name]}")
+    return "; ".join(differing)
+
+
+def command_for(results: Iterable[str | Path]) -> str:
+    """The command that measures these results again: by their files or, if there are many, by their rules."""
+    paths = sorted(map(str, results))
+    if len(paths) >= 10:
+        paths = sorted({"timing_process" if "processes" in path else Path(path).stem for path in paths})
+    return f"snakemake --cores 1 all --forcerun {' '.join(paths)}"
+
+
+@cache
+def describe_host(stage: str, device: str, backend: str) -> dict[str, str | None]:
+    """The versions here of what a stage uses; None for what is not here, or not used."""
+    torch, has_cuda = find_torch()
+    gpu, driver = find_gpus() if has_cuda and device != "cpu" else (None, None)
+    host = {"torch": torch, "driver": driver, "gpu": gpu}
+    if stage == "capture":
+        host["nsys"] = ask_version("nsys") if backend == "nsys" or (backend == "auto" and gpu) else None
+    if stage == "counters":
+        host["ncu"] = ask_version("ncu") if gpu else None
+    return host
+
+
+@cache
+def find_torch() -> tuple[str | None, bool]:
+    """The version of PyTorch here, and whether it is built for CUDA, without importing it."""
+    found = find_spec("torch")
+    if found is None or found.origin is None:
+        return None, False
+    text = Path(found.origin).with_name("version.py").read_text()
+    version = re.search(r"^__version__ *= *['\"](.*?)['\"]", text, re.MULTILINE)
+    return version and version[1], bool(re.search(r"^cuda\b.*= *['\"]", text, re.MULTILINE))
+
+
+@cache
+def find_gpus() -> tuple[str | None, str | None]:
+    """The kinds of GPU of this host, and the version of its driver; None if there is no GPU, or none is visible."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        return None, None
+    kinds = set()
+    for path in Path("/proc/driver/nvidia/gpus").glob("*/information"):
+        kinds |= set(re.findall(r"^Model:\s*(.*\S)", path.read_text(), re.MULTILINE))
+    if kinds:
+        version = re.search(r"\b(\d+\.\d+(\.\d+)?)\b", Path("/proc/driver/nvidia/version").read_text())
+        return ", ".join(sorted(kinds)), version and version[1]
+    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+    rows = [line.split(", ") for line in read_output(command).splitlines() if ", " in line]
+    return (", ".join(sorted({row[0] for row in rows})), rows[0][1]) if rows else (None, None)
+
+
+def ask_version(program: str) -> str | None:
+    """The version of nsys or ncu on PATH; None if it is not there."""
+    version = re.search(r"\d{4}\.\d+\.\d+", read_output([program, "--version"]))
+    return version and version[0]
+
+
+def read_output(command: list[str]) -> str:
+    """What a program prints; empty if it is not there, or fails."""
+    if shutil.which(command[0]) is None:
+        return ""
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+
+
+def list_sources(config: Config) -> list[str]:
+    """The files in the working folder that are measured: the listed ones, and modules there that config.yaml names."""
+    program = config.program
+    named = [program.constructor, program.config, *program.replace, *program.replace.values()]
+    named += [] if program.annotate == "modules" else program.annotate.values()
+    named += [value for part in config.grids[config.grid] for value in part.attentions]
+    modules = [name.partition(":")[0].replace(".", "/") + ".py" for name in named if name and ":" in name]
+    return sorted({*program.sources, *(path for path in modules if Path(path).is_file())})
+
+
+def digest_measured(stage: str, sources: Iterable[str]) -> str:
+    """A digest of the code whose change makes results of a stage stale; `sources` are files of the working folder."""
+    digest = hashlib.sha256()
+    for pattern in (*MEASURED, *(EXPORTER if stage == "capture" else ())):
+        for path in sorted(ROOT.glob(pattern)):
+            digest.update(f"{path.relative_to(ROOT)}\0{read_code(path)}\0".encode())
+    for source in sources:
+        try:
+            digest.update(f"{source}\0{read_code(Path(source))}\0".encode())
+        except OSError:
+            raise ConfigError(f"program.sources: {source!r} is not a file of the folder {Path.cwd()}") from None
+    return digest.hexdigest()[:16]
+
+
+@cache
+def read_code(path: Path) -> str:
+    """The text of a file; of Python, its syntax tree without docstrings, so that neither they nor comments count."""
+    text = path.read_text()
+    if path.suffix != ".py":
+        return text
+    tree = ast.parse(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            node.value.value = ""
+    return ast.dump(tree)
+
+
+def write_digest(rule: str, *files: str) -> str:
+    """The path of a file with a digest of these files and of the modules that they import, written if it changed. It is
+    an input of the rule, so that a change is seen by content, and without Snakemake's metadata."""
+    digest = hashlib.sha256()
+    for path in sorted(follow_imports([ROOT / file for file in files])):
+        digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+    target = Path("results/plan/code", rule)
+    write_if_changed(target, digest.hexdigest().encode())
+    return str(target)
+
+
+def follow_imports(paths: Iterable[Path]) -> set[Path]:
+    """These files, and the project's modules that they import; all of kernel_tables if it is one of them."""
+    found: set[Path] = set()
+    waiting = list(paths)
+    while waiting:
+        path = waiting.pop()
+        if path in found:
+            continue
+        found.add(path)
+        pattern = rb"^\s*(?:from|import) ((?:workflow|cs336_model|kernel_tables)[\w.]*)"
+        for name in re.findall(pattern, path.read_bytes() if path.suffix == ".py" else b"", re.MULTILINE):
+            if name.startswith(b"kernel_tables"):
+                found |= list_engine()
+            else:
+                waiting += [one for one in [ROOT / f"{name.decode().replace('.', '/')}.py"] if one.is_file()]
+    return found
+
+
+@cache
+def list_engine() -> frozenset[Path]:
+    """All files of kernel_tables that make tables."""
+    return frozenset(path for path in (ROOT / "kernel_tables").rglob("*") if path.suffix in (".py", ".toml"))
+
+
+def write_if_changed(path: Path, content: bytes) -> None:
+    """Writes a file whole, unless it has this content."""
+    if path.is_file() and path.read_bytes() == content:
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
+    partial.write_bytes(content)
+    partial.replace(path)
