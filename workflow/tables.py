@@ -62,8 +62,9 @@ def _declarations() -> dict[str, dict]:
 def make_table(name: str, rows: Iterable[Mapping | Sequence] = (), keys: bool = True) -> pd.DataFrame:
     """A declared table with these rows: mappings, or values in the order of the columns. Values may be missing."""
     rows, columns = list(rows), declared_columns(name, keys)
-    frame = pd.DataFrame(rows, columns=list(columns)) if rows else pd.DataFrame(columns=list(columns), dtype="object")
-    return _to_arrow(frame, name, columns).to_pandas(types_mapper=None).pipe(_cast, columns)
+    if not rows:
+        return _cast(_schema(columns).empty_table().to_pandas(), columns)
+    return _cast(_to_arrow(pd.DataFrame(rows, columns=list(columns)), name, columns).to_pandas(), columns)
 
 
 def write_table(frame: pd.DataFrame, path: str | Path, keys: bool = True) -> None:
@@ -77,7 +78,7 @@ def write_table(frame: pd.DataFrame, path: str | Path, keys: bool = True) -> Non
     table = _to_arrow(frame, path.stem, columns)
     path.parent.mkdir(parents=True, exist_ok=True)
     _write_whole(path, lambda partial: pq.write_table(table, partial, compression="zstd"))
-    text = _cast(table.to_pandas(), columns)
+    text = table.to_pandas(integer_object_nulls=True)  # an integer stays one beside a gap
     _write_whole(path.with_suffix(".csv"), lambda partial: text.to_csv(partial, index=False, lineterminator="\n"))
 
 
@@ -100,8 +101,8 @@ def dictionary() -> str:
     parts = [
         "# Data dictionary\n\nEvery table is stored as Parquet and as CSV. A unit *of 1* means a fraction: 0.25 is"
         " 25 %. GPU time is the sum of the durations of kernels and memory operations (on a CPU: of outermost ATen"
-        " operators). Values that were not measured are empty, never zero. All tables here begin with the same columns:\n\n"
-        + _describe(declared_columns("runs"), KEYS)
+        " operators). Values that were not measured are empty, never zero. All tables here begin with the same"
+        " columns:\n\n" + _describe(declared_columns("runs"), KEYS)
     ]
     for name in declared_tables():
         columns, rows = declared_columns(name, keys=False), _declarations()[name]["rows"]
@@ -114,13 +115,21 @@ def _describe(columns: Mapping[str, Column], names: Iterable[str]) -> str:
     return compact_table(("column", "unit", "meaning"), rows)
 
 
+def _schema(columns: Mapping[str, Column]) -> pa.Schema:
+    fields = [
+        pa.field(name, _ARROW_TYPES[kind], metadata={"unit": unit, "meaning": meaning})
+        for name, (kind, unit, meaning) in columns.items()
+    ]
+    return pa.schema(fields)
+
+
 def _to_arrow(frame: pd.DataFrame, name: str, columns: Mapping[str, Column]) -> pa.Table:
     """The declared columns of the frame with their types, units and meanings."""
     if missing := [column for column in columns if column not in frame]:
         raise WrongTable(f"table {name}: no column {', '.join(missing)}, which workflow/columns.yaml declares")
-    arrays, fields = [], []
-    for column, (kind, unit, meaning) in columns.items():
-        values, metadata = frame[column], {"unit": unit, "meaning": meaning}
+    arrays = []
+    for column, (kind, _, _) in columns.items():
+        values = frame[column]
         try:
             if isinstance(values.dtype, pd.CategoricalDtype):
                 values = values.astype(values.cat.categories.dtype)
@@ -130,8 +139,7 @@ def _to_arrow(frame: pd.DataFrame, name: str, columns: Mapping[str, Column]) -> 
             raise WrongTable(
                 f"table {name}: column {column} is declared as {kind}, and has {values.dtype} such as {value!r}"
             ) from None
-        fields.append(pa.field(column, _ARROW_TYPES[kind], metadata=metadata))
-    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+    return pa.Table.from_arrays(arrays, schema=_schema(columns))
 
 
 def _cast(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
@@ -141,7 +149,7 @@ def _cast(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
         types[name] = (_PANDAS_TYPES_WITH_GAPS if frame[name].hasnans else _PANDAS_TYPES)[kind]
         if kind == "text" and pd.api.types.is_numeric_dtype(frame[name]):
             frame = frame.assign(**{name: frame[name].astype("Int64")})
-    return frame.astype(types)
+    return frame.astype({name: dtype for name, dtype in types.items() if frame[name].dtype != dtype})
 
 
 def _write_whole(path: Path, write: Callable[[Path], None]) -> None:

@@ -49,7 +49,7 @@ def main(result: Path, classes: Sequence[dict] = (), rules: Sequence[dict] = (),
 
         if difference := explain_difference(capture.key, key):
             raise BadResult(f"{result} was made from something else ({difference}); {again}")
-    frames, warnings = {name: make_table(name, keys=False) for name in TABLES}, []
+    made, warnings = {}, []
     if capture.status == "complete":
         paths = [folder / f"capture{f'_rank{rank}' if rank else ''}.sqlite" for rank in range(capture.ranks)]
         try:
@@ -63,8 +63,8 @@ def main(result: Path, classes: Sequence[dict] = (), rules: Sequence[dict] = (),
             raise
         except TraceError as error:
             raise TraceError(f"{paths[0]} gives no tables: {error}; {again}") from None
-        frames |= made
-    for name, frame in frames.items():
+    for name in TABLES:
+        frame = made[name] if name in made else make_table(name, keys=False)
         write_table(frame, folder / f"{name}.parquet", keys=False)
     status = {"status": capture.status, "reason": capture.reason, "warnings": warnings}
     with written_whole(folder / "status.json") as partial:
@@ -172,13 +172,21 @@ def sum_kernels(activities: pd.DataFrame) -> pd.DataFrame:
 def sum_phases(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     """One row per step x phase, and one with the phase `step` per step: wall time, span, busy and summed GPU time."""
     rows = []
-    for step, step_ranges in ranges.groupby("step"):
-        work, is_phase = activities[activities["step"] == step], step_ranges["phase"] != OUTSIDE
-        phases = step_ranges[is_phase & (step_ranges["range"] == "")]
-        rows.append(_sum_phase(step, "step", work, step_ranges[~is_phase]))
+    steps, phases = activities["step"].to_numpy(), activities["phase"].to_numpy()
+    is_kernel = ~activities["kind"].isin(MEMORY_OPERATIONS).to_numpy(dtype=bool)
+    start_ns, end_ns = activities["start_ns"].to_numpy("int64"), activities["end_ns"].to_numpy("int64")
+    # of a phase, its own range alone; the range of a step is in no phase
+    ranges = ranges[ranges["range"] == ""]
+    walls = (ranges["end_ns"] - ranges["start_ns"]).groupby([ranges["step"], ranges["phase"]], sort=False).sum()
+    for step in sorted(set(ranges["step"])):
+        wall_ns, is_in_step = walls[step].to_dict(), steps == step
+        whole_ns = wall_ns.pop(OUTSIDE)
         # in the order in which they open; then OUTSIDE, which has activities, but no range
-        for phase in dict.fromkeys([*phases["phase"], *sorted(set(work["phase"]))]):
-            rows.append(_sum_phase(step, phase, work[work["phase"] == phase], phases[phases["phase"] == phase]))
+        for phase in ["step", *dict.fromkeys([*wall_ns, *sorted(set(phases[is_in_step]))])]:
+            is_in = is_in_step if phase == "step" else is_in_step & (phases == phase)
+            rows.append(_sum_phase(is_kernel[is_in], start_ns[is_in], end_ns[is_in]) | {
+                "step": step, "phase": phase, "wall_ns": whole_ns if phase == "step" else wall_ns.get(phase, 0)
+            })  # fmt: skip
     table = pd.DataFrame(rows, columns=list(declared_columns("phases", keys=False)))
     is_step = table["phase"] == "step"
     for column in ("kernel_ns", "kernels", "memop_ns", "memops"):
@@ -186,13 +194,10 @@ def sum_phases(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
-def _sum_phase(step: int, phase: str, work: pd.DataFrame, ranges: pd.DataFrame) -> dict:
-    is_kernel = ~work["kind"].isin(MEMORY_OPERATIONS).to_numpy(dtype=bool)
-    start_ns, end_ns = work["start_ns"].to_numpy("int64"), work["end_ns"].to_numpy("int64")
+def _sum_phase(is_kernel: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray) -> dict[str, int]:
     duration_ns = end_ns - start_ns
     return {
-        "step": step, "phase": phase, "wall_ns": int((ranges["end_ns"] - ranges["start_ns"]).sum()),
-        "gpu_span_ns": int(end_ns.max() - start_ns.min()) if len(work) else 0,
+        "gpu_span_ns": int(end_ns.max() - start_ns.min()) if len(end_ns) else 0,
         "gpu_busy_ns": union(start_ns, end_ns).total_ns,
         "kernel_ns": int(duration_ns[is_kernel].sum()), "kernels": int(is_kernel.sum()),
         "memop_ns": int(duration_ns[~is_kernel].sum()), "memops": int((~is_kernel).sum()),
