@@ -4,8 +4,8 @@
     save(titled(chart, "Matrix multiplies take most", "share of GPU time", machine), "results/figures/shares.svg")
 
 Colours are those of Okabe and Ito, which the colour-blind tell apart; a name has the same one in every figure. The
-font is the one that vl-convert ships, so that labels are measured with the font that they are drawn with; Arial and
-Helvetica, which have the same widths, follow for browsers.
+font is the one that vl-convert ships; Arial and Helvetica, which have the same widths, follow for browsers. The margin
+leaves room for labels where a browser has none of these, and draws a wider font.
 """
 
 import re
@@ -50,7 +50,8 @@ def theme() -> dict:
     title = {"anchor": "start", "color": INK, "fontSize": 12, "fontWeight": "normal", "subtitleColor": SOFT, "limit": 0}
     return {
         "config": {
-            "font": FONT, "background": "white", "view": {"stroke": None}, "axis": axis | small,
+            "font": FONT, "background": "white", "padding": {"left": 24, "right": 24, "top": 8, "bottom": 8},
+            "aria": False, "view": {"stroke": None}, "axis": axis | small,
             "legend": {"orient": "bottom", "title": None, "labelColor": INK, "labelLimit": 0, "labelFontSize": 11,
                        "symbolSize": 70},
             "header": {"labelColor": INK, "labelFontSize": 12, "labelAnchor": "start", "labelLimit": 0, "title": None},
@@ -84,7 +85,8 @@ def titled(chart: alt.TopLevelMixin, result: str, quantity: str, *notes: str) ->
     texts = [line for note in notes for line in textwrap.wrap(note.replace("\\", ""), 130)]
     foot = alt.TitleParams(texts, orient="bottom", fontSize=9, color=SOFT, lineHeight=12, frame="bounds")
     head = alt.TitleParams(textwrap.wrap(result, 80), subtitle=quantity, fontSize=15, fontWeight="bold")
-    return alt.vconcat(alt.vconcat(chart, title=foot), title=head)
+    inner = alt.vconcat(chart, title=foot).resolve_scale(color="independent", shape="independent")  # legends above notes
+    return alt.vconcat(inner, title=head)
 
 
 def text_chart(reason: str) -> alt.Chart:
@@ -112,9 +114,9 @@ def log_axis(channel: type, column: str, title: str, **options) -> alt.X | alt.Y
 
 
 def part_color(rows: pd.DataFrame, column: str) -> alt.Color:
-    """The colours of parts of bars."""
+    """The colours of parts of bars; a refinement, such as "attention/forward", has that of its class."""
     names = sort_parts(rows[column])
-    scale = alt.Scale(domain=names, range=[PARTS.get(name, PALE) for name in names])
+    scale = alt.Scale(domain=names, range=[PARTS.get(name.partition("/")[0], PALE) for name in names])
     return alt.Color(f"{column}:N", scale=scale, title=None)
 
 
