@@ -16,7 +16,6 @@ from pathlib import Path
 LOCKS = Path("/tmp/kernel-tables-locks")
 TURNSTILE, HOST = "turnstile", "host"
 NVIDIA = Path("/proc/driver/nvidia/gpus")
-_POLL_S = 0.02
 
 
 class Held:
@@ -55,7 +54,7 @@ def shared(folder: Path = LOCKS) -> Held:
         if busy is None:
             return Held(names, files)
         _close(files)
-        _wait_for(folder, busy)
+        _wait_for(folder, busy, fcntl.LOCK_SH)
 
 
 def exclusive(folder: Path = LOCKS, devices: Iterable[str] = (HOST,), count: int = 1) -> Held:
@@ -76,7 +75,11 @@ def exclusive(folder: Path = LOCKS, devices: Iterable[str] = (HOST,), count: int
             if len(taken) == count:
                 return Held(taken, files)
             _close(files)
-            time.sleep(_POLL_S)
+            if len(devices) > 1:
+                time.sleep(0.02)  # for any of them
+            else:
+                _wait_for(folder, HOST, fcntl.LOCK_EX if HOST in devices else fcntl.LOCK_SH)
+                _wait_for(folder, devices[0], fcntl.LOCK_EX)
 
 
 def host_gpus() -> list[str]:
@@ -156,10 +159,10 @@ def _try_lock(folder: Path, name: str, kind: int) -> int | None:
     return file
 
 
-def _wait_for(folder: Path, name: str) -> None:
-    """Waits until a lock is not held by one alone."""
+def _wait_for(folder: Path, name: str, kind: int) -> None:
+    """Waits until a lock could be had."""
     file = _open(folder, name)
-    fcntl.flock(file, fcntl.LOCK_SH)
+    fcntl.flock(file, kind)
     _close([file])
 
 

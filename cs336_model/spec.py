@@ -26,8 +26,8 @@ CheckpointSizes = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,3}(-[1-9
 class Spec(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """One stage of one run. What other stages need keeps its default.
 
-    The model is constructor(**arguments), or with `config`, constructor(config(**arguments)). An argument "$name" stands
-    for the run's value of that name; without arguments, the constructor gets the values named in SHAPE. `annotate` maps
+    The model is constructor(**arguments), or with `config`, constructor(config(**arguments)). An argument "$name" is
+    the run's value of that name; without arguments, the constructor gets the values named in SHAPE. `annotate` maps
     the name of a range to the "module:function" that becomes it, or is "modules". `replace` maps a "module:function" to
     the one that takes its place. `checkpoint` is "0" for none, "8" if every 8 consecutive blocks share a checkpoint,
     "8-2" if these are divided again. `model`, `mode` and the sizes are unset if attention alone is measured."""
@@ -77,6 +77,22 @@ class Spec(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
         """The phases of one step, in their order."""
         return PHASES[self.mode]
 
+    @property
+    def is_own_model(self) -> bool:
+        """Whether the model is this project's."""
+        return self.constructor == OWN_MODEL and self.config is None
+
+    def constructor_arguments(self) -> dict[str, Any]:
+        """What the constructor (or `config`) receives. Raises ValueError with the first unknown "$name"."""
+        values = {"rope_theta": 10000.0, **msgspec.structs.asdict(self), **self.sizes}
+        arguments = self.arguments or {name: f"${name}" for name in SHAPE}
+        for argument, value in arguments.items():
+            if isinstance(value, str) and value.startswith("$"):
+                if (name := value[1:]) not in values:
+                    raise ValueError(f"argument {argument}: {value} is no value of the run; sizes: {[*self.sizes]}")
+                arguments = arguments | {argument: values[name]}
+        return arguments
+
 
 def read_spec(text: str | bytes) -> Spec:
     """The specification in a JSON text. Raises ValueError, in one line, with what is unknown, missing or impossible."""
@@ -84,6 +100,8 @@ def read_spec(text: str | bytes) -> Spec:
         spec = msgspec.json.decode(text, type=Spec)
     except msgspec.DecodeError as error:  # of which a ValidationError is one
         raise ValueError(f"specification: {error}") from None
+    if spec.stage != "attention":
+        spec.constructor_arguments()
     if reason := explain_impossible(spec):
         raise ValueError(f"specification of {spec.run}: {reason}")
     return spec
@@ -98,37 +116,27 @@ def explain_impossible(spec: Spec) -> str | None:
     """Why no machine can measure this combination, in one line; None if it is possible, or only a machine knows."""
     if spec.stage == "attention":
         return None
+    compile, checkpoint = f"compile {spec.compile}", f"checkpoint {spec.checkpoint}"
+    several = f"gpus {spec.gpus} with parallel {spec.parallel}"
     if any(outer <= inner for outer, inner in pairwise(split_sizes(spec.checkpoint))):
-        return f"checkpoint {spec.checkpoint}: groups inside a group must be smaller than it; write the largest first"
+        return f"{checkpoint}: groups inside a group must be smaller than it; write the largest first"
     if spec.compile != "off" and spec.checkpoint != "0":
-        return (
-            f"compile {spec.compile} with checkpoint {spec.checkpoint}: a compiled graph has no ranges, so what is"
-            " recomputed cannot be recognized; list them in separate products"
-        )
+        return f"{compile} with {checkpoint}: a compiled graph shows no recomputation; list them in separate products"
     if spec.optimizer != "adamw" and spec.mode != "train_step":
         return (
             f"optimizer {spec.optimizer} with mode {spec.mode}: only train_step has an optimizer; list them separately"
         )
-    choice = f"gpus {spec.gpus} with parallel {spec.parallel}"
     if (spec.gpus > 1) != (spec.parallel != "none"):
-        return f"{choice}: gradients are reduced on several GPUs, and only there; list one with the other"
+        return f"{several}: gradients are reduced on several GPUs, and only there; list one with the other"
     if spec.gpus > 1 and spec.mode == "forward":
-        return f"{choice} and mode forward: it has no gradients to reduce; list forward_backward or train_step"
-    if spec.gpus > 1 and spec.batch_size % spec.gpus:
-        return f"{choice} and batch_size {spec.batch_size}: all GPUs share a batch, and {spec.gpus} does not divide it"
+        return f"{several} and mode forward: it has no gradients to reduce; list forward_backward or train_step"
+    if spec.batch_size % spec.gpus:
+        return f"{several} and batch_size {spec.batch_size}: all GPUs share a batch, and {spec.gpus} does not divide it"
     if spec.gpus > 1 and spec.compile != "off":
-        return (
-            f"{choice} and compile {spec.compile}: a compiled graph is split at the buckets of gradients; leave it off"
-        )
-    changes = {
-        f"compile {spec.compile}": spec.compile == "attention",
-        f"attention {spec.attention}": spec.attention != "eager",
-        f"checkpoint {spec.checkpoint}": spec.checkpoint != "0",
-    }
+        return f"{several} and {compile}: a compiled graph is split at the buckets of gradients; leave it off"
+    changes = {compile: spec.compile == "attention", f"attention {spec.attention}": spec.attention != "eager",
+               checkpoint: spec.checkpoint != "0"}  # fmt: skip
     change = next((name for name, is_asked in changes.items() if is_asked), None)
-    if change and spec.constructor != OWN_MODEL:
-        return (
-            f"{change} with the model {spec.constructor}: this changes a part of the model, and works only with"
-            f" {OWN_MODEL}; leave it at its default"
-        )
+    if change and not spec.is_own_model:
+        return f"{change} with the model {spec.constructor}: only {OWN_MODEL} has parts that can be changed"
     return None

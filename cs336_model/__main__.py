@@ -1,0 +1,141 @@
+"""Measures one stage of one run and writes the result as JSON.
+
+    python -m cs336_model --spec '{...}' --output FILE --locks DIR --started FILE [--profiler P] [--capture FILE]
+
+The status of the result is `complete`; `out_of_memory`; `unsupported` if this machine cannot run the variant;
+`non_finite` if a loss is no number. A wrong option or a model that cannot be measured as declared prints one line, every
+other failure a traceback; both exit with another status than 0 and leave no result.
+"""
+
+import argparse
+import atexit
+import ctypes
+import faulthandler
+import gc
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from timeit import default_timer
+
+from cs336_model import locks
+from cs336_model.results import STAGES, Result, write_result
+from cs336_model.spec import Spec, read_spec
+
+PR_SET_PDEATHSIG = 1  # prctl(2): the signal that this process gets when its parent ends
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Measures what the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m cs336_model", description=__doc__.partition("\n")[0])
+    parser.add_argument("--spec", required=True, help="specification of the run, as JSON (cs336_model/spec.py)")
+    parser.add_argument("--output", type=Path, required=True, help="file for the result")
+    parser.add_argument("--locks", type=Path, default=locks.LOCKS, help="folder of this host's locks")
+    parser.add_argument("--started", type=Path, help="is created when this process has its device: a limit counts then")
+    parser.add_argument("--profiler", choices=("none", "nsys", "torch", "ncu"), default="none")
+    parser.add_argument("--capture", type=Path, help="file for what --profiler torch or the stage memory records")
+    options = parser.parse_args(arguments)
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # end with the parent, even if it is killed
+    try:
+        spec = read_spec(options.spec)
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
+    if spec.gpus > 1:
+        from cs336_model import parallel
+
+        parallel.main(spec, options)
+    else:
+        write_result(run(spec, options), options.output)
+
+
+def run(spec: Spec, options: argparse.Namespace) -> Result:
+    """The result of a run of one process."""
+    start = default_timer()
+    sharing = locks.shared(options.locks)
+    waited_s = default_timer() - start
+    gc.disable()  # imports make many objects and no garbage
+    from cs336_model import benchmark, device, ranges, variants
+
+    variants.import_late_modules(spec)
+    measure = choose_measure(spec, options)
+    if options.profiler in ("nsys", "torch"):
+        ranges.emit_ranges(options.profiler)
+    close_recording = open_recording(options.profiler)
+    gc.enable()
+    gc.freeze()
+    # otherwise, Python searches all objects of torch for garbage when it ends, which takes a third of a second
+    atexit.register(gc.freeze)
+    progress = benchmark.PROGRESS
+    progress.seconds["import"] = default_timer() - start - waited_s
+    sharing.release()
+    place = device.Place(spec.device, options.locks)
+    if options.started:
+        options.started.touch()
+    if spec.time_limit_s:  # shows where it hangs, before it is killed
+        faulthandler.dump_traceback_later(max(spec.time_limit_s - min(5.0, spec.time_limit_s / 4), 0.1))
+    result = attempt(spec, lambda: measure(place, close_recording))
+    result.machine = result.machine or device.describe_machine(place.device)
+    if options.profiler != "ncu":  # which keeps the GPU's counters until this process has ended
+        place.leave()
+    faulthandler.cancel_dump_traceback_later()
+    result.seconds = progress.seconds | result.seconds
+    result.waited_s, result.alone = waited_s + place.waited_s, [place.alone()]
+    return result
+
+
+def choose_measure(spec: Spec, options: argparse.Namespace) -> Callable[..., Result]:
+    """A function of the place and of what closes nsys's recording, with the module of the stage imported."""
+    if spec.stage == "memory":
+        from cs336_model import memory
+
+        return lambda place, _: memory.measure(spec, place.device, options.capture)
+    if spec.stage == "energy":
+        from cs336_model import energy
+
+        return lambda place, _: energy.measure(spec, place.device)
+    if spec.stage == "attention":
+        from cs336_model import attention
+
+        return lambda place, _: attention.measure(spec, place.device)
+    from cs336_model import benchmark
+
+    return lambda place, close: benchmark.measure(spec, place, options.profiler, options.capture, close)
+
+
+def attempt(spec: Spec, measure: Callable[[], Result]) -> Result:
+    """What `measure` returns, or a result that says why there are no times."""
+    from cs336_model import benchmark, device, loading, variants
+
+    during = lambda: benchmark.PROGRESS.during  # noqa: E731
+    try:
+        return measure()
+    except variants.Unsupported as error:
+        result = STAGES[spec.stage](status="unsupported", reason=str(error))
+    except loading.UnusableModel as error:
+        raise SystemExit(f"{spec.run}: {error}") from None
+    except Exception as error:
+        if not device.is_out_of_memory(error):
+            raise
+        memory = device.describe_out_of_memory(error, during())
+        asked = f"; {memory.requested_bytes / 2**30:.2f} GiB more were asked for" if memory.requested_bytes else ""
+        result = STAGES[spec.stage](status="out_of_memory", out_of_memory=memory)
+        result.reason = f"no memory was left during {memory.during}{asked}"
+        print(f"{spec.run}: {error}", file=sys.stderr, flush=True)
+    return result
+
+
+def open_recording(profiler: str) -> Callable[[], None]:
+    """Opens the range in which nsys records (--capture-range=nvtx), and returns a function that closes it. nsys takes a
+    second to start, while this process waits, so this comes before it has a device alone."""
+    if profiler != "nsys":
+        return lambda: None
+    import nvtx
+
+    from cs336_model.ranges import DOMAIN, RECORDING
+
+    recording = nvtx.start_range(RECORDING, domain=DOMAIN)
+    return lambda: nvtx.end_range(recording)
+
+
+if __name__ == "__main__":
+    main()

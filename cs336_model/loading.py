@@ -1,0 +1,177 @@
+"""A model by the names in a specification: made, its functions put into ranges or replaced, and its outputs read."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
+from traceback import extract_tb
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from cs336_model.model import cross_entropy
+from cs336_model.ranges import in_range
+from cs336_model.spec import Spec
+
+
+class UnusableModel(Exception):
+    """The model that the configuration names cannot be measured; the message is one line, with what to do about it."""
+
+
+def build_model(spec: Spec, device: torch.device) -> nn.Module:
+    """The spec's model, seeded, with weights made on the device; without a backward pass in evaluation mode."""
+    constructor = find_object(spec.constructor)
+    config = find_object(spec.config) if spec.config else None
+    for target, replacement in spec.replace.items():
+        replace(target, replacement)
+    for name, target in spec.annotate.items() if isinstance(spec.annotate, dict) else ():
+        owner, attribute = find_owner(target)
+        setattr(owner, attribute, in_range(name, getattr(owner, attribute)))
+    arguments = spec.constructor_arguments()
+    torch.manual_seed(spec.seed)
+    with torch.device(device):
+        if config is None:
+            model = _call(spec.constructor, constructor, **arguments)
+        else:
+            model = _call(spec.constructor, constructor, _call(spec.config, config, **arguments))
+    if not isinstance(model, nn.Module):
+        raise UnusableModel(f"{spec.constructor} returned {_describe(model)}, not a torch.nn.Module")
+    largest = max((max(parameter.shape, default=0) for parameter in model.parameters()), default=0)
+    if largest < spec.vocab_size:
+        raise UnusableModel(
+            f"{spec.constructor} made a model without a parameter for each of {spec.vocab_size} tokens (the largest"
+            f" dimension is {largest}): give it vocab_size under program.arguments, or set vocab_size in config.yaml"
+        )
+    return model.to(device).train("backward" in spec.phases)
+
+
+def find_object(target: str) -> Any:
+    """The object that "module:name" or "module:Class.method" names. Raises UnusableModel if it does not exist."""
+    owner, attribute = find_owner(target)
+    return getattr(owner, attribute)
+
+
+def find_owner(target: str) -> tuple[ModuleType | type, str]:
+    """(module or class that holds what the target names, the name in it). Raises UnusableModel if it does not exist."""
+    module, colon, path = target.partition(":")
+    if not (module and colon and path):
+        raise UnusableModel(f"{target!r} is not of the form module:name")
+    try:
+        owner = import_module(module)
+    except ModuleNotFoundError as error:
+        message = f"{target!r}: no module {error.name!r}; it must be importable from the folder the program runs in"
+        raise UnusableModel(message) from error
+    except Exception as error:  # whatever the module does when it is imported
+        raise UnusableModel(f"{target!r}: importing {module} raises {_shorten(error)}") from error
+    *parents, attribute = path.split(".")
+    for name in (*parents, attribute):
+        if not hasattr(owner, name):
+            message = f"{target!r}: {getattr(owner, '__name__', owner)} has no attribute {name!r}; check the spelling"
+            raise UnusableModel(message)
+        owner = getattr(owner, name) if name in parents else owner
+    return owner, attribute
+
+
+def replace(target: str, replacement: str) -> None:
+    """Puts one function in the place of another, in its module. Raises UnusableModel if the names of their parameters
+    differ: callers of one could not call the other. Those of a builtin, such as torch.tanh, are unknown."""
+    owner, attribute = find_owner(target)
+    new = find_object(replacement)
+    takes_old, takes_new = _parameter_names(getattr(owner, attribute)), _parameter_names(new)
+    if takes_old is not None and takes_new is not None and takes_old != takes_new:
+        raise UnusableModel(
+            f"{replacement!r} takes ({', '.join(takes_new)}) and cannot replace {target!r}, which takes"
+            f" ({', '.join(takes_old)})"
+        )
+    setattr(owner, attribute, new)
+
+
+class Output(NamedTuple):
+    """Logits (batch, position, vocabulary), and the loss if the model computed it."""
+
+    logits: Tensor
+    loss: Tensor | None = None
+
+
+def loss_arguments(model: nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+    """The argument with which this model computes its loss; {} if it cannot. `targets` are the next tokens, `labels`
+    the tokens themselves, which the model shifts, as Hugging Face's models do."""
+    accepted = _parameter_names(model.forward) or ()
+    tokens = {"targets": targets, "labels": inputs}
+    return next(({name: tokens[name]} for name in tokens if name in accepted), {})
+
+
+def read_output(returned: Any, vocab_size: int) -> Output:
+    """Logits and loss in what a model returned: a tensor; of a tuple the first floating-point tensor with three
+    dimensions and the first with none; of an object or mapping its `logits` and `loss`. Raises UnusableModel."""
+    if isinstance(returned, Tensor):
+        logits, loss = returned, None
+    elif isinstance(returned, (tuple, list)) and not hasattr(returned, "logits"):
+        tensors = [value for value in returned if isinstance(value, Tensor) and value.is_floating_point()]
+        logits, loss = (next((tensor for tensor in tensors if tensor.ndim == ndim), None) for ndim in (3, 0))
+    else:
+        get = returned.get if isinstance(returned, Mapping) else lambda name: getattr(returned, name, None)
+        logits, loss = (get(name) if isinstance(get(name), Tensor) else None for name in ("logits", "loss"))
+    if logits is None:
+        raise UnusableModel(
+            f"the model returned {_describe(returned)}; expected: logits (batch, position, vocabulary) as a tensor, in a"
+            " tuple, or as .logits of an object"
+        )
+    if logits.shape[-1:] != (vocab_size,):
+        raise UnusableModel(
+            f"the model returned logits of shape {tuple(logits.shape)}, and vocab_size is {vocab_size}: give the"
+            " constructor vocab_size under program.arguments, or set vocab_size in config.yaml"
+        )
+    return Output(logits, loss)
+
+
+def loss_of(output: Output, targets: Tensor) -> Tensor:
+    """The loss that the model computed, or the cross entropy of its logits. Raises UnusableModel if there is neither a
+    loss nor logits at every position."""
+    if output.loss is not None:
+        return output.loss
+    if output.logits.shape[:-1] != targets.shape:
+        raise UnusableModel(
+            f"the model returned logits of shape {tuple(output.logits.shape)} for tokens of shape"
+            f" {tuple(targets.shape)} and no loss: a training step needs logits at every position, or a loss"
+        )
+    return cross_entropy(output.logits, targets)
+
+
+def _call(target: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What a constructor returns. Its exceptions become UnusableModel; only out of memory stays as it is."""
+    try:
+        return function(*args, **kwargs)
+    except (torch.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:  # whatever it raises
+        names = ", ".join([*(type(value).__name__ for value in args), *kwargs]) or "no arguments"
+        message = f"{target}, called with {names}, raised {_shorten(error)}; see program.arguments in config.yaml"
+        raise UnusableModel(message) from error
+
+
+def _parameter_names(function: Callable) -> list[str] | None:
+    """The names of a function's parameters; None for one without a signature in Python."""
+    try:
+        return [*inspect.signature(function).parameters]
+    except (TypeError, ValueError):
+        return None
+
+
+def _shorten(error: BaseException) -> str:
+    """An error in one line, with the file and line that raised it."""
+    *_, last = extract_tb(error.__traceback__) or [None]
+    place = f" ({Path(last.filename).name}, line {last.lineno})" if last else ""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ") + place
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return f"a {type(value).__name__} of {', '.join(map(_describe, value)) or 'nothing'}"
+    if isinstance(value, Tensor):
+        return f"a tensor {tuple(value.shape)} of {str(value.dtype).removeprefix('torch.')}"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return "None" if value is None else f"a {type(value).__name__}"

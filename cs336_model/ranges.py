@@ -1,0 +1,128 @@
+"""The ranges that the measured program opens, and `span`, which opens one.
+
+Each layer opens the ranges of a block; their names have no layer numbers:
+
+    compile | warmup | measure | no_sync
+      step
+        forward
+          embedding
+          block
+            norm
+            attention > (qkv projection, rope, scaled dot product attention > (computing attention scores,
+                         mask and scale, computing softmax, final matmul), output projection)
+            residual, norm, feed-forward > activation, residual
+          norm, head
+        loss
+        backward
+          loss, head, norm, block and all in it, embedding: each again, around what differentiates it
+          recomputation > block (as in forward)
+        optimizer, synchronize
+
+Ranges of communication between processes are in cs336_model/parallel.py. A timed run opens none, since that costs time.
+This module imports neither torch nor nvtx until ranges are emitted.
+"""
+
+import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+RECORDING, DOMAIN = "recording", "cs336_model"  # the range around all that nsys may record, and its NVTX domain
+# ranges around parts of the model that are no parts themselves: no backward pass opens them again
+AROUND_PARTS = {"compile", "warmup", "measure", "no_sync", "step", "forward", "backward", "optimizer", "synchronize"}
+COMMUNICATION = ("all-reduce", "all-gather", "wait for all-gather", "reduce-scatter")  # beginnings of names, no parts
+
+_NO_RANGE = nullcontext()
+_open: Callable[[str], AbstractContextManager] | None = None  # what `span` does in this process; None: nothing
+_marker = None  # range_marks.marker.Marker while a profiler sees ranges
+_modules = None  # range_marks.module_parts.ModuleParts while modules have ranges
+
+
+def span(name: str) -> AbstractContextManager:
+    """A context manager around the work of one range; it does nothing until ranges are emitted."""
+    return _NO_RANGE if _open is None else _open(name)
+
+
+def in_range(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function inside the range `name`."""
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with span(name):
+            return function(*args, **kwargs)
+
+    return wrapped
+
+
+def are_recorded() -> bool:
+    """Whether a profiler or a recorder sees spans as ranges."""
+    return _marker is not None
+
+
+def emit_ranges(emitter: Any) -> None:
+    """Sets what a span is in this process: a range of "nsys" (NVTX) or of PyTorch's profiler ("torch"), or what a
+    range_marks.marker.Emitter opens; nothing for None. The backward pass then opens the parts of the forward pass
+    again, each around what differentiates it."""
+    global _marker
+    if emitter is None and _marker is None:
+        open_spans_with(None)
+        return
+    from range_marks import backward, compiled, marker
+
+    if emitter is None:
+        backward.follow_backward(None)
+        compiled.leave_compiled()
+        _marker = None
+        open_spans_with(None)
+        return
+    if emitter == "torch":
+        from kernel_tables.kineto.names import encoded
+
+        emitter = marker.record_function_emitter(encoded)
+    elif emitter == "nsys":
+        emitter = marker.nvtx_emitter()
+    _marker = new = marker.Marker(emitter)
+    backward.follow_backward(new)
+    is_around = lambda name: name in AROUND_PARTS or name.startswith(COMMUNICATION)  # noqa: E731
+    open_spans_with(lambda name: new.range(name) if is_around(name) else new.part(name))
+
+
+def open_spans_with(open_range: Callable[[str], AbstractContextManager] | None) -> None:
+    """Sets what a span is: the result of `open_range` for its name; nothing for None."""
+    global _open
+    _open = open_range
+
+
+def silence_spans_while(is_silent: Callable[[], bool]) -> None:
+    """Makes spans do nothing while `is_silent()`: a range would break the graph that a compiler traces."""
+    if (open_range := _open) is not None:
+        open_spans_with(lambda name: _NO_RANGE if is_silent() else open_range(name))
+
+
+def mark_modules(model: Any) -> None:
+    """Opens a range around each call of a module of this model, with its name in range_marks.module_parts.module_names,
+    for a model that has no spans of its own. Does nothing in a timed run."""
+    global _modules
+    if _modules is not None:
+        _modules.end()
+        _modules = None
+    if _open is None:
+        return
+    from range_marks import RECOMPUTATION, module_parts
+
+    taken = {*AROUND_PARTS, "loss", RECOMPUTATION}
+    names = {id(module): f"module {name}" if name in taken else name
+             for module, name in module_parts.module_names(model)}  # fmt: skip
+    _modules = module_parts.ModuleParts(span, lambda module: names.get(id(module)))
+    _modules.begin()
+
+
+def mark_compiled() -> None:
+    """Makes compiled code, which has no spans, open a range around each kernel, named after the parts that the kernel
+    computes. Does nothing in a timed run."""
+    if _marker is not None:
+        from range_marks import compiled
+
+        part_of = compiled.SourceParts(span).innermost
+        compiled.follow_compiled(lambda origins: compiled.joint_name(map(part_of, origins.stack_traces)))
+        compiled.open_ranges(_marker)

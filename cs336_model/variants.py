@@ -1,0 +1,180 @@
+"""Variants of the model: precision, attention backend, checkpoints, compilation, each applied to a model that is made."""
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from cs336_model import ranges
+from cs336_model.device import is_out_of_memory
+from cs336_model.model import CausalSelfAttention
+from cs336_model.spec import Spec, split_sizes
+
+AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
+BACKENDS = ("math", "flash", "efficient", "cudnn")
+
+
+class Unsupported(Exception):
+    """This machine lacks what a run needs. The message is one line of limited length without paths: it is published."""
+
+    def __init__(self, reason: str) -> None:
+        line = re.sub(r" *\(Triggered internally at [^)]*\)?", "", " ".join(reason.split()))
+        line = re.sub(r"(?<![\w:/])/(?:[\w.+@-]+/)+", "", line)
+        super().__init__(line if len(line) <= 500 else line[:500] + " ...")
+
+
+def import_late_modules(spec: Spec) -> None:
+    """Imports what PyTorch would import when it compiles or makes its own optimizer: torch._dynamo has 800 modules. Call
+    it before the process has its device."""
+    if spec.compile != "off" or spec.optimizer == "fused":
+        import torch._dynamo
+    if spec.checkpoint != "0":
+        import torch.utils.checkpoint  # noqa: F401
+
+
+def change_model(spec: Spec, model: nn.Module, device: torch.device) -> None:
+    """Turns the plain model into the run's variant, in place. Raises Unsupported if this machine refuses it."""
+    set_matmul_precision(spec.precision)
+    if spec.precision == "bf16-weights":  # buffers (rotary angles) stay as they are
+        for parameter in model.parameters():
+            parameter.data = parameter.data.to(torch.bfloat16)
+    attentions = [module for module in model.modules() if isinstance(module, CausalSelfAttention)]
+    if spec.attention != "eager":
+        require_backend(spec, attentions[0], device)
+        for module in attentions:
+            module.attend = fused_attention
+    if spec.checkpoint != "0":
+        model.group_blocks = partial(group_blocks, split_sizes(spec.checkpoint))
+    if spec.compile != "off":
+        prepare_compiler()
+        for module in [model] if spec.compile == "on" else attentions:
+            module.compile()
+
+
+def set_matmul_precision(precision: str) -> None:
+    """Sets for the process whether fp32 products use TF32: only in precision tf32, whatever PyTorch's default."""
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager:
+    """bf16 or fp16 for the operations that autocast considers safe, with fp32 weights; nothing in other precisions.
+    Losses are not scaled: in fp16, gradients below 6e-8 are 0."""
+    return torch.autocast(device.type, dtype=AUTOCAST[precision]) if precision in AUTOCAST else nullcontext()
+
+
+def activation_dtype(precision: str) -> torch.dtype:
+    """The type of activations, such as queries, keys and values."""
+    return torch.bfloat16 if precision == "bf16-weights" else AUTOCAST.get(precision, torch.float32)
+
+
+def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, future: Tensor | None) -> Tensor:
+    """The output of PyTorch's function, with the scale and the causal mask of the written-out attention; the argument
+    `future` is not used. Shapes (batch, head, position, d_head)."""
+    with ranges.span("scaled dot product attention"):
+        return scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=queries.shape[-1] ** -0.5)
+
+
+def forced_backend(attention: str) -> AbstractContextManager:
+    """A block in which PyTorch's attention may use only this backend, also in backward passes; any for another name."""
+    if attention not in BACKENDS:
+        return nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    names = {"math": "MATH", "flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
+    return sdpa_kernel(getattr(SDPBackend, names[attention]))
+
+
+def require_backend(spec: Spec, attention: CausalSelfAttention, device: torch.device) -> None:
+    """Calls PyTorch's attention once with the run's precision, length and head size; raises Unsupported if it refuses."""
+    width, dtype = attention.query.weight.shape[0] // attention.num_heads, attention.query.weight.dtype
+    heads = torch.zeros(1, 1, spec.context_length, width, dtype=dtype, device=device)
+    heads.requires_grad_("backward" in spec.phases)
+    with refusals(spec.attention), forced_backend(spec.attention), autocast(spec.precision, device):
+        # inputs are outputs of a product, as in the model: under autocast they have another dtype
+        inputs = heads @ torch.eye(width, dtype=dtype, device=device)
+        fused_attention(inputs, inputs, inputs, None)
+
+
+@contextmanager
+def refusals(attention: str) -> Iterator[None]:
+    """Raises Unsupported if PyTorch refuses the backend inside; its warnings are the reason."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            yield
+        except RuntimeError as error:
+            # beginnings of PyTorch's errors on a GPU, and on a CPU
+            if not str(error).startswith(("No available kernel", "No viable backend")):
+                raise
+            reasons = " ".join([str(error), *dict.fromkeys(str(warning.message) for warning in caught)])
+            raise Unsupported(f"attention {attention}: {reasons}") from error
+
+
+def group_blocks(sizes: Sequence[int], blocks: Sequence[nn.Module]) -> list[Callable[..., Tensor]]:
+    """What a forward pass calls one after another: checkpoints of `sizes[0]` blocks each, which keep only their input
+    and compute the rest again in the backward pass (Chen et al. 2016, arXiv:1604.06174), with checkpoints of the
+    remaining sizes inside them; without sizes, the blocks themselves."""
+    from torch.utils.checkpoint import checkpoint
+
+    if not sizes:
+        return [*blocks]
+    size, *inner = sizes
+    calls = [partial(_call_in_turn, group_blocks(inner, blocks[first : first + size]))
+             for first in range(0, len(blocks), size)]  # fmt: skip
+    # nothing in a block is random
+    return [partial(checkpoint, call, use_reentrant=False, preserve_rng_state=False) for call in calls]
+
+
+def _call_in_turn(calls: Sequence[Callable[..., Tensor]], x: Tensor, *others: Any) -> Tensor:
+    for call in calls:
+        x = call(x, *others)
+    return x
+
+
+def prepare_compiler() -> None:
+    """Settings of the process for the compiler: an empty cache that ends with it, and spans that do nothing while a
+    graph is traced, which they would break. In a capture, the compiled code opens ranges of its own."""
+    global _cache
+    ranges.silence_spans_while(torch.compiler.is_compiling)
+    _cache = TemporaryDirectory(prefix="inductor-", ignore_cleanup_errors=True)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = _cache.name
+    os.environ.pop("TRITON_CACHE_DIR", None)  # it is below inductor's unless it is set
+    from torch._inductor import config
+
+    config.cpp.enable_kernel_profile = True  # otherwise profiles of a CPU program lack its fused kernels
+    ranges.mark_compiled()
+
+
+_cache: TemporaryDirectory | None = None  # removed when the process ends
+
+
+@contextmanager
+def compiling(spec: Spec) -> Iterator[None]:
+    """A block for the first step of a compiled model. Raises Unsupported if this machine cannot compile it (no C++
+    compiler, no Triton for this GPU); out of memory stays what it is."""
+    from torch._dynamo.exc import BackendCompilerFailed
+
+    try:
+        yield
+    except BackendCompilerFailed as error:
+        cause = error.inner_exception
+        if is_out_of_memory(cause):
+            raise cause from error
+        raise Unsupported(f"compile {spec.compile}: {type(cause).__name__}: {cause}") from error
+
+
+def count_graphs(spec: Spec) -> tuple[int | None, int | None]:
+    """(graphs that this process has compiled, breaks between graphs); (None, None) if nothing is compiled."""
+    if spec.compile == "off":
+        return None, None
+    from torch._dynamo.utils import counters
+
+    return counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())
