@@ -1,0 +1,268 @@
+"""All results and tables of runs -> results/tables: a table of each kind for all runs, and what their columns mean.
+
+Refuses results that were made from something else than config.yaml and the code say now: that happens if results were
+copied here without Snakemake's metadata, and something changed since. A run without results (out of memory, ...) is a
+row of `runs` with its reason. Nothing is averaged over a dimension that varies.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from cs336_model.results import Attention, BadResult, Capture, Energy, Result, Timing, read_result
+from kernel_tables.errors import NotConserved
+from kernel_tables.whole_files import written_whole
+from workflow.freshness import command_for, explain_difference
+from workflow.tables import KEYS, declared_tables, dictionary, make_table, write_table
+
+STAGES = ("timing", "capture", "memory", "energy", "counters", "attention")
+LOSS_TOLERANCE = 1e-3  # relative; atomic additions change the last digits from process to process
+STATISTICS = ["n", "mean_ms", "std_ms", "min_ms", "max_ms"]
+Stages = dict[str, list[Result]]  # by stage, the result of each process
+
+
+def main(results: Sequence[str], tables: Sequence[str], plan: str, outputs: Sequence[str], keep: Iterable[str]) -> None:
+    """Writes the merged tables and README.md among `outputs`. `results`: the JSON of all results; `tables`: Parquet of
+    runs, and status.json; `plan`: the wanted keys; `keep`: names of further tables that stay in the folder."""
+    stages_by_run = read_results(results, json.loads(Path(plan).read_text(encoding="utf-8")))
+    warnings = {
+        Path(path).parent.name: json.loads(Path(path).read_text(encoding="utf-8"))["warnings"]
+        for path in tables
+        if path.endswith("status.json")
+    }
+    merged = merge_run_tables([path for path in tables if path.endswith(".parquet")], stages_by_run)
+    check_conservation(merged["kernels"], merged["phases"])
+    rows = [describe_run(stages, warnings.get(run, [])) for run, stages in stages_by_run.items()]
+    merged["runs"] = add_launch_times(make_table("runs", rows), merged["phases"])
+    merged |= merge_timings(stages_by_run)
+    merged |= merge_lists(stages_by_run)
+    if len(merged["rank_steps"]):
+        from workflow.scripts.communication import merge_ranks
+
+        merged |= merge_ranks(merged["rank_steps"], merged["collectives"], merged["timings"])
+    wanted = {Path(path).stem: Path(path) for path in outputs if path.endswith(".parquet")}
+    for name, path in wanted.items():
+        write_table(merged[name] if name in merged else make_table(name), path)
+    for path in map(Path, outputs):
+        if path.name == "README.md":
+            with written_whole(path) as partial:
+                partial.write_text(dictionary(), encoding="utf-8")
+    remove_others(next(iter(wanted.values())).parent, {*wanted, *keep})
+
+
+def read_results(paths: Sequence[str], wanted: dict[str, dict]) -> dict[str, Stages]:
+    """The results by run and stage, of the first process first. Raises BadResult if one cannot be read, and exits if
+    one was made from something else than `wanted`, its key by path."""
+    results, unreadable = {}, []
+    for path in paths:
+        try:
+            results[path] = read_result(Path(path))
+        except BadResult as error:
+            unreadable.append(str(error))
+    if unreadable:
+        more = f" ({len(unreadable) - 1} more like this; an earlier release wrote other results)"
+        raise BadResult(unreadable[0] + (more if len(unreadable) > 1 else ""))
+    stale = {path: explain_difference(result.key, wanted[path]) for path, result in results.items()}
+    if stale := {path: difference for path, difference in stale.items() if difference}:
+        shown = "".join(f"\n  {path}: {difference}" for path, difference in list(stale.items())[:5])
+        sys.exit(
+            f"{len(stale)} of {len(paths)} results were made from something else than config.yaml and the code say now:"
+            f"{shown}{' ...' if len(stale) > 5 else ''}\nMeasure them again:\n  {command_for(stale)}"
+        )
+    stages_by_run: dict[str, Stages] = {}
+    for path, result in results.items():
+        stages_by_run.setdefault(result.key["spec"]["run"], {}).setdefault(Path(path).stem, []).append(result)
+    for stages in stages_by_run.values():
+        for processes in stages.values():
+            processes.sort(key=lambda result: result.key["spec"].get("process", 1))
+    return stages_by_run
+
+
+def list_keys(stages: Stages) -> dict[str, object]:
+    """The values of KEYS of a run. What attention alone does not have is empty."""
+    spec = next(iter(stages.values()))[0].key["spec"]
+    if spec["stage"] == "attention":
+        spec = spec | {"model": "attention"} | dict.fromkeys(["context_length", "mode", "checkpoint", "optimizer"])
+        spec["parallel"] = None
+    return {key: spec[key] for key in KEYS}
+
+
+def describe_run(stages: Stages, warnings: Sequence[str]) -> dict[str, object]:
+    """The row of `runs` of a run, without launch times."""
+    by_stage = {stage: stages[stage][0] for stage in STAGES if stage in stages}
+    first = next(iter(by_stage.values()))
+    timing = first if isinstance(first, Timing) else Timing(status="unsupported")
+    capture = by_stage.get("capture") or Capture(status="unsupported")
+    spec, machine = first.key["spec"], first.machine or next((one.machine for one in by_stage.values()), None)
+    is_complete = {stage: result.status == "complete" for stage, result in by_stage.items()}
+    memory = next((result.out_of_memory for result in by_stage.values() if result.out_of_memory), None)
+    facts = ("gpu_uuid_sha256", "driver", "cuda", "torch", "python", "cpu_name", "cores", "threads", "sm_clock_mhz")
+    sizes = {name: value for name, value in spec["sizes"].items() if isinstance(value, int)}
+    return list_keys(stages) | {
+        "head_dim": spec.get("head_dim"), "sizes": ", ".join(f"{name} {size}" for name, size in spec["sizes"].items()),
+        **{name: sizes.get(name) for name in ("d_model", "d_ff", "num_layers", "num_heads")},
+        "vocab_size": spec.get("vocab_size"), "parameters": timing.parameters, "forward_flops": timing.forward_flops,
+        **{f"{stage}_status": by_stage[stage].status if stage in by_stage else "not_asked" for stage in STAGES},
+        "reason": next((result.reason for result in by_stage.values() if result.reason), None),
+        **{f"oom_{name}": getattr(memory, name, None)
+           for name in ("during", "requested_bytes", "free_bytes", "total_bytes")},
+        "backend": capture.profiler, "nsys": capture.nsys,
+        **{name: getattr(machine, name, None) for name in ("device", "device_name", *facts)},
+        "device_total_bytes": getattr(machine, "device_bytes", None),
+        "steps_timed": len(timing.step_seconds), "steps_warmed": len(timing.warmup_seconds),
+        "processes_timed": sum(result.status == "complete" for result in stages.get("timing", ())),
+        "steps_captured": capture.key["spec"]["measured_steps"] if is_complete.get("capture") else 0,
+        "peak_allocated_bytes": timing.peak_allocated_bytes, "peak_reserved_bytes": timing.peak_reserved_bytes,
+        "loss": timing.losses[-1] if timing.losses else None,
+        "graphs": timing.graphs, "graph_breaks": timing.graph_breaks, "started_utc": first.started_utc,
+        "note": "; ".join([*list_notes(by_stage), *warnings]) or None,
+    }  # fmt: skip
+
+
+def list_notes(by_stage: dict[str, Result]) -> list[str]:
+    """What makes the numbers of a run hard to compare: notes of its stages, graph breaks, and losses that differ, so
+    that stages measured other work. The stage counters has a smaller model."""
+    notes = [f"{stage}: {note}" for stage, result in by_stage.items() for note in result.notes]
+    losses = {
+        stage: result.losses
+        for stage, result in by_stage.items()
+        if isinstance(result, Timing) and stage != "counters" and result.losses
+    }
+    if breaks := next((result.graph_breaks for result in by_stage.values() if getattr(result, "graph_breaks", 0)), 0):
+        notes.append(f"the compiled model is broken into parts by {breaks} graph break{'s' * (breaks > 1)}")
+    for stage in list(losses)[1:]:
+        first_stage, first = next(iter(losses.items()))
+        count = min(len(first), len(losses[stage]))
+        if not np.allclose(first[:count], losses[stage][:count], rtol=LOSS_TOLERANCE):
+            difference = np.abs(np.divide(losses[stage][:count], first[:count]) - 1).max()
+            notes.append(f"the losses of {first_stage} and {stage} differ by up to {difference:.1%}")
+    return notes
+
+
+def add_launch_times(runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
+    """`runs` with the microseconds of the captured host per launch: wall time of the forward pass, and of the step, ÷
+    its kernels. It tells a slow host from a quick one; empty without a capture."""
+    sums = phases.groupby(["run", "phase"])[["wall_ns", "kernels"]].sum()
+    per_launch = sums["wall_ns"] / sums["kernels"].where(sums["kernels"] > 0).astype("float64") / 1e3
+    columns = {"launch_us": "forward", "step_launch_us": "step"}
+    found = {name: per_launch[per_launch.index.get_level_values("phase") == phase] for name, phase in columns.items()}
+    return runs.assign(**{
+        name: runs["run"].map(values.droplevel("phase")).astype("float64") for name, values in found.items()
+    })  # fmt: skip
+
+
+def merge_timings(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
+    """`timings` of all processes; `steps` and `warmup_steps` of the first."""
+    rows = defaultdict(list)
+    for stages in stages_by_run.values():
+        if "timing" not in stages:
+            continue
+        keys, first = list_keys(stages), stages["timing"][0]
+        processes = [list_times(result) for result in stages["timing"] if result.status == "complete"]
+        for phase in processes[0] if first.status == "complete" else ["step"]:
+            times = [process[phase] for process in processes if phase in process] if first.status == "complete" else []
+            rows["timings"].append(keys | {"phase": phase, **summarize_times(times), "status": first.status})
+        warm_times = {"step": first.warmup_seconds, **first.warmup_phase_seconds}
+        for name, by_phase in (("steps", list_times(first)), ("warmup_steps", warm_times)):
+            for phase, times in by_phase.items():
+                rows[name] += [keys | {"phase": phase, "step": step, "ms": 1e3 * s} for step, s in enumerate(times)]
+    return {name: make_table(name, rows[name]) for name in ("timings", "steps", "warmup_steps")}
+
+
+def list_times(timing: Timing) -> dict[str, list[float]]:
+    """The seconds of the steps, and of each phase that has times; of steps without communication, too."""
+    alone = {"step_without_communication": getattr(timing, "without_communication_seconds", None)}
+    return {"step": timing.step_seconds} | {
+        phase: times for phase, times in (timing.phase_seconds | alone).items() if times
+    }
+
+
+def summarize_times(processes: Sequence[Sequence[float]]) -> dict[str, float]:
+    """The statistics in ms of the times of all processes. `n` counts all steps. The mean is the geometric mean of the
+    processes' means, the standard deviation the root of the mean variance within a process, and the spread the standard
+    deviation of the logarithms of the processes' means, NaN for one process."""
+    times = [1e3 * np.asarray(seconds, dtype="float64") for seconds in processes if len(seconds)]
+    if not times:
+        return {"n": 0, "processes": 0} | dict.fromkeys([*STATISTICS[1:], "process_spread"], np.nan)
+    variances = [process.var(ddof=1) if len(process) > 1 else np.nan for process in times]
+    means = np.array([process.mean() for process in times])
+    return {
+        "n": sum(map(len, times)), "mean_ms": np.exp(np.log(means).mean()) if len(times) > 1 else means[0],
+        "std_ms": float(np.mean(variances)) ** 0.5,
+        "min_ms": min(process.min() for process in times), "max_ms": max(process.max() for process in times),
+        "processes": len(times), "process_spread": np.log(means).std(ddof=1) if len(times) > 1 else np.nan,
+    }  # fmt: skip
+
+
+def merge_lists(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
+    """The tables whose rows stand in results: windows of energy, and cells of attention alone."""
+    rows = defaultdict(list)
+    for stages in stages_by_run.values():
+        keys = list_keys(stages)
+        for result in (results[0] for results in stages.values()):
+            # imported only here, since these also draw
+            if isinstance(result, Energy):
+                from workflow.scripts.energy import list_windows
+
+                rows["energy_windows"] += [keys | row for row in list_windows(result)]
+            elif isinstance(result, Attention):
+                from workflow.scripts.attention_sweep import list_cells
+
+                rows["attention_cells"] += [keys | row for row in list_cells(result)]
+    return {name: make_table(name, found) for name, found in rows.items()}
+
+
+def merge_run_tables(paths: Sequence[str], stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
+    """The tables of runs by name, each row with the keys of its run before it; no rows of a table without files."""
+    parts: dict[str, list[pa.Table]] = defaultdict(list)
+    keys = {run: list_keys(stages) for run, stages in stages_by_run.items()}
+    for path in map(Path, paths):
+        with pq.ParquetFile(path) as file:
+            table = file.read(use_threads=False)
+        leading = {key: pa.array([value] * len(table)) for key, value in keys[path.parent.name].items()}
+        columns = leading | dict(zip(table.column_names, table.columns, strict=True))
+        parts[path.stem].append(pa.table(columns))
+    names = {*parts, "kernels", "phases", "rank_steps"}
+    return {
+        name: pa.concat_tables(parts[name], promote_options="permissive").to_pandas()
+        if any(map(len, parts[name])) else make_table(name)
+        for name in names
+    }  # fmt: skip
+
+
+def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
+    """Raises NotConserved unless kernels add up to their phase, to the nanosecond: else tables of one run are of
+    different captures."""
+    keys, is_memory = ["run", "step", "phase"], kernels["class"].isin(["memcpy", "memset"])
+    whole = phases[phases["phase"] != "step"].set_index(keys)
+    for column, rows in (("kernel_ns", kernels[~is_memory]), ("memop_ns", kernels[is_memory])):
+        sums = rows[rows["step"] >= 0].groupby(keys)["total_ns"].sum()
+        both = pd.concat([sums.rename("kernels"), whole[column].rename("phases")], axis=1).fillna(0).astype("int64")
+        wrong = both[both["kernels"] != both["phases"]]
+        if len(wrong):
+            (run, step, phase), (found, expected) = wrong.index[0], wrong.iloc[0]
+            raise NotConserved(
+                f"{run}, step {step}, {phase}: its kernels take {found} ns, the phase {expected} ns; the tables are of"
+                f" different captures: snakemake --forcerun results/runs/{run}/kernels.parquet"
+            )
+
+
+def remove_others(folder: Path, names: set[str]) -> None:
+    """Removes the tables of an earlier grid, which have other names than these."""
+    for name in {*declared_tables()} - names:
+        for suffix in ("csv", "parquet"):
+            (folder / f"{name}.{suffix}").unlink(missing_ok=True)
+
+
+if "snakemake" in globals():
+    main(
+        list(snakemake.input.results), list(snakemake.input.tables), snakemake.input.plan, list(snakemake.output),
+        snakemake.params.keep,
+    )  # fmt: skip
