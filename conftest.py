@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-from profile_grid.host.leases.host_locks import FOLDER_VARIABLE
-
 pytest_plugins = ("tests.browser",)
 
 SLOW = (  # they run workflows, record programs, install packages, open a browser, make the example or try many inputs
@@ -16,12 +14,8 @@ SLOW = (  # they run workflows, record programs, install packages, open a browse
     "tests/kernel_recorder/test_ranks.py",
     "tests/kernel_tables/test_attribution_property.py",
     "tests/kernel_tables/test_fuzz.py",
-    "tests/profile_grid/test_example.py",
-    "tests/profile_grid/test_page.py",
-    "tests/profile_grid/test_ranks.py",
     "tests/test_installation.py",
     "tests/test_readme.py",
-    "tests/workflow/",
 )
 
 # In the background of a shell, pytest ignores Ctrl-C, and the programs that tests interrupt would inherit that.
@@ -50,8 +44,8 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def leases_of_their_own(tmp_path_factory):
-    """Tests have their own leases: they do not wait for measurements of this host, and these do not wait for tests."""
+def locks_of_their_own(tmp_path_factory):
+    """Tests have their own locks: they do not wait for measurements of this host, and these do not wait for tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(FOLDER_VARIABLE, str(tmp_path_factory.mktemp("leases")))
+        patch.setenv("KERNEL_TABLES_LOCKS", str(tmp_path_factory.mktemp("locks")))
         yield

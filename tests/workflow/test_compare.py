@@ -1,0 +1,111 @@
+"""Two results compared: verdicts from processes, what cannot be compared, exit status, documents."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from workflow.scripts import compare
+
+EXAMPLE = Path(__file__).parents[2] / "docs/example-h200"
+KEYS = {"model": "nano", "mode": "forward", "precision": "fp32", "batch_size": 4, "compile": "off",
+        "attention": "eager", "checkpoint": "0", "gpus": 1, "parallel": "none", "optimizer": "adamw"}  # fmt: skip
+FACTS = {"device": "cuda", "device_name": "H200", "d_model": 8, "d_ff": 8, "num_layers": 1, "num_heads": 1,
+         "vocab_size": 9, "torch": "2.13", "backend": "nsys", "nsys": "2025", "timing_status": "complete",
+         "capture_status": "complete"}  # fmt: skip
+
+
+def write_side(folder: Path, ms: dict[str, float], processes: int = 6, seed: int = 0, **facts) -> str:
+    """Results whose runs take these times, ± 1 % between processes and 0.5 % between steps."""
+    random = np.random.default_rng(seed)
+    runs, steps = [], []
+    for number, (run, mean) in enumerate(ms.items()):
+        keys = {"run": run, "context_length": 8 * (number + 1)} | KEYS
+        runs.append(keys | FACTS | {"peak_allocated_bytes": 2.0**30} | facts)
+        for process in range(processes):
+            of_process = mean * np.exp(random.normal(0, 0.01))
+            steps += [keys | {"process": process + 1, "phase": "step", "step": step,
+                              "ms": of_process * np.exp(random.normal(0, 0.005))} for step in range(5)]  # fmt: skip
+    (folder / "tables").mkdir(parents=True)
+    pd.DataFrame(runs).to_parquet(folder / "tables/runs.parquet")
+    pd.DataFrame(steps).to_parquet(folder / "tables/steps.parquet")
+    return str(folder)
+
+
+def compare_sides(tmp_path: Path, before: str, after: str, fail_on: str = "nothing", varies: str | None = None) -> str:
+    compare.main(before, after, varies, fail_on, str(tmp_path / "comparison.md"))
+    return (tmp_path / "comparison.md").read_text()
+
+
+def test_a_slower_run_is_named_with_its_interval_and_sets_the_exit_status(tmp_path):
+    before = write_side(tmp_path / "before", {"a": 10.0, "b": 20.0})
+    after = write_side(tmp_path / "after", {"a": 10.0, "b": 21.0}, seed=1)
+    with pytest.raises(SystemExit, match="1 of 2 runs: fail_on=slower"):
+        compare_sides(tmp_path, before, after, "slower")
+    text = compare_sides(tmp_path, before, after, "faster")
+    assert "`b` is" in text.splitlines()[2] and "slower" in text.splitlines()[2]
+    assert (tmp_path / "comparison.html").read_text().count("<table") == 1
+
+
+def test_equal_programs_are_told_apart_in_about_five_of_a_hundred_comparisons(tmp_path):
+    side, random, found = (
+        compare.read_side(Path(write_side(tmp_path / "side", {"a": 10.0}))),
+        np.random.default_rng(3),
+        0,
+    )
+    for _ in range(100):
+        sides = [side | {"times": side["times"].assign(ms=np.exp(random.normal(0, 0.01, 6)))} for _ in range(2)]
+        found += compare.pair_runs(*sides)["verdict"][0] != "cannot be told"
+    assert found <= 9  # more in one of 28 tries; this seed always gives the same
+
+
+def test_the_ratio_is_that_of_the_geometric_means_of_the_medians(tmp_path):
+    sides = [compare.read_side(Path(write_side(tmp_path / str(seed), {"a": 10.0}, seed=seed))) for seed in (5, 6)]
+    means = []
+    for seed in (5, 6):
+        steps = pd.read_parquet(tmp_path / f"{seed}/tables/steps.parquet")
+        medians = [rows["ms"].median() for _, rows in steps.groupby("process")]
+        means.append(np.prod(medians) ** (1 / 6))
+    assert compare.pair_runs(*sides)["ratio"][0] == pytest.approx(means[1] / means[0])
+
+
+@pytest.mark.parametrize(
+    ("processes", "facts", "verdict"),
+    [
+        (5, {}, "too few processes to tell"),
+        (6, {"device_name": "H100"}, "not comparable: device_name is H200, then H100"),
+        (6, {"timing_status": "out_of_memory"}, r"not comparable: out\_of\_memory after"),
+    ],
+)
+def test_what_cannot_be_told_or_compared_has_its_reason(tmp_path, processes, facts, verdict):
+    before = write_side(tmp_path / "before", {"a": 10.0})
+    after = write_side(tmp_path / "after", {"a": 20.0}, processes, **facts)
+    text = compare_sides(tmp_path, before, after, "changed")
+    assert verdict.replace("\\_", "_") in text.replace("\\_", "_")
+    assert ("`timing: {processes: 6}`" in text) == (processes == 5)
+
+
+def test_runs_of_one_study_are_compared_with_the_run_at_the_default(tmp_path):
+    folder = write_side(tmp_path / "after", {"a": 10.0, "a_bf16": 5.0})
+    runs = pd.read_parquet(tmp_path / "after/tables/runs.parquet").assign(context_length=8, precision=["fp32", "bf16"])
+    runs.to_parquet(tmp_path / "after/tables/runs.parquet")
+    text = compare_sides(tmp_path, "unused", folder, varies="precision")
+    assert "`a_bf16` is" in text and "faster" in text and "| precision" in text
+
+
+def test_a_folder_without_results_gives_one_line(tmp_path):
+    with pytest.raises(SystemExit, match="give a folder of results"):
+        compare_sides(tmp_path, str(tmp_path / "nothing"), str(tmp_path / "nothing"))
+
+
+def test_the_planted_slowdown_of_the_example_is_found_and_its_kernel_named(tmp_path):
+    folder = EXAMPLE / "comparison/slower"
+    text = compare_sides(tmp_path, str(folder / "before"), str(folder / "after"))
+    assert "is 3.1 % slower (2.8 % to 3.3 %)" in text and "`elementwise exp`: 1.43 → 4.98 ms" in text
+
+
+def test_two_measurements_of_the_same_grid_do_not_differ(tmp_path):
+    folder = EXAMPLE / "comparison/same"
+    text = compare_sides(tmp_path, str(folder / "before"), str(folder / "after"), "changed")
+    assert "No change was detected in 60 runs" in text

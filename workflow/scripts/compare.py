@@ -1,0 +1,192 @@
+"""Two folders of results, or the runs of one that differ in a dimension -> results/comparison/comparison.{md,html}.
+
+The process is the unit of a comparison, since the steps of one process share clocks and memory. Each side is read as
+files; nothing is measured.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pypandoc
+
+from kernel_tables.comparison import LEVELS, Side, changes
+from kernel_tables.kernel_names.short import short_names
+from workflow.grid import Run
+from workflow.tables import KEYS, read_table
+from workflow.text import environment
+from workflow.verdict import FASTER, SLOWER, judge
+
+FEWEST_PROCESSES = 6  # on each side: with fewer, only large differences would be found
+FACTS = {
+    "device_name": "device", "driver": "driver", "cuda": "CUDA", "torch": "PyTorch", "python": "Python",
+    "nsys": "nsys", "cpu_name": "processor", "cores": "cores", "threads": "threads",
+}  # fmt: skip
+EQUAL_FACTS = ["device", "device_name", "d_model", "d_ff", "num_layers", "num_heads", "vocab_size"]
+DEFAULTS = {key: getattr(Run(model=""), key) for key in KEYS[4:]}  # of columns that older results lack
+FAILING = {"nothing": (), "slower": (SLOWER,), "faster": (FASTER,), "changed": (SLOWER, FASTER)}
+
+
+def main(before: str, after: str, varies: str | None, fail_on: str, output: str) -> None:
+    """Writes the comparison as Markdown, and as HTML beside it. Exits with status 1 if a run has the verdict that
+    `fail_on` names."""
+    sides = [read_side(Path(folder)) for folder in ([after, after] if varies else [before, after])]
+    if varies:
+        sides = split_by(sides[0], varies)
+    runs = pair_runs(*sides)
+    facts = {
+        "times": runs, "facts": list_facts(sides[0]["runs"], sides[1]["runs"], runs, varies),
+        "memory": pair_memory(runs), "energy": pair_energy(sides, runs), "changes": list_changes(sides, runs),
+        "fewest": FEWEST_PROCESSES,
+    }  # fmt: skip
+    facts["short"] = short_names(facts["changes"].query("level == 'kernel'")["name"].unique())
+    text = environment({"runs": sides[1]["runs"]}).get_template("compare.md.j2").render(facts).strip() + "\n"
+    path = Path(output)
+    path.write_text(text, encoding="utf-8")
+    page = ["--standalone", "--metadata=pagetitle:Before and after", "--variable=maxwidth:80em"]
+    path.with_suffix(".html").write_text(pypandoc.convert_text(text, "html", format="gfm-raw_html", extra_args=page))
+    if found := runs["verdict"].isin(FAILING[fail_on]).sum():
+        sys.exit(f"compare: {found} of {len(runs)} runs: fail_on={fail_on}; see {output}")
+
+
+def read_side(folder: Path) -> dict[str, pd.DataFrame]:
+    """The tables runs, times (a row per run and process: its median step), kernels and energy of a folder of results.
+    Exits with one line if they are missing."""
+    steps = [path for path in (folder / "tables/steps.parquet", folder / "processes/steps.parquet") if path.exists()]
+    if not steps or not (folder / "tables/runs.parquet").exists():
+        sys.exit(f"compare: {folder} has no tables/runs.parquet and steps.parquet: give a folder of results, such as a"
+                 " copy of results/ made before a change")  # fmt: skip
+    runs = read_table(folder / "tables/runs.parquet")
+    runs = runs.assign(**{key: value for key, value in DEFAULTS.items() if key not in runs})
+    times = pd.concat([read_table(path) for path in steps], ignore_index=True)
+    times["process"] = times["process"].fillna(1) if "process" in times else 1
+    times = times[times["phase"] == "step"].drop_duplicates(["run", "process", "step"])
+    times = times.groupby(["run", "process"], sort=False)["ms"].median().reset_index()
+    side = {"runs": runs, "times": times}
+    for name in ("kernels", "energy"):
+        path = folder / f"tables/{name}.parquet"
+        side[name] = read_table(path) if path.exists() else pd.DataFrame({"run": pd.Series(dtype="str")})
+    return side
+
+
+def split_by(side: dict[str, pd.DataFrame], key: str) -> list[dict[str, pd.DataFrame]]:
+    """The runs at the default of a dimension, each beside all others that differ from it in nothing else: two sides
+    whose runs have the names of the others."""
+    if key not in KEYS[4:]:
+        sys.exit(f"compare: varies={key} is no dimension with a default; these are {', '.join(KEYS[4:])}")
+    runs = side["runs"]
+    others = [name for name in KEYS[1:] if name != key]
+    base = runs[runs[key] == DEFAULTS[key]][[*others, "run"]].rename(columns={"run": "base"})
+    pairs = runs[runs[key] != DEFAULTS[key]].merge(base, on=others)[["run", "base"]]
+    if pairs.empty:
+        sys.exit(f"compare: no two runs differ only in {key}, one of them at {DEFAULTS[key]}")
+    renamed = pairs.rename(columns={"run": "name", "base": "run"})
+    old = {name: renamed.merge(table, on="run").drop(columns="run").rename(columns={"name": "run"})
+           for name, table in side.items()}  # fmt: skip
+    return [old, {name: table[table["run"].isin(pairs["run"])] for name, table in side.items()}]
+
+
+def pair_runs(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """A row per run of either side: its keys, times, ratio, interval and verdict, or `reason`, why there is none."""
+    old, new = before["runs"].set_index("run", drop=False), after["runs"].set_index("run", drop=False)
+    names = list(dict.fromkeys([*old.index, *new.index]))
+    table = pd.concat([new[KEYS], old[KEYS]]).drop_duplicates("run").set_index("run", drop=False).loc[names]
+    table["reason"] = [reason_against(name, old, new) for name in names]
+    logarithms = []
+    for label, side in (("before", before), ("after", after)):
+        times = np.log(side["times"].set_index("run")["ms"]).groupby(level=0)
+        summary = pd.DataFrame({"mean": np.exp(times.mean()), "spread": times.std(), "n": times.size()})
+        table[f"processes_{label}"] = summary["n"].reindex(names).fillna(0).astype(int).to_numpy()
+        logarithms.append(summary.set_axis(label + "/" + summary.index.astype(str)))
+    pairs = pd.DataFrame({"before": [f"before/{name}" for name in names], "after": [f"after/{name}" for name in names]})
+    is_equal = table["reason"] == ""
+    judged = judge(pd.concat(logarithms), pairs[is_equal.to_numpy()], "process")
+    judged = judged.set_axis(table.index[is_equal]).drop(columns=["before", "after"])
+    few = table[["processes_before", "processes_after"]].min(axis=1) < FEWEST_PROCESSES
+    table = table.join(judged)
+    table["verdict"] = table["verdict"].mask(few, "too few processes to tell").mask(~is_equal, "not comparable")
+    table.loc[few, ["low", "high", "p"]] = np.nan
+    for label, side in (("before", old), ("after", new)):
+        table[f"peak_{label}"] = side.get("peak_allocated_bytes", pd.Series(dtype="float64")).reindex(names).to_numpy()
+    return table.reset_index(drop=True)
+
+
+def reason_against(name: str, old: pd.DataFrame, new: pd.DataFrame) -> str:
+    """Why a run cannot be compared; empty if it can."""
+    for side, word in ((old, "only after"), (new, "only before")):
+        if name not in side.index:
+            return word
+    for side, word in ((old, "before"), (new, "after")):
+        if side["timing_status"][name] != "complete":
+            return f"{side['timing_status'][name]} {word}"
+    for fact in EQUAL_FACTS:
+        values = [str(side[fact][name]) if fact in side else "" for side in (old, new)]
+        if values[0] != values[1]:
+            return f"{fact} is {values[0]}, then {values[1]}"
+    return ""
+
+
+def list_facts(old: pd.DataFrame, new: pd.DataFrame, runs: pd.DataFrame, varies: str | None) -> pd.DataFrame:
+    """What differs between the two measurements: fact, before, after."""
+    keys = {varies: varies} if varies else {}
+    rows = []
+    for column, fact in (keys | FACTS).items():
+        values = ["; ".join(map(str, side[column].dropna().unique())) if column in side else "" for side in (old, new)]
+        if values[0] != values[1]:
+            rows.append((fact, *(value or "not recorded" for value in values)))
+    return pd.DataFrame(rows, columns=["fact", "before", "after"])
+
+
+def pair_memory(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs with a known peak of memory on both sides; `changed` by a MiB or more."""
+    known = runs.dropna(subset=["peak_before", "peak_after"])
+    return known.assign(changed=(known["peak_after"] - known["peak_before"]).abs() >= 2**20)
+
+
+def pair_energy(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame) -> pd.DataFrame:
+    """The comparable runs whose energy both sides counted with the same counter."""
+    if not all("joules_per_step" in side["energy"] for side in sides):
+        return pd.DataFrame()
+    old, new = (side["energy"][["run", "counter", "joules_per_step", "joules_per_step_std"]] for side in sides)
+    both = (
+        runs[runs["reason"] == ""][KEYS]
+        .merge(old, on="run")
+        .merge(new, on=["run", "counter"], suffixes=("_before", "_after"))
+    )
+    return both.assign(ratio=both["joules_per_step_after"] / both["joules_per_step_before"])
+
+
+def list_changes(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame, most: int = 5) -> pd.DataFrame:
+    """What differs between the captures of each comparable run, by phase, part, class and kernel; the five kernels of a
+    run that changed most."""
+    parts = []
+    for run in runs["run"][runs["reason"] == ""]:
+        captured = [side["kernels"][side["kernels"]["run"] == run] for side in sides]
+        if all(map(len, captured)):
+            table = changes(*map(as_side, captured))
+            nth = table.groupby("level").cumcount()
+            parts.append(table[(table["level"] != "kernel") | (nth < most)].assign(run=run))
+    columns = [
+        "run",
+        "level",
+        "name",
+        "change",
+        "launches_before",
+        "launches_after",
+        "ms_before",
+        "ms_after",
+        "ms_more",
+    ]
+    return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+
+
+def as_side(kernels: pd.DataFrame) -> Side:
+    kernels = kernels.assign(part=kernels["range"].astype("object").fillna("").astype(str).str.rpartition(" > ")[2])
+    return Side({}, int(kernels["step"].max()) + 1, kernels.astype(dict.fromkeys(LEVELS, "str")))
+
+
+if "snakemake" in globals():
+    options = json.loads(snakemake.params.options)
+    main(options["before"], options["after"], options["varies"], options["fail_on"], snakemake.output[0])

@@ -1,0 +1,151 @@
+"""One page for the grid: its tables, documents and figures -> results/report.html, one file that needs no network.
+
+It has the frame, the step picture, the flame graph and the timeline of the page of a recording
+(kernel_tables/page). Also one captured window for Perfetto -> results/page/trace.json.gz.
+"""
+
+import base64
+import gzip
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import pandas as pd
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from kernel_tables.attribution.path_text import names_in
+from kernel_tables.diagnosis.scope import Scope
+from kernel_tables.page.markup import html_environment, script, style
+from kernel_tables.page.step import Leaf, flame, picture
+from kernel_tables.page.timeline import Names
+from kernel_tables.report.timeline import capture_timeline
+from kernel_tables.trace import Trace
+from kernel_tables.views.perfetto import write_timeline
+from kernel_tables.whole_files import written_whole
+from workflow.peaks import peak_flop_per_s
+from workflow.tables import read_tables
+from workflow.text import describe_machine, describe_run, list_missing
+
+TEMPLATES = Path(__file__).parents[1] / "templates"
+MAX_FLAMES = 60  # runs with a flame graph; more would make the page slow to open
+MARKDOWN = (
+    MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "image", "autolink", "html_inline"])
+)
+
+
+def main(
+    tables: list[str], documents: list[str], figures: list[str], capture: str | None, run: str | None, page: str,
+    trace: str, classes: list,
+) -> None:  # fmt: skip
+    """Writes the page, and the trace of `run`, whose capture is the timeline. Both are None in grids without steps."""
+    frames, names = read_tables(tables), Names()
+    runs = frames["runs"]
+    timeline, note = show_capture(capture, classes, names, Path(trace))
+    leaves = leaves_by_run(frames.get("kernels"), run)
+    environment = html_environment(TEMPLATES)
+    environment.filters["markdown"] = lambda text: Markup(MARKDOWN.renderInline(text))
+    text = environment.get_template("page.html.j2").render(
+        machine=describe_machine(runs),
+        sections=[read_section(Path(document)) for document in documents],
+        figures={Path(path).stem: embed_image(Path(path)) for path in figures},
+        missing=list_missing(runs),
+        run=run,
+        run_name=describe_run(runs, run) if run else None,
+        speed=measure_speed(frames, run) if run else None,
+        advice=list_advice(frames, run),
+        picture=picture(leaves[run]) if run in leaves else None,
+        flames={name: flame(run_leaves, names) for name, run_leaves in leaves.items()},
+        timeline=timeline,
+        timeline_note=note,
+        trace=Path(trace).relative_to(Path(page).parent),
+        names=names.as_lists(),
+        style=style(TEMPLATES / "page.css"),
+        tables_style=read_library("dt_bundle.css"),
+        tables_library=base64.b64encode(gzip.compress(read_library("dt_bundle.js").encode(), 9, mtime=0)).decode(),
+        script=script(TEMPLATES / "page.js"),
+    )  # fmt: skip
+    with written_whole(Path(page)) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def read_section(document: Path) -> dict:
+    """A document: its name, its question, its first paragraph, and the rest as HTML."""
+    question, lead, *rest = document.read_text(encoding="utf-8").split("\n\n", 2)
+    body = MARKDOWN.render("\n".join(rest).replace("\n## ", "\n### "))
+    return {"name": document.stem, "question": question.lstrip("# "), "lead": lead, "body": Markup(body)}
+
+
+def embed_image(path: Path) -> str:
+    """The figure as the address of an image, which keeps the names inside it apart from those of other figures."""
+    return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
+
+
+def read_library(name: str) -> Markup:
+    """A file of DataTables, which makes tables sortable, from the package itables."""
+    return Markup((files("itables") / "html" / name).read_text(encoding="utf-8"))
+
+
+def leaves_by_run(kernels: pd.DataFrame | None, first: str | None) -> dict[str, list[Leaf]]:
+    """By run, beginning with `first`: the time of each kernel in each range of a step, the mean of the captured ones."""
+    if kernels is None or kernels.empty:
+        return {}
+    kernels = kernels[kernels["step"] >= 0]
+    keys = ["phase", "range", "kernel", "class"]
+    kernels = kernels.assign(**{key: kernels[key].astype("object").fillna("").astype(str) for key in keys})
+    leaves = {}
+    for run in sorted(dict.fromkeys(kernels["run"]), key=lambda name: name != first)[:MAX_FLAMES]:
+        rows = kernels[kernels["run"] == run]
+        sums = rows.groupby(keys, sort=False)[["total_ns", "launches"]].sum() / rows["step"].nunique()
+        leaves[run] = [
+            Leaf((phase, *names_in(path)), kernel, kernel_class, total_ns / 1e6, launches)
+            for (phase, path, kernel, kernel_class), (total_ns, launches) in zip(
+                sums.index, sums.to_numpy(), strict=True
+            )
+        ]
+    return leaves
+
+
+def show_capture(capture: str | None, classes: list, names: Names, trace_file: Path):
+    """The timeline of the middle step of a capture with a note on it, or None and ""; writes the trace for Perfetto."""
+    if capture is None or not Path(capture).stat().st_size:  # a run that was not captured has an empty file
+        with written_whole(trace_file) as partial:
+            partial.write_bytes(gzip.compress(b'{"traceEvents": []}'))
+        return None, ""
+    with Trace(Path(capture), classes) as trace:
+        with written_whole(trace_file) as partial:
+            write_timeline([trace], partial)
+        return capture_timeline(Scope(trace, "step"), names)
+
+
+def measure_speed(frames: dict[str, pd.DataFrame], run: str) -> dict:
+    """Milliseconds of a step without a profiler, tokens per second, and the share of the peak FLOP/s of the data sheet
+    that its model FLOPs reach (a training step has those of three forward passes); None for what is unknown."""
+    row = frames["runs"].set_index("run").loc[run]
+    step = frames["timings"].query("run == @run and phase == 'step'")["mean_ms"]
+    seconds = step.iloc[0] / 1e3 if len(step) and pd.notna(step.iloc[0]) else None
+    peak = peak_flop_per_s(row["device_name"], row["precision"])
+    flops = None if pd.isna(row["forward_flops"]) else row["forward_flops"] * (1 if row["mode"] == "forward" else 3)
+    return {
+        "ms": seconds and 1e3 * seconds,
+        "tokens_per_s": seconds and row["batch_size"] * row["context_length"] / seconds,
+        "of_peak": flops / seconds / peak if seconds and peak and flops else None,
+        "precision": row["precision"],
+    }
+
+
+def list_advice(frames: dict[str, pd.DataFrame], run: str | None, most: int = 3) -> list[dict]:
+    """The findings of a run's own capture that save most."""
+    found = frames.get("time_lost", pd.DataFrame())
+    if found.empty:
+        return []
+    found = found[(found["run"] == run) & ~found["abstained"].astype(bool) & (found["gain_percent"] > 0)]
+    return found.sort_values("gain_percent", ascending=False).head(most).to_dict("records")
+
+
+if "snakemake" in globals():
+    main(
+        list(snakemake.input.tables), list(snakemake.input.documents), list(snakemake.input.figures),
+        snakemake.input.get("capture"), snakemake.params.run, snakemake.output.page, snakemake.output.trace,
+        json.loads(snakemake.params.classes),
+    )  # fmt: skip
