@@ -67,15 +67,15 @@ def make_table(name: str, rows: Iterable[Mapping | Sequence] = (), keys: bool = 
     return _cast(_to_arrow(pd.DataFrame(rows, columns=list(columns)), name, columns).to_pandas(), columns)
 
 
-def write_table(frame: pd.DataFrame, path: str | Path, keys: bool = True) -> None:
+def write_table(frame: pd.DataFrame, path: str | Path, keys: bool = True, name: str | None = None) -> None:
     """Writes the declared columns of a frame to `path` (.parquet), with units and meanings, and to a .csv file beside
-    it; other columns are left out. `keys`: whether the table begins with KEYS.
+    it; other columns are left out. `keys`: whether the table begins with KEYS. `name`: if it is not that of the file.
 
     Raises WrongTable if a column is missing or has values of another type.
     """
     path = Path(path).with_suffix(".parquet")
-    columns = declared_columns(path.stem, keys)
-    table = _to_arrow(frame, path.stem, columns)
+    name = name or path.stem
+    table = _to_arrow(frame, name, declared_columns(name, keys))
     path.parent.mkdir(parents=True, exist_ok=True)
     _write_whole(path, lambda partial: pq.write_table(table, partial, compression="zstd"))
     text = table.to_pandas(integer_object_nulls=True)  # an integer stays one beside a gap
