@@ -13,6 +13,7 @@ What every template gets:
 - `columns({"heading": column, ...})`: a frame of columns with the same index, in the order of the grid
 - `describe(run)`: a run in words, as in "10B at context 512, training step"
 - `mode_name(mode)`: "forward pass", "forward + backward", "training step"
+- `peak_flop_per_s(device_name, precision)`: of the maker's data sheet, NaN if it is not known
 
 Filters that write numbers take one number, or a column or frame, which becomes one of texts; nothing is "–":
 
@@ -27,6 +28,8 @@ Others:
   context and what else varies. Columns of two such tables of the same runs can be added, divided and compared.
 - `range`: of a column, "8.24 to 727"; `range("percent")`, `range(unit=" ms", median=True)`
 - `count`: of truths, "17 of 20 runs"; `commonest`: of names, "`rope` in 14 of 20 runs"
+- `middle`: `rows | middle("ms")`: the row with the median of a column, the lower of two: the typical run of a lead
+- `short`: of a column of kernels, their short names, which are all different
 - `largest`: `rows | largest("part", "share", 3)`: by run, "rope 7.2 %, norm 6.3 %"
 - `filled`: `texts | filled(mode)`: with the status ("OOM") of the runs of that mode that have no text
 - `by`: `texts | by("model")`: a column per model; `by("context")`, `by("phase")`
@@ -43,7 +46,9 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
+from kernel_tables.kernel_names.short import short_names
 from workflow.grid import KEYS
+from workflow.peaks import peak_flop_per_s
 
 ABSENT = "–"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -65,7 +70,7 @@ def environment(tables: dict[str, pd.DataFrame], templates: Path = TEMPLATES) ->
         **{name: partial(write_each, write) for name, write in NUMBERS.items()},
         "spread": write_spread, "select": lambda table, mode: select(table, runs, mode), "range": write_range,
         "count": write_count, "commonest": write_commonest, "largest": list_largest,
-        "filled": lambda texts, mode: fill_with_status(texts, runs, mode), "by": spread_columns,
+        "middle": find_middle, "short": lambda names: shorten(names, tables.get("top_kernels")), "filled": lambda texts, mode: fill_with_status(texts, runs, mode), "by": spread_columns,
         "markdown": write_markdown, "escape": partial(write_each, escape), "code": partial(write_each, write_code),
     }  # fmt: skip
     made.globals |= {
@@ -80,6 +85,7 @@ def environment(tables: dict[str, pd.DataFrame], templates: Path = TEMPLATES) ->
         "columns": lambda columns: order_rows(pd.DataFrame(columns), runs),
         "describe": lambda run: describe_run(tables["runs"], run),
         "mode_name": lambda mode: MODES.get(mode, mode),
+        "peak_flop_per_s": peak_flop_per_s,
     }
     return made
 
@@ -253,6 +259,18 @@ def list_largest(rows: pd.DataFrame, name: str, share: str, count: int, form: st
     texts = [form.format(escape(of), write_percent(value)) for of, value in pairs]
     texts = pd.Series(texts, rows.index, dtype="object")
     return texts.groupby(level=rows.index.names, sort=False).agg(lambda group: ", ".join(group[:count]))
+
+
+def find_middle(rows: pd.DataFrame, column: str) -> pd.Series:
+    """The row with the median of a column, the lower of two."""
+    known = rows[rows[column].notna()].sort_values(column, kind="stable")
+    return known.iloc[(len(known) - 1) // 2]
+
+
+def shorten(names: pd.Series, top_kernels: pd.DataFrame | None) -> pd.Series:
+    """The short names of kernels; the same in all documents, since those of `top_kernels` are told apart, too."""
+    others = [] if top_kernels is None else list(top_kernels["kernel"].unique())
+    return names.map(short_names([*others, *names.unique()])).astype("object")
 
 
 def spread_columns(rows: pd.Series, name: str) -> pd.DataFrame:

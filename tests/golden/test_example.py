@@ -2,42 +2,31 @@
 
 import csv
 import re
-import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from workflow.scripts import answers, summaries
+from workflow.text import TEMPLATES
+
 GOLDEN = Path(__file__).parent / "example"
 DOCUMENTS = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention"]
 LABELS = {"model", "context", "part"}  # headings of the columns that name a row
 COLUMNS = ["document", "table", "introduction", "row", "column", "text"]
 RENAMED: dict[str, str] = {}  # frozen heading of a column: its heading now
-GONE = {  # by frozen table, the columns of features that were taken out
-    "runs.parquet": [
-        f"{stage}_{column}"
-        for stage in ("cold_start", "host_trace", "all_reduce")
-        for column in ("status", "started_utc")
-    ],
-    "cost.parquet": ["checks_s"],
-}
 NUMBER = re.compile(r"[−<]? ?\d+(?:[.,]\d+)*")
 
 
 def make_answers(tables: Path, folder: Path) -> None:
     """Writes the documents, made from the merged tables in a folder, into another: all that is known of how here."""
-    shutil.copytree(tables, folder / "tables")
-    for name, columns in GONE.items():
-        pd.read_parquet(tables / name).drop(columns=columns).to_parquet(folder / "tables" / name)
-    script = [sys.executable, "-m", "workflow.scripts"]
-    subprocess.run([*script, "summaries", "--tables", folder / "tables"], cwd=ROOT, check=True)
-    options = ["--tables", folder / "tables", "--output", folder, "--documents", *DOCUMENTS]
-    subprocess.run([*script, "answers", *options], cwd=ROOT, check=True)
+    names = "forward_time top_kernels forward_classes forward_parts class_shares training_parts"
+    names += " attention attention_backward"
+    merged = [str(tables / f"{name}.parquet") for name in ("runs", "timings", "phases", "kernels", "ranges")]
+    made = [str(folder / "tables" / f"{name}.parquet") for name in names.split()]
+    summaries.main(merged, made)
+    answers.main([*merged, *made], [str(TEMPLATES / f"{name}.md.j2") for name in DOCUMENTS], str(folder))
 
 
 def cells_of(document: str, text: str) -> Iterator[list[str]]:
