@@ -1,0 +1,62 @@
+"""Where time is lost: from the findings of the captures of this grid to what each can save at most without a profiler.
+
+Under a profiler the host takes longer, so the GPU idles longer. Without one, it idles for the time of a step less the
+time in which the captured GPU was busy, which a profiler does not change. So a finding saves at most that idle time and
+the GPU time of its own kernels.
+"""
+
+import json
+
+import numpy as np
+import pandas as pd
+
+from kernel_tables.diagnosis.rules import RULES_WITH_IDLE_TIME
+from workflow.peaks import peak_flop_per_s
+from workflow.tables import read_tables, write_table
+
+
+def main(inputs: list[str], outputs: list[str]) -> None:
+    tables = read_tables(inputs)
+    table = limit_gains(tables["findings"], tables["runs"], tables["timings"], tables["phases"])
+    write_table(table, next(path for path in outputs if path.endswith(".parquet")))
+
+
+def limit_gains(
+    findings: pd.DataFrame, runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame
+) -> pd.DataFrame:
+    """The table `time_lost`: in each run the largest gain first, then the rules that lack data. Gains of a run that was
+    not timed are those of the captured step."""
+    step_ms = timings[timings["phase"] == "step"].set_index("run")["mean_ms"]
+    busy_ms = phases[phases["phase"] == "step"].groupby("run")["gpu_busy_ns"].mean() / 1e6
+    step_ms = findings["run"].map(step_ms).astype("float64")
+    idle_ms = (step_ms - findings["run"].map(busy_ms).astype("float64")).clip(lower=0.0)
+    own_ms = pd.Series(
+        list(map(own_gpu_ms, findings["code"], findings["gain_ms"], findings["evidence"])), dtype="float64"
+    )
+    own_ms.index = findings.index
+    names = findings["run"].map(runs.set_index("run")["device_name"])
+    is_matmul = findings["code"] == "no_tensor_cores"
+    saved = [1 - peak_flop_per_s(name, "fp32") / peak_flop_per_s(name, "bf16") for name in names]
+    saved = pd.Series(saved, findings.index, dtype="float64").where(is_matmul).fillna(1.0)
+    uses_idle = findings["code"].isin(RULES_WITH_IDLE_TIME)
+    limit_ms = np.minimum(own_ms + idle_ms.where(uses_idle, 0.0), step_ms)
+    gain_ms = (findings["gain_ms"] * saved).clip(upper=limit_ms.fillna(np.inf))
+    percent = (100 * gain_ms / step_ms).fillna(findings["gain_percent"] * saved)
+    order = {run: number for number, run in enumerate(runs["run"])}
+    table = findings.assign(gain_ms=gain_ms, gain_percent=percent, _run=findings["run"].map(order))
+    by = ["_run", "abstained", "gain_ms"]
+    return table.sort_values(by, ascending=[True, True, False], kind="stable", ignore_index=True).drop(columns="_run")
+
+
+def own_gpu_ms(code: str, gain_ms: float, evidence: str) -> float:
+    """The part of a gain, in ms of a step, in which the finding's own kernels or copies run."""
+    if code not in RULES_WITH_IDLE_TIME:
+        return gain_ms
+    facts = json.loads(evidence)
+    if "gaps_between_ms" in facts:
+        return gain_ms - facts["gaps_between_ms"]
+    return facts.get("running_ms", facts.get("copying_alone_ms", 0.0))
+
+
+if "snakemake" in globals():
+    main(list(snakemake.input.tables), list(snakemake.output))
