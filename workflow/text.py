@@ -68,10 +68,12 @@ def environment(tables: dict[str, pd.DataFrame], templates: Path = TEMPLATES) ->
     )  # fmt: skip
     made.filters |= {
         **{name: partial(write_each, write) for name, write in NUMBERS.items()},
-        "spread": write_spread, "select": lambda table, mode: select(table, runs, mode), "range": write_range,
-        "count": write_count, "commonest": write_commonest, "largest": list_largest,
-        "middle": find_middle, "short": lambda names: shorten(names, tables.get("top_kernels")), "filled": lambda texts, mode: fill_with_status(texts, runs, mode), "by": spread_columns,
-        "markdown": write_markdown, "escape": partial(write_each, escape), "code": partial(write_each, write_code),
+        "spread": write_spread, "range": write_range, "count": write_count, "commonest": write_commonest,
+        "largest": list_largest, "middle": find_middle, "by": spread_columns, "markdown": write_markdown,
+        "escape": partial(write_each, escape), "code": partial(write_each, write_code),
+        "select": lambda table, mode: select(table, runs, mode),
+        "filled": lambda texts, mode: fill_with_status(texts, runs, mode),
+        "short": lambda names: shorten(names, tables.get("top_kernels")),
     }  # fmt: skip
     made.globals |= {
         "tables": tables,

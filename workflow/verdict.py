@@ -3,7 +3,9 @@
     pairs = pd.DataFrame({"before": ["small_ctx512_forward"], "after": ["small_ctx512_forward_bf16"]})
     judge_gpu_times(tables["phases"], pairs)[["ratio", "low", "high", "verdict", "used"]]
     #    ratio    low   high verdict                     used
-    # 0  0.352  0.350  0.353  faster  3 and 3 captured steps
+    # 0  0.352  0.351  0.353  faster  3 and 3 captured steps
+
+`compare_runs(tables, "precision", "fp32")` does both for all runs that differ from another in one dimension alone.
 
 Welch's t-test compares the logarithms of two samples; all tests of one table share a false discovery rate. GPU time is
 judged by captured steps. Another process of the same work has the same GPU time within 1.2 % (73 runs on H200s), so a
@@ -15,10 +17,63 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from kernel_tables.kernel_classes.categories import family
+from workflow.tables import KEYS
+
 FASTER, SLOWER, UNKNOWN = "faster", "slower", "cannot be told"
 LEAST_GPU_DIFFERENCE = 0.02
 FALSE_DISCOVERIES = 0.05  # the expected share of wrong ones among the verdicts faster and slower of one table
 CONFIDENCE = 0.95
+
+
+def find_pairs(runs: pd.DataFrame, key: str, base: str | int) -> pd.DataFrame:
+    """Runs (`after`) with those that differ from them in one dimension alone, in which they have the value `base`
+    (`before`), in the order of the table."""
+    alike = [name for name in KEYS[1:] if name != key]
+    is_base = runs[key] == base
+    before = runs.loc[is_base, ["run", *alike]].rename(columns={"run": "before"})
+    pairs = runs.loc[~is_base, ["run", *alike]].rename(columns={"run": "after"}).merge(before, on=alike)
+    return pairs[["before", "after"]]
+
+
+def compare_runs(tables: dict[str, pd.DataFrame], key: str, base: str | int) -> pd.DataFrame:
+    """A row per pair of find_pairs and phase, with KEYS of the run that is not the base. Reads the merged tables runs,
+    timings, phases and kernels.
+
+    Columns: `base_run`, `phase`; GPU time: `gpu_time_ms`, `base_gpu_time_ms` (both of the time in which anything ran),
+    `speed_up` (base ÷ this), `speed_up_low`, `speed_up_high`, `verdict`, `used`; `matmul_speed_up`, `other_speed_up`
+    (of the kernels that are and are not matrix multiplies), `kernels`, `base_kernels` (launches); without a profiler:
+    `wall_ms`, `base_wall_ms`, `wall_speed_up`, `wall_verdict`, `wall_used`. Not measured is empty.
+    """
+    pairs, phases = find_pairs(tables["runs"], key, base), tables["phases"]
+    kernels = tables["kernels"][tables["kernels"]["step"] >= 0]
+    kernels = kernels.assign(is_matmul=kernels["class"].map(family) == "gemm")
+    kernels = pd.concat([kernels.assign(phase="step"), kernels])
+    sums = kernels.groupby(["phase", "is_matmul", "run", "step"])["total_ns"].sum().groupby(level=[0, 1, 2]).mean()
+    counts = phases.groupby(["phase", "run"])["kernels"].mean()
+    parts = []
+    for phase in ("step", "forward", "backward", "optimizer"):
+        table = judge_gpu_times(phases, pairs, phase)
+        wall = judge_wall_times(tables["timings"], pairs, phase)
+        part = pd.DataFrame({
+            "run": table["after"], "base_run": table["before"], "phase": phase, "gpu_time_ms": table["after_ms"],
+            "base_gpu_time_ms": table["before_ms"], "speed_up": 1 / table["ratio"], "speed_up_low": 1 / table["high"],
+            "speed_up_high": 1 / table["low"], "verdict": table["verdict"], "used": table["used"],
+            "wall_ms": wall["after_ms"], "base_wall_ms": wall["before_ms"], "wall_speed_up": 1 / wall["ratio"],
+            "wall_verdict": wall["verdict"], "wall_used": wall["used"],
+        })  # fmt: skip
+        for name, is_matmul in {"matmul_speed_up": True, "other_speed_up": False}.items():
+            times = [
+                sums.reindex([(phase, is_matmul, run) for run in part[run]]).to_numpy() for run in ("base_run", "run")
+            ]
+            part[name] = times[0] / times[1]
+        for name, run in {"kernels": "run", "base_kernels": "base_run"}.items():
+            part[name] = counts.reindex([(phase, one) for one in part[run]]).to_numpy("float64")
+        parts.append(part[part["gpu_time_ms"].notna() | part["wall_ms"].notna()])
+    table = pd.concat(parts, ignore_index=True)
+    order = {run: number for number, run in enumerate(pairs["after"])}
+    table = table.sort_values("run", key=lambda runs: runs.map(order), kind="stable")
+    return table.merge(tables["runs"][KEYS], on="run", validate="m:1")
 
 
 def judge_gpu_times(
