@@ -58,8 +58,8 @@ def main(results: Sequence[str], tables: Sequence[str], plan: str, outputs: Sequ
 
 
 def read_results(paths: Sequence[str], wanted: dict[str, dict]) -> dict[str, Stages]:
-    """The results by run and stage, of the first process first. Raises BadResult if one cannot be read, and exits if
-    one was made from something else than `wanted`, its key by path."""
+    """The results by run and stage, of the first process first. Raises BadResult if one cannot be read, or was made
+    from something else than `wanted`, its key by path."""
     results, unreadable = {}, []
     for path in paths:
         try:
@@ -72,7 +72,7 @@ def read_results(paths: Sequence[str], wanted: dict[str, dict]) -> dict[str, Sta
     stale = {path: explain_difference(result.key, wanted[path]) for path, result in results.items()}
     if stale := {path: difference for path, difference in stale.items() if difference}:
         shown = "".join(f"\n  {path}: {difference}" for path, difference in list(stale.items())[:5])
-        sys.exit(
+        raise BadResult(
             f"{len(stale)} of {len(paths)} results were made from something else than config.yaml and the code say now:"
             f"{shown}{' ...' if len(stale) > 5 else ''}\nMeasure them again:\n  {command_for(stale)}"
         )
@@ -263,7 +263,10 @@ def remove_others(folder: Path, names: set[str]) -> None:
 
 
 if "snakemake" in globals():
-    main(
-        list(snakemake.input.results), list(snakemake.input.tables), snakemake.input.plan, list(snakemake.output),
-        snakemake.params.keep,
-    )  # fmt: skip
+    try:
+        main(
+            list(snakemake.input.results), list(snakemake.input.tables), snakemake.input.plan, list(snakemake.output),
+            snakemake.params.keep,
+        )  # fmt: skip
+    except (BadResult, NotConserved) as error:
+        sys.exit(str(error))
