@@ -1,9 +1,9 @@
 """Whether a result is what would be measured now. Imports no torch; nothing here runs it.
 
-A result holds its key: the specification, a digest of the measured code, and the versions and GPUs of its host. Planning
-writes the wanted keys to results/plan/measurements.json: the specification and the digest and, if this host could
-measure a result and would do it with other versions, the versions here. A key is a parameter of the rule that measures,
-and the file is an input of merge, which compares. docs/freshness.md has the situations.
+A result holds its key: the specification, a digest of the measured code, the versions and the GPU that measured it.
+Planning writes the wanted keys to results/plan/measurements.json: the specification and the digest and, if this host
+could measure a result and would do it with other versions, these. A key is a parameter of the rule that measures, and
+the file is an input of merge, which compares. docs/freshness.md has the situations.
 """
 
 import ast
@@ -24,6 +24,7 @@ from workflow.grid import Config, ConfigError, Run, describe
 
 ROOT = Path(__file__).resolve().parents[1]
 PLAN = Path("results/plan/measurements.json")
+DIGESTS = Path("results/plan/code/measured")
 MEASURED = ("cs336_model/*.py", "range_marks/*.py")  # what runs in the measured process
 EXPORTER = ("kernel_tables/kineto/*.py",)  # and writes the captures of PyTorch's profiler
 VERSIONS = {"torch": "PyTorch", "driver": "the driver", "gpu": "the GPU", "nsys": "nsys", "ncu": "ncu"}
@@ -31,7 +32,8 @@ VERSIONS = {"torch": "PyTorch", "driver": "the driver", "gpu": "the GPU", "nsys"
 
 def plan_measurements(config: Config, runs: Mapping[str, Run]) -> dict[str, str]:
     """The wanted key of each result, by its path, as canonical JSON. Raises ConfigError."""
-    code = {stage: digest_measured(stage, list_sources(config)) for stage in ("timing", "capture", "attention")}
+    sources = list_sources(config)
+    code = {stage: digest_measured(stage, sources) for stage in ("timing", "capture")}
     plan = {}
     for name, run in runs.items():
         jobs = [(f"results/runs/{name}/{stage}.json", stage, 1) for stage in run.stages]
@@ -46,9 +48,14 @@ def plan_measurements(config: Config, runs: Mapping[str, Run]) -> dict[str, str]
     return plan
 
 
-def write_plan(plan: Mapping[str, str]) -> None:
-    """Writes the wanted keys, which are an input of merge, if they changed."""
+def write_plan(config: Config, plan: Mapping[str, str]) -> None:
+    """Writes the wanted keys, which are an input of merge, if they changed; and the digests of code, by what its files
+    hold, since it takes long to find them."""
     write_if_changed(PLAN, msgspec.json.encode({path: msgspec.Raw(key.encode()) for path, key in plan.items()}))
+    sources = list_sources(config)
+    files = {stage: hash_files(read_measured(stage, sources)) for stage in ("timing", "capture")}
+    digests = {files[stage]: digest_measured(stage, sources) for stage in files}
+    write_if_changed(DIGESTS, msgspec.json.encode(digests))
 
 
 def read_plan() -> dict[str, str]:
@@ -121,7 +128,8 @@ def command_for(results: Iterable[str | Path]) -> str:
 def describe_host(stage: str, device: str, backend: str) -> dict[str, str | None]:
     """The versions here of what a stage uses; None for what is not here, or not used."""
     torch, has_cuda = find_torch()
-    gpu, driver = find_gpus() if has_cuda and device != "cpu" else (None, None)
+    gpus, driver = find_gpus() if has_cuda and device != "cpu" else ([], None)
+    gpu = ", ".join(sorted(set(gpus))) or None
     host = {"torch": torch, "driver": driver, "gpu": gpu}
     if stage == "capture":
         host["nsys"] = ask_version("nsys") if backend == "nsys" or (backend == "auto" and gpu) else None
@@ -142,19 +150,18 @@ def find_torch() -> tuple[str | None, bool]:
 
 
 @cache
-def find_gpus() -> tuple[str | None, str | None]:
-    """The kinds of GPU of this host, and the version of its driver; None if there is no GPU, or none is visible."""
+def find_gpus() -> tuple[list[str], str | None]:
+    """The name of each visible GPU of this host, and the version of the driver; ([], None) if there is none."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
-        return None, None
-    kinds = set()
-    for path in Path("/proc/driver/nvidia/gpus").glob("*/information"):
-        kinds |= set(re.findall(r"^Model:\s*(.*\S)", path.read_text(), re.MULTILINE))
-    if kinds:
-        version = re.search(r"\b(\d+\.\d+(\.\d+)?)\b", Path("/proc/driver/nvidia/version").read_text())
-        return ", ".join(sorted(kinds)), version and version[1]
+        return [], None
+    texts = [path.read_text() for path in Path("/proc/driver/nvidia/gpus").glob("*/information")]
+    names = re.findall(r"^Model:\s*(.*\S)", "\n".join(texts), re.MULTILINE)
+    if names:
+        version = re.search(r"\b\d+\.\d+(\.\d+)?\b", Path("/proc/driver/nvidia/version").read_text())
+        return names, version and version[0]
     command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     rows = [line.split(", ") for line in read_output(command).splitlines() if ", " in line]
-    return (", ".join(sorted({row[0] for row in rows})), rows[0][1]) if rows else (None, None)
+    return [row[0] for row in rows], rows[0][1] if rows else None
 
 
 def ask_version(program: str) -> str | None:
@@ -182,29 +189,42 @@ def list_sources(config: Config) -> list[str]:
 
 def digest_measured(stage: str, sources: Iterable[str]) -> str:
     """A digest of the code whose change makes results of a stage stale; `sources` are files of the working folder."""
-    digest = hashlib.sha256()
-    for pattern in (*MEASURED, *(EXPORTER if stage == "capture" else ())):
-        for path in sorted(ROOT.glob(pattern)):
-            digest.update(f"{path.relative_to(ROOT)}\0{read_code(path)}\0".encode())
+    files = read_measured(stage, sources)
+    known = msgspec.json.decode(DIGESTS.read_bytes()) if DIGESTS.is_file() else {}
+    return known.get(hash_files(files)) or hash_files(
+        {name: strip_comments(name, text) for name, text in files.items()}
+    )
+
+
+def read_measured(stage: str, sources: Iterable[str]) -> dict[str, bytes]:
+    """What is in each file that is measured, by its path. Raises ConfigError for a source that is no file."""
+    patterns = (*MEASURED, *(EXPORTER if stage == "capture" else ()))
+    paths = sorted(path for pattern in patterns for path in ROOT.glob(pattern))
+    files = {str(path.relative_to(ROOT)): path.read_bytes() for path in paths}
     for source in sources:
         try:
-            digest.update(f"{source}\0{read_code(Path(source))}\0".encode())
+            files[f"./{source}"] = Path(source).read_bytes()
         except OSError:
             raise ConfigError(f"program.sources: {source!r} is not a file of the folder {Path.cwd()}") from None
-    return digest.hexdigest()[:16]
+    return files
 
 
-@cache
-def read_code(path: Path) -> str:
+def hash_files(files: Mapping[str, bytes]) -> str:
+    """A digest of files by their paths."""
+    return hashlib.sha256(
+        b"\0".join(part for name, text in files.items() for part in (name.encode(), text))
+    ).hexdigest()
+
+
+def strip_comments(name: str, text: bytes) -> bytes:
     """The text of a file; of Python, its syntax tree without docstrings, so that neither they nor comments count."""
-    text = path.read_text()
-    if path.suffix != ".py":
+    if not name.endswith(".py"):
         return text
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
             node.value.value = ""
-    return ast.dump(tree)
+    return ast.dump(tree).encode()
 
 
 def write_digest(rule: str, *files: str) -> str:
@@ -224,7 +244,7 @@ def follow_imports(paths: Iterable[Path]) -> set[Path]:
     waiting = list(paths)
     while waiting:
         path = waiting.pop()
-        if path in found:
+        if path in found or not path.is_file():
             continue
         found.add(path)
         pattern = rb"^\s*(?:from|import) ((?:workflow|cs336_model|kernel_tables)[\w.]*)"
@@ -232,7 +252,7 @@ def follow_imports(paths: Iterable[Path]) -> set[Path]:
             if name.startswith(b"kernel_tables"):
                 found |= list_engine()
             else:
-                waiting += [one for one in [ROOT / f"{name.decode().replace('.', '/')}.py"] if one.is_file()]
+                waiting.append(ROOT / f"{name.decode().replace('.', '/')}.py")
     return found
 
 

@@ -219,7 +219,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 COURSE_MODEL = {  # `program: cs336_basics`; the replaced function does the same, with the ranges of the handout
     "constructor": "cs336_basics.model:BasicsTransformerLM",
     "annotate": "modules",
-    "replace": {"cs336_basics.model:scaled_dot_product_attention": "cs336_model.variants:course_attention"},
+    "replace": {"cs336_basics.model:scaled_dot_product_attention": "cs336_model.course:scaled_dot_product_attention"},
 }
 
 

@@ -1,0 +1,164 @@
+"""Tables of each run, then of all runs, then those of the questions (a) to (e).
+
+run_tables      capture.json, capture.sqlite -> results/runs/RUN/{kernels,phases,ranges,findings,...}, status.json
+memory_tables   memory.json, memory_history.json.gz -> results/runs/RUN/memory_{phases,...}, module_dtypes
+counter_tables  counters.json, ncu.csv and the capture -> results/runs/RUN/counters
+merge           the results and tables of all runs -> results/tables/NAME.{parquet,csv}, README.md
+process_steps   timing.json of all processes -> results/processes/steps.{parquet,csv}
+summaries       merged tables -> results/tables/{forward_time,top_kernels,...}.{parquet,csv}
+
+Every table is a Parquet and a CSV file. merge reads the plan of the measurements, too, and refuses a result that would
+be measured in another way now, even where Snakemake has lost its metadata.
+"""
+
+import json
+
+from workflow.freshness import PLAN as PLAN_FILE
+
+CLASSES = json.dumps(CONFIG.kernel_classes, sort_keys=True)
+RULES = json.dumps(CONFIG.diagnosis_rules, sort_keys=True)
+CAPTURE_TABLES = ["kernels", "phases", "ranges", "findings", "rank_phases", "rank_steps", "collectives"]
+MEMORY_TABLES = [
+    "memory_phases",
+    "memory_activations",
+    "memory_largest",
+    "memory_timeline",
+    "memory_totals",
+    "memory_blocks",
+    "module_dtypes",
+]
+MERGED = ["runs", "timings", "steps", "warmup_steps", *CAPTURE_TABLES[:4], *MEMORY_TABLES]
+MERGED += ["communication_steps", "communication_collectives", "energy_windows", "counters", "attention_cells"]
+SUMMARIES = [
+    "forward_time",
+    "top_kernels",
+    "forward_classes",
+    "forward_parts",
+    "class_shares",
+    "training_parts",
+    "attention",
+    "attention_backward",
+]
+HAS_STEPS = "time_lost" in QUESTIONS  # else attention is measured alone
+
+
+def list_runs(stage):
+    """The names of the runs with a stage."""
+    return [name for name, run in RUNS.items() if stage in run.stages]
+
+
+def table_files(tables, folder="results/tables", suffixes=("parquet", "csv")):
+    """The files of tables."""
+    return [f"{folder}/{table}.{suffix}" for table in tables for suffix in suffixes]
+
+
+CAPTURE_FILES = [f"results/runs/{name}/capture.sqlite" for name in list_runs("capture")]
+RUN_TABLES = [f"results/runs/{name}/status.json" for name in list_runs("capture")]
+for stage, names in {"capture": CAPTURE_TABLES, "memory": MEMORY_TABLES, "counters": ["counters"]}.items():
+    RUN_TABLES += [path for name in list_runs(stage) for path in table_files(names, f"results/runs/{name}", ["parquet"])]
+
+
+rule run_tables:
+    input:
+        code=write_digest("run_tables", "workflow/scripts/run_tables.py", "workflow/columns.yaml"),
+        result="results/runs/{run}/capture.json",
+        capture="results/runs/{run}/capture.sqlite",
+    output:
+        table_files(CAPTURE_TABLES, "results/runs/{run}"),
+        status="results/runs/{run}/status.json",
+    log:
+        "logs/{run}/run_tables.log",
+    params:
+        key=wanted_key("results/runs/{run}/capture.json"),
+        classes=CLASSES,
+        rules=RULES,
+    message:
+        "tables of {wildcards.run}"
+    shell:
+        "{PYTHON:q} -m workflow.scripts.run_tables --result {input.result:q} --key {params.key:q}"
+        " --classes {params.classes:q} --rules {params.rules:q} 2>&1 | tee {log:q}"
+
+
+rule memory_tables:
+    input:
+        result="results/runs/{run}/memory.json",
+        history="results/runs/{run}/memory_history.json.gz",
+        code=write_digest("memory_tables", "workflow/scripts/memory_tables.py", "workflow/columns.yaml"),
+    output:
+        table_files(MEMORY_TABLES, "results/runs/{run}"),
+    log:
+        "logs/{run}/memory_tables.log",
+    message:
+        "tables of the memory of {wildcards.run}"
+    shell:
+        "{PYTHON:q} -m workflow.scripts.memory_tables {input.result:q} {input.history:q} {output:q} 2>&1 | tee {log:q}"
+
+
+rule counter_tables:
+    input:
+        code=write_digest("counter_tables", "workflow/scripts/counter_tables.py", "workflow/columns.yaml"),
+        result="results/runs/{run}/counters.json",
+        counted="results/runs/{run}/ncu.csv",
+        capture_result="results/runs/{run}/capture.json",
+        capture="results/runs/{run}/capture.sqlite",
+    output:
+        table_files(["counters"], "results/runs/{run}"),
+    log:
+        "logs/{run}/counter_tables.log",
+    params:
+        classes=CLASSES,
+    message:
+        "tables of the counters of {wildcards.run}"
+    shell:
+        "{PYTHON:q} -m workflow.scripts.counter_tables --folder results/runs/{wildcards.run}"
+        " --classes {params.classes:q} 2>&1 | tee {log:q}"
+
+
+rule merge:
+    input:
+        plan=str(PLAN_FILE),
+        code=write_digest("merge", "workflow/scripts/merge.py", "workflow/columns.yaml"),
+        results=list(PLAN),
+        tables=RUN_TABLES,
+    output:
+        table_files(MERGED),
+        dictionary="results/tables/README.md",
+    log:
+        "logs/merge.log",
+    params:
+        keep=lambda wildcards: sorted({Path(path).stem for path in STUDY_FILES if "/tables/" in path}),
+    localrule: True
+    message:
+        "merging the tables of {} runs".format(len(RUNS))
+    script:
+        "../scripts/merge.py"
+
+
+rule process_steps:
+    input:
+        results=[path for path in PLAN if path.endswith("/timing.json")],
+        code=write_digest("process_steps", "workflow/scripts/process_steps.py", "workflow/columns.yaml"),
+    output:
+        table_files(["steps"], "results/processes"),
+    log:
+        "logs/process_steps.log",
+    localrule: True
+    message:
+        "times of the steps of all processes"
+    script:
+        "../scripts/process_steps.py"
+
+
+rule summaries:
+    input:
+        tables=table_files(["runs", "timings", "phases", "kernels", "ranges"], suffixes=["parquet"]),
+        code=write_digest("summaries", "workflow/scripts/summaries.py", "workflow/columns.yaml"),
+    output:
+        table_files(SUMMARIES),
+    log:
+        "logs/summaries.log",
+    localrule: True
+    message:
+        "tables of the questions (a) to (e)"
+    script:
+        "../scripts/summaries.py"
