@@ -1,0 +1,125 @@
+"""(i) From recorded allocations to what memory is for.
+
+memory_phases      -> memory_peak: the peak of each run by category, and by how much one change of a setting moves it
+memory_activations -> memory_parts: what the parts of the model keep for the backward pass
+memory_timeline    -> the figure: the last measured step of the typical run
+"""
+
+import altair as alt
+import pandas as pd
+
+from workflow import charts, tables, text
+
+DEFAULTS = {"compile": "off", "attention": "eager", "checkpoint": "0", "parallel": "none", "optimizer": "adamw"}
+CATEGORIES = [
+    "parameters", "optimizer state", "gradients", "activations", "temporary", "communication", "workspace", "data",
+]  # fmt: skip
+
+
+def find_peaks(phases: pd.DataFrame) -> pd.DataFrame:
+    """A row per run and category at the peak of the last measured step, with the phase of the peak, whether the run is
+    the typical one of its mode, and the run from which it differs in one setting alone."""
+    last = phases[(phases["step"] >= 0) & (phases["step"] == phases.groupby("run")["step"].transform("max"))]
+    step = last[last["phase"] == "step"].drop(columns=["step", "phase"])
+    by_phase = last[last["phase"] != "step"].groupby(["run", "phase"], sort=False)["bytes"].sum().reset_index()
+    by_phase = by_phase.sort_values("bytes", ascending=False, kind="stable").drop_duplicates("run").set_index("run")
+    peak = step.groupby("run")["bytes"].transform("sum")
+    step = step.assign(
+        peak_bytes=peak, share=step["bytes"] / peak, fullest_phase=step["run"].map(by_phase["phase"])
+    ).reset_index(drop=True)
+    runs = step.drop_duplicates("run")
+    typical = [find_typical(rows) for _, rows in runs.groupby("mode", sort=False)]
+    bases = find_bases(runs)
+    return step.assign(is_typical=step["run"].isin(typical), **{name: step["run"].map(bases[name]) for name in bases})
+
+
+def find_defaults(runs: pd.DataFrame) -> dict[str, str]:
+    """The default of each setting; that of precision is what the first run has."""
+    return DEFAULTS | {"precision": runs["precision"].iloc[0] if len(runs) else "fp32"}
+
+
+def find_typical(runs: pd.DataFrame) -> str:
+    """The run with the median peak (the lower of two), of those with every setting at its default if there are any."""
+    plain = runs[(runs[[*DEFAULTS, "precision"]] == pd.Series(find_defaults(runs))).all(axis=1)]
+    ordered = (plain if len(plain) else runs).sort_values("peak_bytes", kind="stable")["run"]
+    return ordered.iloc[(len(ordered) - 1) // 2]
+
+
+def find_bases(runs: pd.DataFrame) -> pd.DataFrame:
+    """By run, `change` ("checkpoint 1") and the name and peak of the run that has the default there, all else equal."""
+    keys, names = tables.KEYS[1:], {"run": "base_run", "peak_bytes": "base_peak_bytes"}
+    bases, found = runs[["run", "peak_bytes", *keys]].rename(columns=names), []
+    for key, default in find_defaults(runs).items():
+        rows = runs[runs[key] != default]
+        there = {key: default} | ({"gpus": 1} if key == "parallel" else {})
+        rows = rows.assign(change=key + " " + rows[key].astype("str"), **there)
+        found.append(rows[["run", "change", *keys]].merge(bases, on=keys))
+    return pd.concat(found).drop_duplicates("run").set_index("run")[["change", "base_run", "base_peak_bytes"]]
+
+
+def sum_parts(activations: pd.DataFrame) -> pd.DataFrame:
+    """What each part of the model keeps for the backward pass, in all blocks and, on average, in one."""
+    sums = activations.groupby([*tables.KEYS, "part"], sort=False)
+    # all that is outside of blocks has the number -1, so it counts as one place
+    table = sums.agg(bytes=("bytes", "sum"), places=("block", "nunique")).reset_index()
+    total = table.groupby("run")["bytes"].transform("sum")
+    return table.assign(bytes_of_a_place=table["bytes"] / table["places"], share=table["bytes"] / total)
+
+
+def draw_timeline(timeline: pd.DataFrame, peaks: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
+    """Memory of the typical training step (or pass) over time, as areas by category, with the names of phases above."""
+    typical = peaks[peaks["is_typical"]].drop_duplicates("run")
+    if typical.empty:
+        return charts.text_chart("No data: no run has a complete record of its allocations.")
+    drawn = typical.sort_values("mode", key=lambda modes: modes.map(list(text.MODES).index)).iloc[-1]
+    moments = timeline[timeline["run"] == drawn["run"]]
+    unit, unit_name = (2**30, "GiB") if drawn["peak_bytes"] >= 2**30 else (2**20, "MiB")
+    columns = {f"{name.replace(' ', '_')}_bytes": name for name in CATEGORIES}
+    sizes = moments[list(columns)].rename(columns=columns) / unit
+    ends = sizes.cumsum(axis=1)
+    rows = sizes.assign(ms=moments["ms"]).melt("ms", var_name="category", value_name="size")
+    rows["end"] = ends.melt(value_name="end")["end"]
+    rows["start"] = rows["end"] - rows["size"]
+    top = 1.2 * ends.max(axis=None)
+    rows = rows[rows.groupby("category")["size"].transform("max") >= 0.002 * top]
+    legend = alt.Legend(values=list(dict.fromkeys(rows["category"])), title=None)  # in the order of the areas
+    area = alt.Chart(rows).mark_area(interpolate="step-after").encode(
+        x=alt.X("ms:Q", title="time since the step began (ms, while recording)", scale=alt.Scale(nice=False),
+                axis=alt.Axis(grid=False)),
+        y=alt.Y("start:Q", title=f"memory in use ({unit_name})", scale=alt.Scale(domain=[0, top], nice=False)),
+        y2="end",
+        color=charts.part_color(rows, "category").legend(legend),
+        tooltip=["category", alt.Tooltip("size", format=".3~r", title=unit_name), alt.Tooltip("ms", format=".4~r")],
+    )  # fmt: skip
+    layers = alt.layer(area, *mark_phases(moments, top)).properties(width=charts.WIDTH - 80, height=260)
+    largest = peaks[peaks["run"] == drawn["run"]].nlargest(1, "bytes").iloc[0]
+    size, share = text.write_size(drawn["peak_bytes"]), text.write_percent(largest["share"])
+    result = f"Memory is highest in {drawn['fullest_phase']}: {size}, {share} of it {largest['category']}"
+    note = f"Last measured step of {text.describe_run(runs, drawn['run'])}; each of {len(moments)} slices at its peak."
+    return charts.titled(layers, result, "Memory in use during a step, by category", note, text.describe_machine(runs))
+
+
+def mark_phases(moments: pd.DataFrame, top: float) -> list[alt.Chart]:
+    """A dashed line where a phase begins, and its name above, if the phase is long enough to have room for it."""
+    begins = moments[moments["phase"].ne(moments["phase"].shift()) & (moments["phase"] != "(outside)")]
+    lasts = begins["ms"].shift(-1, fill_value=moments["ms"].max()) - begins["ms"]
+    begins = begins[lasts >= 0.01 * moments["ms"].max()]
+    heights = [top * (0.93 + 0.06 * (number % 2)) for number in range(len(begins))]  # neighbours do not overlap
+    base = alt.Chart(begins[["ms", "phase"]].assign(start=heights)).encode(x="ms:Q")
+    names = base.mark_text(align="left", dx=3, baseline="top").encode(y="start:Q", text="phase:N")
+    return [base.mark_rule(color=charts.SOFT, strokeDash=[2, 2]), names]
+
+
+def main(inputs: list[str], outputs: list[str]) -> None:
+    given = tables.read_tables(inputs)
+    peaks = find_peaks(given["memory_phases"])
+    made = {"memory_peak": peaks, "memory_parts": sum_parts(given["memory_activations"])}
+    for path in outputs:
+        if path.endswith(".parquet"):
+            stem = path.rpartition("/")[2].removesuffix(".parquet")
+            tables.write_table(made[stem], path)
+    charts.save_all({"memory_timeline": draw_timeline(given["memory_timeline"], peaks, given["runs"])}, outputs)
+
+
+if "snakemake" in globals():
+    main(list(snakemake.input.tables), list(snakemake.output))  # noqa: F821

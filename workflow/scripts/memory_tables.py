@@ -1,0 +1,261 @@
+"""The tables of the memory of one run, from the record of its allocations.
+
+    python -m workflow.scripts.memory_tables memory.json memory_history.json.gz TABLE...
+
+State n is what is live after event n (an allocation or a release), so a range begins in the state before its first
+event. What the model, the optimizer or the step holds at the end has that as its category. Any other allocation has one
+by its life:
+
+- communication, if it was made in a range of communication and is no gradient by the rule below
+- workspace, if it was never freed
+- activations, if it was made in the forward pass or loss and was live when the backward pass of its step began
+- gradients, if it was made in the backward pass, was live at its end, and was freed later
+- temporary otherwise
+"""
+
+import sys
+
+from cs336_model.locks import shared
+
+if __name__ == "__main__":
+    _LOCKS = shared()  # before pandas is imported: that would disturb a measured step
+
+import gzip
+import json
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from cs336_model.results import Memory, read_result
+from workflow import tables
+
+CATEGORIES = [
+    "parameters", "gradients", "optimizer state", "activations", "temporary", "communication", "workspace", "data",
+]  # fmt: skip
+COMMUNICATION = ("all-reduce", "all-gather", "wait for all-gather", "reduce-scatter")  # beginnings of ranges' names
+OUTSIDE, NO_RANGE = "(outside)", "(no inner range)"
+MAX_MOMENTS, MAX_GROUPS = 400, 20
+
+
+class History:
+    """The allocations, ranges and times of a process, and the bytes that were live, by state and category."""
+
+    def __init__(self, record: dict) -> None:
+        self.time_us = np.array(record["time_us"])
+        self.ranges = describe_ranges(record["ranges"], len(self.time_us))
+        columns = record["allocations"]
+        made_in = self.ranges.reindex([-1 if number is None else number for number in columns["range"]])
+        made_in = made_in.reset_index(drop=True).fillna({"phase": OUTSIDE, "range": "", "part": NO_RANGE})
+        made_in = made_in.fillna({"step": -1, "block": -1, "is_communication": False})
+        freed = [len(self.time_us) if event is None else event for event in columns["freed"]]
+        texts = {name: pd.Series(columns[name], dtype=object).fillna("") for name in ("operator", "line", "held")}
+        self.allocations = made_in.drop(columns=["name", "inside", "opened", "closed"]).assign(
+            bytes=columns["bytes"], made=columns["made"], freed=freed, **texts
+        )
+        self.allocations["category"] = self.categories()
+
+    def categories(self) -> np.ndarray:
+        rows = self.allocations
+        backward = self.ranges[(self.ranges["phase"] == "backward") & (self.ranges["range"] == "")].set_index("step")
+        begin, end = (rows["step"].map(backward[name]).fillna(np.inf) for name in ("opened", "closed"))
+        was_freed = rows["freed"] < len(self.time_us)
+        is_gradient = was_freed & (rows["phase"] == "backward") & (rows["freed"] >= end)
+        is_activation = rows["phase"].isin(["forward", "loss"]) & (rows["freed"] >= begin)
+        in_communication = rows["is_communication"].astype(bool)
+        cases = {
+            "gradients": in_communication & is_gradient, "communication": in_communication, "workspace": ~was_freed,
+            "activations": is_activation, "gradient": is_gradient,
+        }  # fmt: skip
+        by_life = np.select(
+            list(cases.values()), ["gradients" if name == "gradient" else name for name in cases], "temporary"
+        )
+        return np.where(rows["held"] != "", rows["held"], by_life)
+
+    @cached_property
+    def live(self) -> np.ndarray:
+        """Live bytes in the shape (states, categories)."""
+        rows = self.allocations
+        changes = np.zeros((len(self.time_us) + 1, len(CATEGORIES)), dtype="int64")
+        category = rows["category"].map(CATEGORIES.index).to_numpy()
+        np.add.at(changes, (rows["made"], category), rows["bytes"])
+        np.add.at(changes, (rows["freed"], category), -rows["bytes"])  # never freed: in the row that is cut off
+        return changes[:-1].cumsum(axis=0)
+
+    @cached_property
+    def total(self) -> np.ndarray:
+        return self.live.sum(axis=1)
+
+    @cached_property
+    def steps(self) -> list[int]:
+        """The numbers of the ranges of the measured steps."""
+        names, inside = self.ranges["name"], self.ranges["inside"]
+        return [number for number in self.ranges.index[names == "step"] if names.get(inside[number]) == "measure"]
+
+    def spans(self, step: int) -> list[tuple[str, int, int]]:
+        """(name, first event, event after) of the step and of its phases."""
+        rows = self.ranges[(self.ranges.index == step) | (self.ranges["inside"] == step)]
+        return list(rows[["name", "opened", "closed"]].itertuples(index=False, name=None))
+
+    def find_peak(self, first: int, after: int) -> int:
+        """The first state in which most bytes are live, from the state before the event `first` on."""
+        begin = max(first - 1, 0)
+        return begin + int(self.total[begin : max(after, begin + 1)].argmax())
+
+
+def describe_ranges(columns: dict[str, list], events: int) -> pd.DataFrame:
+    """A row per range: its own columns, the range of the step around it (-1 outside of all), the phase, the path inside
+    the phase, the innermost part, and the block of the step and phase, counted from 0 (-1 outside; recomputed blocks
+    are not counted)."""
+    rows: list[dict] = []
+    blocks: dict[tuple, int] = {}  # by step and phase
+    outermost = {"step": -1, "phase": OUTSIDE, "path": (), "block": -1, "is_again": False, "is_communication": False}
+    for number, (name, inside, opened, closed) in enumerate(
+        zip(*(columns[key] for key in ("name", "inside", "opened", "closed")), strict=True)
+    ):
+        row = dict(outermost if inside is None else rows[inside])
+        row |= {"name": name, "inside": -1 if inside is None else inside, "opened": opened}
+        row["closed"] = events if closed is None else closed
+        if name == "step":
+            row["step"] = number
+        elif row["step"] >= 0 and row["phase"] == OUTSIDE:
+            row["phase"] = name
+        elif row["step"] >= 0:
+            row["path"] = (*row["path"], name)
+        row["is_again"] |= name == "recomputation"
+        row["is_communication"] |= name.startswith(COMMUNICATION)
+        if name == "block" and not row["is_again"]:
+            row["block"] = blocks.setdefault((row["step"], row["phase"]), 0)
+            blocks[row["step"], row["phase"]] += 1
+        rows.append(row)
+    frame = pd.DataFrame(rows, columns=["name", "inside", "opened", "closed", *outermost])
+    paths = frame.pop("path")
+    return frame.drop(columns="is_again").assign(
+        range=[" > ".join(path) for path in paths], part=[path[-1] if path else NO_RANGE for path in paths]
+    )
+
+
+def sum_phases(history: History) -> pd.DataFrame:
+    """A row per category for every phase of a measured step and for the step, each at its peak; then of the process."""
+    peaks = [
+        (number, name, history.find_peak(first, after))
+        for number, step in enumerate(history.steps)
+        for name, first, after in history.spans(step)
+    ]
+    peaks.append((-1, "process", history.find_peak(0, len(history.total))))
+    rows = [
+        (step, name, category, history.live[state, index])
+        for step, name, state in peaks
+        for index, category in enumerate(CATEGORIES)
+    ]
+    return pd.DataFrame(rows, columns=["step", "phase", "category", "bytes"])
+
+
+def sum_activations(history: History) -> pd.DataFrame:
+    """What the last measured step keeps for its backward pass, by part, block, operator and line."""
+    rows = history.allocations
+    rows = rows[(rows["category"] == "activations") & (rows["step"] == history.steps[-1])]
+    groups = rows.groupby(["part", "block", "operator", "line"], sort=False)["bytes"]
+    return groups.agg(bytes="sum", allocations="count").reset_index()
+
+
+def sum_largest(history: History) -> pd.DataFrame:
+    """The largest groups of equal allocations that are live at the peak of the last step; smaller ones by category."""
+    _, first, after = history.spans(history.steps[-1])[0]
+    state, rows = history.find_peak(first, after), history.allocations
+    rows = rows[(rows["made"] <= state) & (rows["freed"] > state)].assign(each_bytes=lambda live: live["bytes"])
+    keys = ["category", "phase", "range", "operator", "line", "each_bytes"]
+    groups = rows.groupby(keys, sort=False)["bytes"].agg(allocations="count", bytes="sum").reset_index()
+    groups = groups.sort_values(["bytes", "each_bytes"], ascending=False, kind="stable", ignore_index=True)
+    small = groups[MAX_GROUPS:].groupby("category", sort=False)[["allocations", "bytes"]].sum().reset_index()
+    small = small.assign(phase="", range="(smaller ones)", operator="", line="", each_bytes=pd.NA)
+    groups = pd.concat(
+        [part[[*keys, "allocations", "bytes"]].astype({"each_bytes": "Int64"}) for part in (groups[:MAX_GROUPS], small)]
+    )
+    require_same("bytes at the peak", groups["bytes"].sum(), history.total[state])
+    return groups
+
+
+def list_moments(history: History) -> pd.DataFrame:
+    """The last measured step in at most 400 moments, each the peak of its slice of the events."""
+    (_, first, after), *phases = history.spans(history.steps[-1])
+    states = np.arange(max(first - 1, 0), after)
+    slices = np.array_split(states, min(MAX_MOMENTS, len(states)))
+    chosen = [part[history.total[part].argmax()] for part in slices]
+    table = pd.DataFrame(
+        history.live[chosen], columns=[f"{category.replace(' ', '_')}_bytes" for category in CATEGORIES]
+    )
+    table.insert(0, "moment", range(len(chosen)))
+    table.insert(1, "ms", (history.time_us[chosen] - history.time_us[states[0]]) / 1e3)
+    names = [next((name for name, begin, end in phases if begin <= state < end), OUTSIDE) for state in chosen]
+    table.insert(2, "phase", names)
+    return table.assign(live_bytes=history.total[chosen])
+
+
+def sum_blocks(history: History) -> pd.DataFrame:
+    """A row per block in the last measured step: what it keeps for the backward pass, its gradients, and the largest
+    tensor made in its range `residual`."""
+    rows = history.allocations[history.allocations["step"] == history.steps[-1]]
+    ranges = history.ranges[(history.ranges["step"] == history.steps[-1]) & (history.ranges["name"] == "block")]
+    counts = ranges[ranges["block"] >= 0].groupby("phase")["block"].nunique()
+    blocks = pd.Index(range(counts.get("forward", 0)), name="block")
+    rows = rows[rows["block"] >= 0]
+    forward = rows[rows["phase"] == "forward"]
+    saved = forward[forward["category"] == "activations"].groupby("block")["bytes"].sum().reindex(blocks, fill_value=0)
+    residual = forward[forward["part"] == "residual"].groupby("block")["bytes"].max()
+    # the backward pass begins with the last block; a recomputed block has several ranges there, so it is not known
+    made = rows[(rows["phase"] == "backward") & (rows["category"] == "gradients")]
+    gradients = made.groupby(len(blocks) - 1 - made["block"])["bytes"].sum().reindex(blocks, fill_value=0)
+    has_backward = "backward" in {name for name, *_ in history.spans(history.steps[-1])}
+    return pd.DataFrame(
+        {
+            "saved_bytes": saved if has_backward else None,
+            "gradient_bytes": gradients if counts.get("backward", 0) == len(blocks) else None,
+            "residual_bytes": residual,
+        },
+        index=blocks,
+    ).reset_index()
+
+
+def describe_totals(result: Memory, history: History) -> pd.DataFrame:
+    names = ["requested_peak_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes"]
+    row = {name: getattr(result, name) for name in names}
+    return pd.DataFrame([row | {"events": len(history.time_us), "not_seen": "; ".join(result.not_seen)}])
+
+
+def require_same(what: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise ValueError(
+            f"{what}: the recorded allocations give {found}, expected {expected}; some are missing, measure again"
+        )
+
+
+def make_tables(result: Memory, history: History) -> dict[str, pd.DataFrame]:
+    """The tables by name. Raises ValueError unless the recorded allocations reach the peak that the allocator counted."""
+    require_same("peak in bytes", int(history.total.max(initial=0)), result.requested_peak_bytes)
+    return {
+        "memory_phases": sum_phases(history),
+        "memory_activations": sum_activations(history),
+        "memory_largest": sum_largest(history),
+        "memory_timeline": list_moments(history),
+        "memory_totals": describe_totals(result, history),
+        "memory_blocks": sum_blocks(history),
+        "module_dtypes": pd.DataFrame(
+            result.dtypes, columns=["module", "modules", "parameters", "output", "gradients"]
+        ),
+    }
+
+
+def main(result: str, history: str, *outputs: str) -> None:
+    """Writes each table as .parquet and .csv; empty ones if the result is not complete."""
+    measured, made = read_result(Path(result)), {}
+    if measured.status == "complete":
+        made = make_tables(measured, History(json.loads(gzip.decompress(Path(history).read_bytes()))))
+    for path in outputs:
+        name = Path(path).stem
+        tables.write_table(made[name] if made else tables.make_table(name, keys=False), path, keys=False)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
