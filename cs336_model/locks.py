@@ -10,7 +10,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 LOCKS = Path("/tmp/kernel-tables-locks")
@@ -39,13 +39,14 @@ class Held:
         self.release()
 
 
-def shared(folder: Path = LOCKS) -> Held:
-    """Waits until nobody measures or waits to measure, and shares all locks of the host."""
+def shared(folder: Path = LOCKS, turnstile: bool = True) -> Held:
+    """Waits until nobody measures or waits to measure, and shares all locks of the host. Without the turnstile it passes
+    those who wait: for a process that goes on with what its child shares, so that nobody begins in between."""
     names = sorted({HOST, *host_gpus(), *visible_gpus()})
     while True:
         files: list[int] = []
         busy = None
-        with _turnstile(folder, fcntl.LOCK_SH):
+        with _turnstile(folder, fcntl.LOCK_SH) if turnstile else nullcontext():
             for name in names:
                 if (file := _try_lock(folder, name, fcntl.LOCK_SH)) is None:
                     busy = name
