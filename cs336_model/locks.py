@@ -40,8 +40,8 @@ class Held:
 
 
 def shared(folder: Path = LOCKS, turnstile: bool = True) -> Held:
-    """Waits until nobody measures or waits to measure, and shares all locks of the host. Without the turnstile it passes
-    those who wait: for a process that goes on with what its child shares, so that nobody begins in between."""
+    """Waits until nobody measures or waits to measure, and shares all locks of the host. Without the turnstile it
+    passes those who wait: for a process that goes on with what its child shares, so that nobody begins in between."""
     names = sorted({HOST, *host_gpus(), *visible_gpus()})
     while True:
         files: list[int] = []
