@@ -1,0 +1,208 @@
+"""The tables of a run, from captures of an H200 and from made-up ones."""
+
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from cs336_model.results import BadResult
+from kernel_tables.errors import NotConserved, TraceError
+from kernel_tables.trace import Trace
+from tests.kernel_tables.synthetic import Synthetic, changed
+from tests.workflow import small_results
+from workflow.scripts import run_tables
+from workflow.tables import declared_columns
+
+ROOT = Path(__file__).parents[2]
+CAPTURES = ROOT / "tests" / "captures"
+RUN = "small_ctx8_train_step"
+
+
+@pytest.fixture
+def a_run(tmp_path):
+    """A function that writes a result and its capture, and returns the path of the result."""
+
+    def write(capture="tiny_2025.3.1", spec=None, machine=None, **facts) -> Path:
+        result = small_results.make_result(RUN, "capture", spec, machine, **facts)
+        path = tmp_path / small_results.write(tmp_path, result)
+        if isinstance(capture, Synthetic):
+            capture.write(path.with_name("capture.sqlite"))
+        elif capture:
+            path.with_name("capture.sqlite").write_bytes(
+                gzip.decompress((CAPTURES / f"{capture}.sqlite.gz").read_bytes())
+            )
+        return path
+
+    return write
+
+
+def read(path: Path, name: str) -> pd.DataFrame:
+    return pd.read_parquet(path.with_name(f"{name}.parquet"))
+
+
+def status_of(path: Path) -> dict:
+    return json.loads(path.with_name("status.json").read_text())
+
+
+def test_the_phases_of_a_real_capture_are_exact_to_the_nanosecond(a_run):
+    path = a_run()
+    run_tables.main(path)
+    assert status_of(path) == {"status": "complete", "reason": None, "warnings": []}
+    phases = read(path, "phases")
+    assert phases.groupby("phase")[["kernels", "kernel_ns"]].sum().to_dict("index") == {
+        "step": {"kernels": 2196, "kernel_ns": 5_932_568},
+        "forward": {"kernels": 366, "kernel_ns": 1_223_246},
+        "loss": {"kernels": 27, "kernel_ns": 218_813},
+        "backward": {"kernels": 795, "kernel_ns": 2_903_967},
+        "optimizer": {"kernels": 1008, "kernel_ns": 1_586_542},
+    }
+    steps = phases[phases["phase"] == "step"].set_index("step")
+    parts = phases[phases["phase"] != "step"].groupby("step")
+    assert (parts["kernel_ns"].sum() == steps["kernel_ns"]).all() and (parts["wall_ns"].sum() <= steps["wall_ns"]).all()
+    assert (steps["gpu_busy_ns"] <= steps["gpu_span_ns"]).all() and steps.index.tolist() == [0, 1, 2]
+    kernels = read(path, "kernels")
+    assert kernels["total_ns"].sum() == 5_932_568 + phases.query("phase == 'step'")["memop_ns"].sum()
+    assert kernels.groupby("step")["launches"].sum().nunique() == 1
+
+
+def test_the_parts_of_attention_are_exact_to_the_nanosecond(a_run):
+    path = a_run()
+    run_tables.main(path)
+    ranges = read(path, "ranges").groupby("range")[["instances", "kernels", "gpu_time_ns"]].sum()
+    assert ranges.loc["scaled dot product attention"].tolist() == [6, 66, 177_341]
+    assert ranges.loc["scaled dot product attention > computing softmax"].tolist() == [6, 30, 75_999]
+
+
+def test_every_table_is_a_parquet_and_a_csv_file_even_without_rows(a_run):
+    path = a_run()
+    run_tables.main(path)
+    for name in run_tables.TABLES:
+        csv = pd.read_csv(path.with_name(f"{name}.csv"))
+        assert list(csv) == list(read(path, name)) == list(declared_columns(name, keys=False))
+    assert len(read(path, "findings")) and len(read(path, "rank_steps")) == 0
+
+
+def test_own_classes_and_own_rules_count(a_run):
+    path = a_run()
+    rule = {"code": "any_kernel", "kernel": "elementwise", "share": 0.0, "advice": "look at it"}
+    run_tables.main(path, [{"class": "mine", "pattern": "elementwise"}], [rule])
+    assert "mine" in set(read(path, "kernels")["class"]) and "elementwise" not in set(read(path, "kernels")["class"])
+    assert read(path, "findings").set_index("code")["advice"]["any_kernel"] == "look at it"
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [([[{"class": "x", "pattern": "("}]], "kernel_classes"), ([[], [{"code": "x"}]], "diagnosis_rules")],
+)
+def test_a_class_or_rule_that_cannot_be_used_is_no_fault_of_the_capture(a_run, options, key):
+    with pytest.raises(TraceError, match=f"^{key}"):
+        run_tables.main(a_run(), *options)
+
+
+@pytest.mark.parametrize(
+    ("change", "missing"),
+    [
+        ({"spec": {"measured_steps": 4}}, "found 3 ranges 'step', expected 4"),
+        ({"capture": "tiny_2022.4.2"}, "no kernel was recorded"),
+    ],
+)
+def test_an_incomplete_capture_gives_no_tables_but_the_command_that_captures_again(a_run, change, missing):
+    path = a_run(**change)
+    with pytest.raises(TraceError, match=rf"{missing}.*snakemake --forcerun .*{RUN}/capture.json"):
+        run_tables.main(path)
+    assert not path.with_name("status.json").exists()
+
+
+def test_a_result_of_something_else_is_refused(a_run):
+    path = a_run()
+    with pytest.raises(BadResult, match=r"was made from something else \(measured_steps was 3, is 5\); capture again"):
+        run_tables.main(path, key=small_results.make_key(RUN, "capture", measured_steps=5))
+    run_tables.main(path, key=small_results.make_key(RUN, "capture"))
+
+
+def test_a_run_out_of_memory_has_empty_tables_and_says_why(a_run):
+    path = a_run(capture=None, **small_results.OUT_OF_MEMORY)
+    run_tables.main(path)
+    assert status_of(path) == {"status": "out_of_memory", "reason": "memory ran out", "warnings": []}
+    assert all(read(path, name).empty for name in run_tables.TABLES)
+
+
+def test_a_program_without_a_gpu_under_nsys_keeps_wall_times_and_has_no_gpu_times(a_run):
+    path = a_run("tiny_2022.4.2", machine={"device": "cpu"})
+    run_tables.main(path)
+    assert "nsys records no operators of a CPU program" in status_of(path)["warnings"][-1]
+    phases = read(path, "phases")
+    assert (phases["wall_ns"] > 0).all() and phases["gpu_busy_ns"].isna().all()
+
+
+def test_kernels_outside_of_phases_are_kept_and_named(a_run):
+    path = a_run()
+    changed(path.with_name("capture.sqlite"), "DELETE FROM NVTX_EVENTS WHERE text = 'forward'")
+    run_tables.main(path)
+    phases = read(path, "phases")
+    assert phases.query("phase == '(outside)'")["kernels"].sum() == 300  # the others have an inner range
+    assert phases.query("phase == 'step'")["kernel_ns"].sum() == 5_932_568
+
+
+def test_overlapping_kernels_are_busy_once_and_those_between_steps_count_in_none(a_run):
+    made = (
+        Synthetic().range("measure", 0, 1000)
+        .range("step", 10, 300).range("forward", 20, 200)
+        .kernel("gemm", at=30, start=40, duration=20).kernel("gemm", at=31, start=50, duration=30)
+        .range("step", 310, 600).range("forward", 320, 500)
+        .kernel("gemm", at=330, start=340, duration=20).kernel("gemm", at=331, start=350, duration=30)
+        .kernel("between", at=305, start=700, duration=5)
+    )  # fmt: skip
+    path = a_run(made, spec={"measured_steps": 2})
+    run_tables.main(path)
+    first = read(path, "phases").set_index(["step", "phase"]).loc[0, "forward"]
+    assert first[["wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", "kernels"]].tolist() == [180, 40, 40, 50, 2]
+    between = read(path, "kernels").query("kernel == 'between'")
+    assert between[["step", "phase", "total_ns"]].to_numpy().tolist() == [[-1, "(outside)", 5]]
+    ranges = read(path, "ranges")
+    assert ranges[["step", "phase", "instances", "wall_ns", "gpu_time_ns"]].to_numpy().tolist() == [
+        [0, "forward", 1, 180, 50], [1, "forward", 1, 180, 50]
+    ]  # fmt: skip
+
+
+def test_a_lost_launch_is_an_error_and_not_a_figure(a_run):
+    with Trace(a_run().with_name("capture.sqlite")) as trace:
+        activities, ranges = run_tables.measured_activities(trace), run_tables.measured_ranges(trace)
+    broken = activities.assign(name=activities["name"].astype(object).where(activities.index != 5, None))
+    with pytest.raises(NotConserved, match=r"launches: 2\d+ in the table, 2\d+ in the capture"):
+        run_tables.sum_kernels(broken)
+    with pytest.raises(NotConserved, match="kernel_ns of all phases"):
+        run_tables.sum_phases(activities.assign(phase=activities["phase"].where(activities.index != 5, "step")), ranges)
+
+
+@pytest.mark.parametrize(
+    ("precision", "kernel", "warns"),
+    [("fp32", "s16816gemm_tensorop", True), ("bf16", "sgemm", True), ("bf16", "s16816gemm_tensorop", False)],
+)
+def test_kernels_that_contradict_the_precision_are_a_warning(precision, kernel, warns):
+    kernels = pd.DataFrame({"kernel": [kernel], "class": ["gemm"], "total_ns": [5]})
+    assert bool(run_tables.check_tensor_cores(kernels, precision)) == warns
+
+
+def test_the_command_ends_with_one_line_if_the_capture_is_incomplete(a_run):
+    path = a_run(spec={"measured_steps": 4})
+    command = [sys.executable, "-m", "workflow.scripts.run_tables", "--result", str(path), "--classes", "[]"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "expected 4" in done.stderr
+    shutil.copy(path.with_name("capture.sqlite"), path.with_name("again"))
+    small_results.write(path.parents[3], small_results.make_result(RUN, "capture"))
+    subprocess.run(command, cwd=ROOT, check=True)
+    assert len(read(path, "kernels"))
+
+
+def test_nothing_heavy_is_imported_before_the_lock_is_shared():
+    source = (ROOT / "workflow/scripts/run_tables.py").read_text()
+    assert source.index("locks.shared()") < source.index("import numpy")
+    code = "import sys; import cs336_model.locks; print(*{'numpy', 'pandas', 'torch', 'msgspec'} & {*sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert loaded.stdout.strip() == ""
