@@ -3,8 +3,8 @@
     python -m cs336_model --spec '{...}' --output FILE --locks DIR --started FILE [--profiler P] [--capture FILE]
 
 The status of the result is `complete`; `out_of_memory`; `unsupported` if this machine cannot run the variant;
-`non_finite` if a loss is no number. A wrong option or a model that cannot be measured as declared prints one line, every
-other failure a traceback; both exit with another status than 0 and leave no result.
+`non_finite` if a loss is no number. A wrong option or a model that cannot be measured as declared prints one line,
+every other failure a traceback; both exit with another status than 0 and leave no result.
 """
 
 import argparse
@@ -12,6 +12,8 @@ import atexit
 import ctypes
 import faulthandler
 import gc
+import json
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -34,30 +36,44 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--started", type=Path, help="is created when this process has its device: a limit counts then")
     parser.add_argument("--profiler", choices=("none", "nsys", "torch", "ncu"), default="none")
     parser.add_argument("--capture", type=Path, help="file for what --profiler torch or the stage memory records")
+    parser.add_argument("--rank-command", type=json.loads, default=[], help="words before the command of each rank")
+    parser.add_argument("--rank", type=int, help="set by cs336_model/launch.py, as is --meeting")
+    parser.add_argument("--meeting", type=Path, help="folder in which the ranks meet the process that started them")
     options = parser.parse_args(arguments)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # end with the parent, even if it is killed
     try:
         spec = read_spec(options.spec)
     except ValueError as error:
         raise SystemExit(str(error)) from None
-    if spec.gpus > 1:
-        from cs336_model import parallel
+    if spec.gpus > 1 and options.rank is None:
+        from cs336_model import launch
 
-        parallel.main(spec, options)
-    else:
-        write_result(run(spec, options), options.output)
+        launch.run_ranks(spec, options)
+        return
+    result = run(spec, options)
+    write_result(result, options.output)
+    if options.rank is not None and result.status != "complete":
+        from cs336_model.launch import RANK_STOPPED
+
+        os._exit(RANK_STOPPED)  # to leave the group of ranks would wait for the others
 
 
 def run(spec: Spec, options: argparse.Namespace) -> Result:
-    """The result of a run of one process."""
+    """The result of this process: of the run, or of one rank, for which launch.py holds the locks."""
     start = default_timer()
-    sharing = locks.shared(options.locks)
+    sharing = locks.shared(options.locks) if options.rank is None else None
     waited_s = default_timer() - start
     gc.disable()  # imports make many objects and no garbage
     from cs336_model import benchmark, device, ranges, variants
 
     variants.import_late_modules(spec)
-    measure = choose_measure(spec, options)
+    subject_class = benchmark.Subject
+    if options.rank is not None:
+        from cs336_model import parallel
+
+        parallel.import_late_modules(spec)
+        subject_class = parallel.SUBJECTS[spec.parallel]
+    measure = choose_measure(spec, options, subject_class)
     if options.profiler in ("nsys", "torch"):
         ranges.emit_ranges(options.profiler)
     close_recording = open_recording(options.profiler)
@@ -67,61 +83,73 @@ def run(spec: Spec, options: argparse.Namespace) -> Result:
     atexit.register(gc.freeze)
     progress = benchmark.PROGRESS
     progress.seconds["import"] = default_timer() - start - waited_s
-    sharing.release()
-    place = device.Place(spec.device, options.locks)
+    if sharing:
+        sharing.release()
+        place = device.Place(spec.device, options.locks)
+    else:
+        place = parallel.RankPlace(spec, options)
     if options.started:
         options.started.touch()
     if spec.time_limit_s:  # shows where it hangs, before it is killed
         faulthandler.dump_traceback_later(max(spec.time_limit_s - min(5.0, spec.time_limit_s / 4), 0.1))
-    result = attempt(spec, lambda: measure(place, close_recording))
+
+    def measure_here() -> Result:
+        with progress.stage("context"):
+            place.open()
+        return measure(place, close_recording)
+
+    result = attempt(spec, measure_here)
     result.machine = result.machine or device.describe_machine(place.device)
-    if options.profiler != "ncu":  # which keeps the GPU's counters until this process has ended
-        place.leave()
-    faulthandler.cancel_dump_traceback_later()
     result.seconds = progress.seconds | result.seconds
-    result.waited_s, result.alone = waited_s + place.waited_s, [place.alone()]
+    # ncu keeps the GPU's counters until this process has ended; a rank that failed cannot meet the others any more
+    if options.profiler != "ncu" and (sharing or result.status == "complete"):
+        place.leave()
+    if sharing:
+        result.waited_s, result.alone = waited_s + place.waited_s, [place.alone()]
     return result
 
 
-def choose_measure(spec: Spec, options: argparse.Namespace) -> Callable[..., Result]:
+def choose_measure(spec: Spec, options: argparse.Namespace, subject_class: type) -> Callable[..., Result]:
     """A function of the place and of what closes nsys's recording, with the module of the stage imported."""
     if spec.stage == "memory":
         from cs336_model import memory
 
-        return lambda place, _: memory.measure(spec, place.device, options.capture)
-    if spec.stage == "energy":
+        measure = lambda place, _: memory.measure(spec, place.device, options.capture, subject_class)  # noqa: E731
+    elif spec.stage == "energy":
         from cs336_model import energy
 
-        return lambda place, _: energy.measure(spec, place.device)
-    if spec.stage == "attention":
+        measure = lambda place, _: energy.measure(spec, place.device)  # noqa: E731
+    elif spec.stage == "attention":
         from cs336_model import attention
 
-        return lambda place, _: attention.measure(spec, place.device)
-    from cs336_model import benchmark
+        measure = lambda place, _: attention.measure(spec, place.device)  # noqa: E731
+    else:
+        from cs336_model import benchmark
 
-    return lambda place, close: benchmark.measure(spec, place, options.profiler, options.capture, close)
+        measure = lambda place, close: benchmark.measure(  # noqa: E731
+            spec, place, options.profiler, options.capture, close, subject_class
+        )
+    return measure
 
 
 def attempt(spec: Spec, measure: Callable[[], Result]) -> Result:
     """What `measure` returns, or a result that says why there are no times."""
     from cs336_model import benchmark, device, loading, variants
 
-    during = lambda: benchmark.PROGRESS.during  # noqa: E731
     try:
         return measure()
     except variants.Unsupported as error:
-        result = STAGES[spec.stage](status="unsupported", reason=str(error))
+        return STAGES[spec.stage](status="unsupported", reason=str(error))
     except loading.UnusableModel as error:
         raise SystemExit(f"{spec.run}: {error}") from None
     except Exception as error:
         if not device.is_out_of_memory(error):
             raise
-        memory = device.describe_out_of_memory(error, during())
+        memory = device.describe_out_of_memory(error, benchmark.PROGRESS.during)
         asked = f"; {memory.requested_bytes / 2**30:.2f} GiB more were asked for" if memory.requested_bytes else ""
-        result = STAGES[spec.stage](status="out_of_memory", out_of_memory=memory)
-        result.reason = f"no memory was left during {memory.during}{asked}"
+        reason = f"no memory was left during {memory.during}{asked}"
         print(f"{spec.run}: {error}", file=sys.stderr, flush=True)
-    return result
+        return STAGES[spec.stage](status="out_of_memory", reason=reason, out_of_memory=memory)
 
 
 def open_recording(profiler: str) -> Callable[[], None]:

@@ -7,19 +7,21 @@
     subject.phase_seconds()                     # {"forward": [...], ...} of the steps of the last call
     subject.model, .optimizer, .parameters, .inputs, .targets, .losses
 
-and cs336_model/parallel.py overrides `wrap`, `take_part`, `reduce_gradients`, `wait_for_all` and `read_losses`.
+and cs336_model/parallel.py overrides `wrap`, `take_part`, `reduce_gradients`, `wait_for_all`, `read_losses` and
+`time_without_communication`.
 """
 
 import gc
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from timeit import default_timer
 
 import msgspec
 import torch
 from torch import Tensor, nn
+from torch.autograd.profiler import profile
 
 from cs336_model import ranges, variants
 from cs336_model.device import Place, describe_machine, mark_moment, seconds_between, synchronize
@@ -54,8 +56,8 @@ PROGRESS = Progress()
 
 
 class Subject:
-    """The model of a run with its data, its optimizer and its losses, which stay on the device until all steps are done:
-    to read one would wait for it. Raises variants.Unsupported and loading.UnusableModel."""
+    """The model of a run with its data, its optimizer and its losses, which stay on the device until all steps are
+    done: to read one would wait for it. Raises variants.Unsupported and loading.UnusableModel."""
 
     def __init__(self, spec: Spec, device: torch.device) -> None:
         with PROGRESS.stage("initialise"):
@@ -98,6 +100,10 @@ class Subject:
     def read_losses(self) -> list[float]:
         """The losses of all steps on the host."""
         return torch.stack(self.losses).tolist()
+
+    def time_without_communication(self) -> list[float]:
+        """Seconds of steps in which this process reduces no gradients; [] if it is alone, or they cannot do without."""
+        return []
 
     def forward(self, with_loss: bool) -> Output:
         """One forward pass; `with_loss` asks the model for its loss if it computes one."""
@@ -146,7 +152,11 @@ class Subject:
                 self.run_steps("compile", 1)
         self.marks.clear()
         seconds = []
-        with PROGRESS.stage(window), variants.forced_backend(self.spec.attention), span(window):
+        with (
+            PROGRESS.stage({"measure": "measured"}.get(window, window)),
+            variants.forced_backend(self.spec.attention),
+            span(window),
+        ):
             for step in range(count):
                 self.position = f"{window} step {step}"
                 start = default_timer()
@@ -186,7 +196,8 @@ def measure(
     layers = spec.sizes.get("num_layers")
     if spec.stage == "counters" and spec.layers and isinstance(layers, int) and spec.compile == "off":
         spec = msgspec.structs.replace(spec, sizes=spec.sizes | {"num_layers": min(layers, spec.layers)})
-    device, subject = place.device, subject_class(spec, place.device)
+    device = place.device
+    subject = subject_class(spec, device)
     result = STAGES[spec.stage](status="complete", parameters=subject.parameter_count)
     result.warmup_seconds = subject.run_steps("warmup", spec.warmup_steps)
     result.warmup_phase_seconds = subject.phase_seconds()
@@ -194,20 +205,16 @@ def measure(
         # Backward hooks make so many objects that a full collection comes within three steps: a tenth of a second.
         gc.collect()
         gc.freeze()
+    recording = nullcontext()
+    if profiler == "torch":
+        # torch.profiler.profile would import the compiler at its start, to check for CUDA graphs
+        recording = profile(use_device="cuda" if device.type == "cuda" else None, use_kineto=True)
     is_marked = device.type == "cuda" and profiler in ("nsys", "ncu")
     synchronize(device)  # no earlier work may run in the window
     subject.wait_for_all()
-    recorded = None
     if is_marked:
         torch.cuda.profiler.start()
-    elif profiler == "torch":
-        # torch.profiler.profile would import the compiler at its start, to check for CUDA graphs
-        from torch.autograd.profiler import profile
-
-        recorded = profile(use_device="cuda" if device.type == "cuda" else None, use_kineto=True)
-        with recorded:
-            result.step_seconds = subject.run_steps("measure", spec.measured_steps)
-    if recorded is None:
+    with recording as recorded:
         result.step_seconds = subject.run_steps("measure", spec.measured_steps)
     result.machine = describe_machine(device)  # while the GPU's clock is that under load
     result.phase_seconds = subject.phase_seconds()
@@ -217,6 +224,8 @@ def measure(
     result.graphs, result.graph_breaks = variants.count_graphs(spec)
     subject.add_missing_loss()
     result.losses = subject.read_losses()
+    if profiler == "none":
+        result.without_communication_seconds = subject.time_without_communication()
     result.forward_flops = forward_flops(spec)
     if result.forward_flops is None and spec.stage == "timing":
         result.forward_flops = count_flops(subject)

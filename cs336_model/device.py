@@ -34,13 +34,15 @@ class Place:
         self.waited_s = default_timer() - start
         if gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = self.held.names[0]
-            self.device = torch.device("cuda", 0)
+        self.device = torch.device("cuda", 0) if gpus else torch.device("cpu")
+
+    def open(self) -> None:
+        """Opens the context of the GPU, whose time is not the model's, or chooses the number of threads."""
+        if self.device.type == "cuda":
             torch.cuda.set_device(self.device)
-            torch.empty(1, device=self.device)  # opens the context, whose time is not the model's
+            torch.empty(1, device=self.device)
             torch.cuda.synchronize()
-        else:
-            self.device = torch.device("cpu")
-            # With one thread for each core, all wait for the one that anything interrupts.
+        else:  # with one thread for each core, all wait for the one that anything interrupts
             cores = len(os.sched_getaffinity(0))
             torch.set_num_threads(max(1, min(torch.get_num_threads(), cores - 1)))
 

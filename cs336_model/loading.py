@@ -116,8 +116,8 @@ def read_output(returned: Any, vocab_size: int) -> Output:
         logits, loss = (get(name) if isinstance(get(name), Tensor) else None for name in ("logits", "loss"))
     if logits is None:
         raise UnusableModel(
-            f"the model returned {_describe(returned)}; expected: logits (batch, position, vocabulary) as a tensor, in a"
-            " tuple, or as .logits of an object"
+            f"the model returned {_describe(returned)}; expected: logits (batch, position, vocabulary) as a tensor, in"
+            " a tuple, or as .logits of an object"
         )
     if logits.shape[-1:] != (vocab_size,):
         raise UnusableModel(

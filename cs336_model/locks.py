@@ -11,6 +11,7 @@ import os
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
+from functools import cache
 from pathlib import Path
 
 LOCKS = Path("/tmp/kernel-tables-locks")
@@ -40,22 +41,20 @@ class Held:
 
 
 def shared(folder: Path = LOCKS, turnstile: bool = True) -> Held:
-    """Waits until nobody measures or waits to measure, and shares all locks of the host. Without the turnstile it
-    passes those who wait: for a process that goes on with what its child shares, so that nobody begins in between."""
+    """Waits until nobody measures or waits to measure, and shares all locks of the host. Without the turnstile it does
+    not care who waits: to go on with what another process shares already."""
     names = sorted({HOST, *host_gpus(), *visible_gpus()})
     while True:
         files: list[int] = []
-        busy = None
-        with _turnstile(folder, fcntl.LOCK_SH) if turnstile else nullcontext():
+        with _pass_turnstile(folder, fcntl.LOCK_SH) if turnstile else nullcontext():
             for name in names:
                 if (file := _try_lock(folder, name, fcntl.LOCK_SH)) is None:
-                    busy = name
                     break
                 files.append(file)
-        if busy is None:
+        if len(files) == len(names):
             return Held(names, files)
         _close(files)
-        _wait_for(folder, busy, fcntl.LOCK_SH)
+        _wait_for(folder, name, fcntl.LOCK_SH)
 
 
 def exclusive(folder: Path = LOCKS, devices: Iterable[str] = (HOST,), count: int = 1) -> Held:
@@ -64,7 +63,7 @@ def exclusive(folder: Path = LOCKS, devices: Iterable[str] = (HOST,), count: int
     devices = sorted(devices)
     if count > len(devices):
         raise ValueError(f"{count} GPUs are asked for, and {len(devices)} are visible: check CUDA_VISIBLE_DEVICES")
-    with _turnstile(folder, fcntl.LOCK_EX):
+    with _pass_turnstile(folder, fcntl.LOCK_EX):
         while True:
             taken = {}
             host = None if HOST in devices else _try_lock(folder, HOST, fcntl.LOCK_SH)
@@ -116,6 +115,7 @@ def visible_gpus() -> list[str]:
     return list(dict.fromkeys(visible))
 
 
+@cache
 def _ask_nvidia_smi() -> list[str]:
     """UUIDs by nvidia-smi, which needs no context, for hosts whose /proc does not name the GPUs."""
     import re
@@ -167,7 +167,7 @@ def _wait_for(folder: Path, name: str, kind: int) -> None:
     _close([file])
 
 
-def _turnstile(folder: Path, kind: int) -> Held:
+def _pass_turnstile(folder: Path, kind: int) -> Held:
     file = _open(folder, TURNSTILE)
     fcntl.flock(file, kind)
     return Held((TURNSTILE,), [file])

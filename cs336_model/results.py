@@ -61,6 +61,7 @@ class Timing(Result, kw_only=True):
     phase_seconds: dict[str, list[float]] = {}  # on a GPU between CUDA events, on a CPU by default_timer
     warmup_seconds: list[float] = []
     warmup_phase_seconds: dict[str, list[float]] = {}
+    without_communication_seconds: list[float] = []  # of steps whose gradients stay where they are
     losses: list[float] = []  # of all steps with a loss, warm-up included
     parameters: int | None = None
     forward_flops: int | None = None  # of the matrix products of a forward pass

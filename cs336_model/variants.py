@@ -1,4 +1,4 @@
-"""Variants of the model: precision, attention backend, checkpoints, compilation, each applied to a model that is made."""
+"""Variants of a model that is made: its precision, its attention backend, its checkpoints, its compilation."""
 
 import os
 import re
@@ -32,8 +32,8 @@ class Unsupported(Exception):
 
 
 def import_late_modules(spec: Spec) -> None:
-    """Imports what PyTorch would import when it compiles or makes its own optimizer: torch._dynamo has 800 modules. Call
-    it before the process has its device."""
+    """Imports what PyTorch would import when it compiles or makes its own optimizer: torch._dynamo has 800 modules.
+    Call it before the process has its device."""
     if spec.compile != "off" or spec.optimizer == "fused":
         import torch._dynamo
     if spec.checkpoint != "0":
@@ -93,7 +93,7 @@ def forced_backend(attention: str) -> AbstractContextManager:
 
 
 def require_backend(spec: Spec, attention: CausalSelfAttention, device: torch.device) -> None:
-    """Calls PyTorch's attention once with the run's precision, length and head size; raises Unsupported if it refuses."""
+    """Calls PyTorch's attention once with the run's precision, length and head size. Raises Unsupported."""
     width, dtype = attention.query.weight.shape[0] // attention.num_heads, attention.query.weight.dtype
     heads = torch.zeros(1, 1, spec.context_length, width, dtype=dtype, device=device)
     heads.requires_grad_("backward" in spec.phases)
