@@ -219,10 +219,7 @@ def test_tables_of_an_earlier_grid_are_removed_and_others_kept(grid):
 def test_steps_of_all_processes_stand_in_a_table_of_their_own(grid):
     grid.add(make_result(RUN, "timing"), make_result(RUN, "timing", {"process": 2}, step_seconds=[0.5]))
     grid.add(make_result(OTHER, "timing", **OUT_OF_MEMORY))
-    process_steps.main(
-        [*grid.results, "results/plan/code/process_steps"],
-        ["results/processes/steps.csv", "results/processes/steps.parquet"],
-    )
+    process_steps.main(grid.results, ["results/processes/steps.csv", "results/processes/steps.parquet"])
     steps = pd.read_csv("results/processes/steps.csv").query("phase == 'step'")
     assert steps[["run", "process", "step", "ms"]].to_numpy().tolist() == [
         [RUN, 1, 0, 10.0], [RUN, 1, 1, 12.0], [RUN, 1, 2, 14.0], [RUN, 2, 0, 500.0]

@@ -122,6 +122,7 @@ def describe_run(stages: Stages, warnings: Sequence[str]) -> dict[str, object]:
         "peak_allocated_bytes": timing.peak_allocated_bytes, "peak_reserved_bytes": timing.peak_reserved_bytes,
         "loss": timing.losses[-1] if timing.losses else None,
         "graphs": timing.graphs, "graph_breaks": timing.graph_breaks,
+        "compile_s": None if spec["compile"] == "off" else timing.seconds.get("compile"),
         **{f"{stage}_started_utc": result.started_utc for stage, result in by_stage.items()},
         "note": "; ".join([*list_notes(by_stage), *warnings]) or None,
     }  # fmt: skip

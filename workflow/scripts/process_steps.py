@@ -11,7 +11,7 @@ from workflow.tables import make_table, write_table
 def main(inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Writes the table to the Parquet file of `outputs`, and its CSV. Raises BadResult for a timing that is none."""
     rows = []
-    for result in (read_result(Path(path)) for path in inputs if path.endswith("timing.json")):
+    for result in map(read_result, map(Path, inputs)):
         if result.status == "complete":
             keys = list_keys({"timing": [result]}) | {"process": result.key["spec"]["process"]}
             for phase, seconds in list_times(result).items():
@@ -21,4 +21,4 @@ def main(inputs: Sequence[str], outputs: Sequence[str]) -> None:
 
 
 if "snakemake" in globals():
-    main(list(snakemake.input), list(snakemake.output))
+    main(list(snakemake.input.results), list(snakemake.output))

@@ -48,12 +48,12 @@ def find_enough(warmup_steps: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame
 def draw(warmup_steps: pd.DataFrame, steps: pd.DataFrame) -> alt.TopLevelMixin:
     """Every step of a process, the first included, ÷ the median of the measured: a line per run, and their median."""
     warm, measured = (table[table["phase"] == "step"] for table in (warmup_steps, steps))
+    if warm.empty or measured.empty:
+        return charts.text_chart("no run kept the times of its warm-up steps")
     medians, taken = measured.groupby("run")["ms"].median(), warm.groupby("run").size()
     measured = measured.assign(step=measured["step"] + measured["run"].map(taken))
     rows = pd.concat([warm, measured])[["run", "step", "ms"]]
     rows = rows[rows["run"].isin(medians.index.intersection(taken.index))]
-    if rows.empty:
-        return charts.text_chart("no run kept the times of its warm-up steps")
     rows = rows.assign(ratio=rows["ms"] / rows["run"].map(medians)).reset_index(drop=True)
     middle = rows.groupby("step")["ratio"].median().reset_index()
     x = alt.X("step:Q", title="step, from the first", axis=alt.Axis(format="d", tickMinStep=1))

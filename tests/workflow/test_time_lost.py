@@ -1,0 +1,105 @@
+"""Time lost: what a finding saves at most in a step without a profiler, in numbers that a person can check."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from workflow import text
+from workflow.scripts import time_lost
+from workflow.tables import make_table, read_table, write_table
+
+KEYS = {"model": "nano", "context_length": 8, "mode": "train_step", "batch_size": 1, "gpus": 1}
+
+
+def tables(findings: list[dict], step_ms: float | None = 10.0, device_name: str = "some GPU") -> dict:
+    """The merged tables of a run whose captured GPU is busy for 8 ms."""
+    run = KEYS | {"run": "nano"}
+    facts = {"abstained": False, "sure": "likely", "message": "what was found", "advice": "do it", "evidence": "{}"}
+    timings = [] if step_ms is None else [run | {"phase": "step", "mean_ms": step_ms}]
+    return {
+        "findings": make_table("findings", [run | facts | finding for finding in findings]),
+        "runs": make_table(
+            "runs", [run | {"device": "cuda", "device_name": device_name, "capture_status": "complete"}]
+        ),
+        "timings": make_table("timings", timings),
+        "phases": make_table("phases", [run | {"step": 0, "phase": "step", "gpu_busy_ns": 8_000_000}]),
+    }
+
+
+def limit(*findings: dict, **options) -> pd.DataFrame:
+    return time_lost.limit_gains(**tables(list(findings), **options)).set_index("code")
+
+
+def a_finding(code: str, gain_ms: float, **evidence) -> dict:
+    return {"code": code, "gain_ms": gain_ms, "gain_percent": 5 * gain_ms, "evidence": json.dumps(evidence)}
+
+
+@pytest.mark.parametrize(
+    ("finding", "gain_ms"),
+    [
+        (a_finding("launch_bound", 9.0), 2.0),  # the GPU idles for 10 - 8 ms
+        (a_finding("launch_bound", 1.0), 1.0),
+        (a_finding("unfused_optimizer", 9.0, running_ms=1.5), 3.5),  # and its own kernels
+        (a_finding("small_kernels", 9.0, gaps_between_ms=6.0), 5.0),
+        (a_finding("idle_copy", 9.0, copying_alone_ms=0.5), 2.5),
+        (a_finding("unfused_attention", 6.0), 6.0),  # kernels alone
+        (a_finding("unfused_attention", 12.0), 10.0),  # a profiler's step may take longer
+        (a_finding("my_rule", 3.0), 3.0),
+    ],
+)
+def test_a_finding_saves_at_most_the_idle_time_and_its_own_gpu_time(finding, gain_ms):
+    row = limit(finding).iloc[0]
+    assert row["gain_ms"] == pytest.approx(gain_ms) and row["gain_percent"] == pytest.approx(10 * gain_ms)
+
+
+def test_without_a_timing_the_gain_is_that_of_the_captured_step():
+    row = limit(a_finding("launch_bound", 9.0), step_ms=None).iloc[0]
+    assert (row["gain_ms"], row["gain_percent"]) == (9.0, 45.0)
+
+
+def test_tensor_cores_save_what_bf16_does_by_the_data_sheet():
+    saved = 1 - 67 / 989.4
+    assert limit(a_finding("no_tensor_cores", 5.0), device_name="NVIDIA H200")["gain_ms"].iloc[0] == pytest.approx(
+        5 * saved
+    )
+    assert limit(a_finding("no_tensor_cores", 5.0))["gain_ms"].iloc[0] == 5.0  # no known peaks
+
+
+def test_the_largest_gain_comes_first_and_rules_that_lack_data_last():
+    abstained = {"code": "wave_tail", "abstained": True, "gain_ms": None, "gain_percent": None}
+    table = limit(abstained, a_finding("launch_bound", 9.0), a_finding("unfused_attention", 6.0))
+    assert table.index.tolist() == ["unfused_attention", "launch_bound", "wave_tail"]
+    assert pd.isna(table.loc["wave_tail", "gain_ms"])
+
+
+def test_the_table_of_a_grid_without_captures_has_no_rows(tmp_path):
+    made = tables([])
+    for name, table in made.items():
+        write_table(table, tmp_path / f"{name}.parquet")
+    time_lost.main([tmp_path / f"{name}.parquet" for name in made], [str(tmp_path / "time_lost.parquet")])
+    assert read_table(tmp_path / "time_lost.parquet").empty
+
+
+def document(*findings: dict) -> list[str]:
+    made = tables(list(findings))
+    made["time_lost"] = time_lost.limit_gains(**made)
+    return text.environment(made).get_template("time_lost.md.j2").render().split("\n\n")
+
+
+def test_the_answer_names_what_costs_most_why_and_what_to_do():
+    abstained = {"code": "wave_tail", "abstained": True, "message": "no `counters`", "gain_ms": None}
+    said = document(a_finding("launch_bound", 9.0), a_finding("my_rule", 1.0), abstained)
+    assert said[1] == (
+        "Most is lost to late launches, in the only run: fixing this saves at most 20.0 % of a step"
+        " (nano at context 8, training step: 2.00 ms)."
+    )
+    assert "- Because: what was found" in said[2] and "- What to do: do it." in said[2]
+    assert "- My_rule in the only run, at most 10.0 % of a step." in said[2]
+    assert any("- partly empty last waves in the only run: no \\`counters\\`" in part for part in said)
+
+
+def test_a_grid_without_findings_says_so():
+    assert document()[1].startswith("Not answered: no capture of a step was diagnosed (nano at context 8")
+    tiny = a_finding("my_rule", 0.01)
+    assert document(tiny)[1].startswith("The diagnosis finds nothing that would save 1 % of a step in the only run")
