@@ -1,0 +1,319 @@
+"""Runs a measured program, alone or under nsys or ncu, and leaves none of its processes.
+
+The command line of a program -> its output in a log, how it ended, and what a profiler wrote, as files without anything
+private. Whatever happens to this process, the program ends with it. Imports no torch and no pandas.
+"""
+
+import csv
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from math import inf
+from pathlib import Path
+from typing import NamedTuple
+
+from cs336_model import locks
+from cs336_model.ranges import DOMAIN, RECORDING
+from cs336_model.spec import Spec
+
+# What a program with CUDA needs to start. It is given no other variables than these and the listed ones, because nsys
+# copies its environment into the report.
+NEEDED_VARIABLES = (
+    "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", "PYTHONPATH",
+    "PYTHONPYCACHEPREFIX", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME",
+    "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
+)  # fmt: skip
+REPORTS = {  # of nsys, by the name of our file: since nsys 2023, and before
+    "kernel_summary": ("cuda_gpu_kern_sum", "gpukernsum"),
+    "nvtx_summary": ("nvtx_sum", "nvtxsum"),
+    "api_summary": ("cuda_api_sum", "cudaapisum"),
+}
+NSYS_MISSING = (
+    "capture.backend is nsys and there is no nsys on PATH; install Nsight Systems"
+    " (https://developer.nvidia.com/nsight-systems), or set capture.backend to torch"
+)
+NO_GPU = "kernels are counted on an NVIDIA GPU, and this grid is measured without one"
+NCU_MISSING = (
+    "no counters: there is no ncu on PATH; install Nsight Compute (https://developer.nvidia.com/nsight-compute, or the"
+    " CUDA toolkit's package nsight-compute)"
+)
+NCU_REFUSALS = {  # why ncu counts nothing, by words in what it prints
+    "ERR_NVGPUCTRPERM": "no counters: the NVIDIA driver lets only administrators read them (ERR_NVGPUCTRPERM); have the"
+    " host's administrator load it with NVreg_RestrictProfilingToAdminUsers=0, or run with CAP_SYS_ADMIN"
+    " (https://developer.nvidia.com/ERR_NVGPUCTRPERM)",
+    "driver resource was unavailable": "no counters: another tool reads them, such as DCGM; pause it"
+    " (dcgmi profiling --pause)",
+    "Profiling is not supported on device": "no counters: ncu does not know this GPU, or a hypervisor hides its"
+    " counters; try a newer Nsight Compute, or a host without virtual GPUs",
+    "No kernels were profiled": "no counters: ncu ended well and counted no kernel",
+}
+END_S = 300.0  # for a profiler to write its report, once the program has written its result
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
+C_LIBRARY = ctypes.CDLL(None)  # before any fork: another thread may hold a lock of the loader
+
+
+class ProgramFailed(Exception):
+    """A measured program gave no result. The message says how it ended, with the end of its log."""
+
+
+class ProfilerFailed(Exception):
+    """The program ended well, and its profiler wrote nothing that can be used. The message is one line."""
+
+
+class Job:
+    """What the programs of one measurement share: a scratch folder, in which `files` holds what is to be kept; the log;
+    the variables; and the locks that this process shares while no program of its own runs."""
+
+    def __init__(
+        self, scratch: Path, log: Path, time_limit_s: float, environment: Mapping[str, str | None], sharing: locks.Held
+    ) -> None:
+        self.scratch, self.files, self.log = scratch, scratch / "files", log
+        self.time_limit_s, self.sharing = time_limit_s, sharing
+        self.environment = choose_environment(environment)
+
+    def write_to_log(self, text: str) -> None:
+        """Adds a line to the log."""
+        with self.log.open("a", encoding="utf-8") as log:
+            print(text, file=log)
+
+
+class Ending(NamedTuple):
+    """How a command ended."""
+
+    status: int  # negative: the signal
+    is_stopped: bool  # at its time limit
+
+    def __str__(self) -> str:
+        return f"was killed by signal {-self.status}" if self.status < 0 else f"ended with exit status {self.status}"
+
+
+def guard_process() -> None:
+    """Makes this process adopt what its children leave behind, so that it can end it, and end in an orderly way by any
+    signal that can be caught; one comes when its parent, Snakemake, is killed."""
+
+    def end(number: int, _: object) -> None:
+        for other in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(other, signal.SIG_IGN)  # the end is not interrupted
+        sys.exit(f"ended by {signal.Signals(number).name}; nothing of it is left")
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, end)
+    C_LIBRARY.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+@contextmanager
+def scratch_folder(result: Path) -> Iterator[Path]:
+    """A folder beside a result for what is not complete yet, which the end of the block removes. It is on the same
+    disk, so that a file gets its place by a rename. What a killed process left there is removed, too."""
+    result.parent.mkdir(parents=True, exist_ok=True)
+    for abandoned in result.parent.glob(f".{result.stem}-*"):
+        shutil.rmtree(abandoned, ignore_errors=True)
+    folder = result.with_name(f".{result.stem}-{os.getpid()}")
+    try:
+        (folder / "files").mkdir(parents=True)
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def publish_files(files: Path, target: Path) -> None:
+    """Moves all files below a folder to the same places below another one."""
+    for path in sorted(path for path in files.rglob("*") if path.is_file()):
+        place = target / path.relative_to(files)
+        place.parent.mkdir(exist_ok=True)
+        path.replace(place)
+
+
+def choose_environment(listed: Mapping[str, str | None]) -> dict[str, str]:
+    """The variables of a measured program: what it needs, and the listed ones, which are unset if None."""
+    chosen = {name: os.environ.get(name) for name in NEEDED_VARIABLES} | dict(listed)
+    return {name: value for name, value in chosen.items() if value is not None}
+
+
+def program_command(spec: str, scratch: Path, profiler: str) -> list[str]:
+    """The command line of the measured program; it writes `scratch`/result.json."""
+    options = ["--spec", spec, "--output", scratch / "result.json", "--started", scratch / "started"]
+    options += ["--locks", locks.LOCKS, "--profiler", profiler]
+    return [sys.executable, "-m", "cs336_model", *map(str, options)]
+
+
+def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
+    """Runs the command line of a program, appends its output to the log, and returns how it ended; then nothing of it
+    runs. The limit counts from when the program has its device: to wait for it costs none.
+
+    This process shares no locks until the program, which has left its device and shares them itself, has written its
+    result. Then it goes on with them: so no other measurement begins beside the end of a profiler and an export."""
+    job.sharing.release()
+    started, written = job.scratch / "started", job.scratch / "result.json"
+    deadline, is_stopped, is_shared = inf, False, False
+    with job.log.open("ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=job.environment,
+            start_new_session=True, preexec_fn=die_with_parent,
+        )  # fmt: skip
+    try:
+        # when nsys has ended, its agent still cleans up
+        while not is_stopped and (process.poll() is None or (profiler == "nsys" and list_descendants())):
+            time.sleep(0.02)
+            if deadline == inf and started.exists():
+                deadline = time.monotonic() + job.time_limit_s
+            if not is_shared and profiler != "ncu" and written.exists():  # under ncu, it has its device to the end
+                job.sharing, is_shared = locks.shared(locks.LOCKS, turnstile=False), True
+                deadline = time.monotonic() + END_S
+            is_stopped = time.monotonic() > deadline
+    finally:
+        end_descendants()
+    if not is_shared:
+        job.sharing = locks.shared()
+    return Ending(process.wait(), is_stopped)
+
+
+def die_with_parent() -> None:
+    """Lets the kernel kill this process when the one that started it ends, also by SIGKILL."""
+    C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def end_descendants() -> None:
+    """Kills every process below this one, in whatever group or session: nsys gives its agent and its program sessions
+    of their own, and both come to this process when nsys ends."""
+    deadline = time.monotonic() + 60  # a process inside the driver of a GPU cannot die before that returns
+    while (running := list_descendants()) and time.monotonic() < deadline:
+        for process in running:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def list_descendants() -> list[int]:
+    """The ids of the processes below this one that have not ended."""
+    children: dict[int, list[int]] = {}
+    for entry in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            # the name of the command, in parentheses, may itself contain spaces and parentheses
+            state, parent = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[:2]
+            if state not in "ZX":  # zombies and dead ones
+                children.setdefault(int(parent), []).append(int(entry))
+    found = list(children.get(os.getpid(), ()))
+    for process in found:
+        found += children.get(process, ())
+    return found
+
+
+def describe_failure(title: str, ending: Ending, log: Path) -> str:
+    """How a program failed and the end of its log; one line if the disk is full."""
+    lines = log.read_text(errors="replace").splitlines()[-15:] if log.exists() else []
+    if full := next((line for line in lines if "No space left" in line or "Disk quota exceeded" in line), None):
+        return f"{title} {ending}: {full.strip()[-200:]}; free some space, and run snakemake again"
+    quoted = "\n".join(f"  | {line[:400]}" for line in lines) or "  | (it printed nothing)"
+    return f"{title} {ending}; the end of its log {log}:\n{quoted}"
+
+
+def choose_window(spec: Spec, has_gpu: bool, attempt: int) -> str | None:
+    """What nsys records: None, the whole program, on a CPU, where nsys knows no call that starts it.
+
+    On a GPU it is the range `recording`, which opens before the program has its device: no GPU waits while nsys starts.
+    What further options record, such as metrics of a GPU that others still use, and the kernels that a compiler tries,
+    would be a burden before the measured steps: there, and in a second attempt, since some versions of nsys miss ranges
+    of a newer nvtx, it is what lies between cudaProfilerStart and cudaProfilerStop."""
+    if not has_gpu:
+        return None
+    is_burden = spec.nsys_options or spec.compile != "off" or attempt > 1
+    return "cudaProfilerApi" if is_burden else f"{RECORDING}@{DOMAIN}"
+
+
+def nsys_command(report: str, options: Sequence[str], window: str | None) -> list[str]:
+    """`nsys profile`, to be put before a program; the report becomes `report`.nsys-rep. The program goes on after its
+    window (the default, stop-shutdown, would end it). Sampling and context switches are off: many hosts give no right
+    to them, and no question here needs them. `options` replace those of the same name."""
+    defaults = ["--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--cuda-graph-trace=node"]
+    given = {option.partition("=")[0] for option in options}
+    command = ["nsys", "profile", *(option for option in defaults if option.partition("=")[0] not in given)]
+    if window == "cudaProfilerApi":
+        command += ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
+    elif window:
+        command += ["--capture-range=nvtx", f"--nvtx-capture={window}", "--capture-range-end=stop"]
+        command += ["--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0"]  # else only registered texts are compared
+    return [*command, "--force-overwrite=true", f"--output={report}", *options]
+
+
+def export_capture(report: Path, capture: Path, options: Sequence[str]) -> None:
+    """Writes what may be published of a report of nsys, as SQLite. Raises ProfilerFailed without a usable report."""
+    from kernel_tables.errors import TraceError
+    from kernel_tables.reading import nsys
+    from kernel_tables.reading.publishable import write_publishable
+
+    if not report.exists() or not report.stat().st_size:
+        raise ProfilerFailed(f"nsys wrote no report {report.name}, though the program ended well")
+    export = report.with_suffix(".export")
+    try:
+        has_payloads = any(option.startswith("--python-sampling") for option in options)  # names of functions
+        nsys.export_report(report, export, payloads=has_payloads)
+        write_publishable(export, capture, window="measure")
+    except TraceError as error:
+        capture.unlink(missing_ok=True)
+        raise ProfilerFailed(str(error)) from None
+    finally:
+        export.unlink(missing_ok=True)
+
+
+def write_reports(job: Job, capture: Path, version: str) -> None:
+    """Writes what `nsys stats` says about a capture, as CSV files; none where nsys has nothing to say, which is no
+    reason to fail."""
+    names = {name: both[version < "2023"] for name, both in REPORTS.items()}
+    folder, prefix = job.files / "reports", job.scratch / "stats"
+    folder.mkdir()
+    command = ["nsys", "stats", f"--report={','.join(names.values())}", "--format=csv", "--force-overwrite=true"]
+    with job.log.open("ab") as output, suppress(OSError, subprocess.TimeoutExpired):
+        subprocess.run(
+            [*command, f"--output={prefix}", str(capture)], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            check=False, timeout=END_S,
+        )  # fmt: skip
+    for name, report in names.items():
+        with suppress(FileNotFoundError):
+            Path(f"{prefix}_{report}.csv").replace(folder / f"{name}.csv")
+
+
+def ncu_command(table: Path, metrics: Sequence[str]) -> list[str]:
+    """`ncu`, to be put before a program: counts between cudaProfilerStart and cudaProfilerStop, once per kernel and
+    launch size, and writes a table. No report is written, since that would hold the environment.
+
+    Five launches of a name and size are counted, since products of matrices may differ in depth. A replayed kernel of
+    NCCL would wait forever. Kernels are told apart by full names; clocks stay, since counted times are not used; caches
+    are emptied, so that bytes are those of a kernel that finds nothing cached."""
+    from kernel_tables.counters.metrics import METRICS, OPERATION_INDICATORS
+
+    names = dict.fromkeys([metric.name for metric in (*METRICS, *OPERATION_INDICATORS)] + list(metrics))
+    return [
+        "ncu", "--profile-from-start", "off", "--clock-control", "none", "--cache-control", "all",
+        "--import-sass", "off", "--kernel-name-base", "demangled", "--rename-kernels", "off",
+        "--kernel-name", "regex:^(?!nccl)", "--filter-mode", "per-launch-config", "--launch-count", "5",
+        "--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(names), "--log-file", str(table),
+    ]  # fmt: skip
+
+
+def explain_refusal(log: Path, table: Path) -> str | None:
+    """Why ncu counted nothing, in our words, which may be published; None if it does not say so."""
+    said = "".join(path.read_text(errors="replace") for path in (log, table) if path.exists())
+    return next((reason for words, reason in NCU_REFUSALS.items() if words in said), None)
+
+
+def write_counters(table: Path, target: Path) -> None:
+    """Writes the rows of a table of ncu without its messages and what names the host. Raises ProfilerFailed without
+    rows, or if one is cut short."""
+    rows = []
+    if table.exists():
+        with table.open(encoding="utf-8", errors="replace", newline="") as file:
+            rows = list(csv.reader(line for line in file if line.startswith('"')))
+    if len(rows) < 3 or any(len(row) != len(rows[0]) for row in rows):  # heading, units, launches
+        raise ProfilerFailed("no counters: the program ended well, and ncu wrote no table that can be read")
+    private = ("Process ID", "Process Name", "Host Name")
+    kept = [column for column, name in enumerate(rows[0]) if name not in private]
+    with target.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([row[column] for column in kept] for row in rows)

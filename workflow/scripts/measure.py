@@ -1,0 +1,168 @@
+"""Measures one stage of one run.
+
+    python -m workflow.scripts.measure --key JSON --result FILE [--capture FILE] [--sources FILE ...]
+        --time-limit SECONDS --log FILE
+
+The wanted key of a result -> the result, and beside it what was captured. Each file appears complete or not at all, the
+result last. Without a result, it ends with a line on standard error, after a crash with the end of the log.
+"""
+
+from cs336_model import locks
+
+sharing = locks.shared() if __name__ == "__main__" else None  # while this process imports, nobody measures
+
+import argparse  # noqa: E402
+import shutil  # noqa: E402
+import sys  # noqa: E402
+from datetime import UTC, datetime  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+import msgspec  # noqa: E402
+
+from cs336_model.results import STAGES, Counters, Result, write_result  # noqa: E402
+from cs336_model.spec import Spec, read_spec  # noqa: E402
+from workflow import freshness, runner  # noqa: E402
+from workflow.runner import Job, ProfilerFailed, ProgramFailed  # noqa: E402
+
+NOT_OF_EVERY_RESULT = {"capture": ("capture_rank*.sqlite", "capture*.nsys-rep"), "memory": ("memory_snapshot.pickle",)}
+
+
+def main() -> None:
+    """Measures what the command line says."""
+    parser = argparse.ArgumentParser(prog="python -m workflow.scripts.measure")
+    parser.add_argument("--key", required=True, help="wanted: specification, digest of the code, versions; as JSON")
+    parser.add_argument("--result", type=Path, required=True)
+    parser.add_argument("--capture", type=Path, help="file for what a profiler or a recorder writes")
+    parser.add_argument("--sources", nargs="*", default=[], help="measured files of the working folder")
+    parser.add_argument("--time-limit", type=float, required=True, help="in seconds, from when it has its device")
+    parser.add_argument("--log", type=Path, required=True)
+    options = parser.parse_args()
+    runner.guard_process()
+    started, key = datetime.now(UTC).isoformat(timespec="seconds"), freshness.complete_key(options.key)
+    spec = read_spec(msgspec.json.encode(key["spec"] | {"time_limit_s": options.time_limit}))
+    try:
+        require_planned_code(spec.stage, options.sources, key["code"])
+        options.log.parent.mkdir(parents=True, exist_ok=True)
+        options.log.write_bytes(b"")
+        with runner.scratch_folder(options.result) as scratch:
+            job = Job(scratch, options.log, options.time_limit, spec.environment, sharing or locks.shared())
+            result = measure(job, spec, key, options.capture and options.capture.name)
+            require_planned_code(spec.stage, options.sources, key["code"])
+            result.key, result.started_utc = key, started
+            write_result(result, scratch / options.result.name)
+            add_empty_files(job.files, spec, options.capture)
+            for pattern in NOT_OF_EVERY_RESULT.get(spec.stage, ()):
+                for path in options.result.parent.glob(pattern):
+                    path.unlink()
+            runner.publish_files(job.files, options.result.parent)
+            (scratch / options.result.name).replace(options.result)
+    except (ProgramFailed, ProfilerFailed) as error:
+        sys.exit(f"{spec.run}: {error}")
+    except OSError as error:
+        sys.exit(f"{spec.run}: {error.filename or options.result}: {error.strerror or error}; run snakemake again")
+
+
+def require_planned_code(stage: str, sources: list[str], code: str) -> None:
+    """Raises ProgramFailed if the measured code is not that of the wanted key."""
+    if freshness.digest_measured(stage, sources) != code:
+        raise ProgramFailed("the measured code was edited after this job was planned; run snakemake again")
+
+
+def measure(job: Job, spec: Spec, key: dict, capture: str | None) -> Result:
+    """The result of a stage, without its key; files to be kept are in `job.files`, what is recorded under the name
+    `capture`. Raises ProgramFailed and ProfilerFailed."""
+    if spec.stage == "counters":
+        return count_kernels(job, spec, key)
+    if spec.stage != "capture":
+        return run_program(job, spec, "none", capture)
+    profiler = "nsys" if spec.backend == "nsys" or key["nsys"] else "torch"
+    if profiler == "torch":
+        result = run_program(job, spec, "torch", capture)
+    elif key["nsys"] is None:
+        raise ProfilerFailed(runner.NSYS_MISSING)
+    else:
+        try:
+            result = capture_by_nsys(job, spec, key, attempt=1)
+        except ProfilerFailed as error:
+            job.write_to_log(f"{error}; this capture is tried once more")
+            shutil.rmtree(job.scratch)
+            job.files.mkdir(parents=True)
+            result = capture_by_nsys(job, spec, key, attempt=2)
+    result.profiler, result.nsys = profiler, key["nsys"] if profiler == "nsys" else None
+    return result
+
+
+def run_program(
+    job: Job, spec: Spec, profiler: str, capture: str | None = None, around: list[str] | None = None
+) -> Result:
+    """The result of the program, with the words `around` of a profiler before its own command line, or before that of
+    each rank. At its time limit, that is a result, too."""
+    more = ["--capture", str(job.files / capture)] if capture else []
+    before = [word.replace("{rank}", "") for word in around or []]
+    if around and spec.gpus > 1:
+        before, more = [], [*more, "--around", msgspec.json.encode(around).decode()]
+    program = runner.program_command(msgspec.json.encode(spec).decode(), job.scratch, profiler)
+    ending = runner.run_limited(job, [*before, *program, *more], profiler)
+    written = job.scratch / "result.json"
+    if written.exists() and (ending.status == 0 or around or ending.is_stopped):  # a profiler has a status of its own
+        return msgspec.json.decode(written.read_bytes(), type=STAGES[spec.stage])
+    if ending.is_stopped:
+        reason = f"stopped at the time limit of {job.time_limit_s:g} s; a longer one is set by time_limit_s"
+        return STAGES[spec.stage](status="stopped", reason=reason)
+    raise ProgramFailed(runner.describe_failure(f"{spec.stage}: the measured program", ending, job.log))
+
+
+def capture_by_nsys(job: Job, spec: Spec, key: dict, attempt: int) -> Result:
+    """The result under nsys; if it is complete, the captures of all ranks and the reports are in `job.files`. Raises
+    ProfilerFailed if nsys left nothing that can be used."""
+    window = runner.choose_window(spec, bool(key["gpu"]), attempt)
+    report = str(job.scratch / "capture{rank}")  # "capture_rank1" of the second rank
+    result = run_program(job, spec, "nsys", around=runner.nsys_command(report, spec.nsys_options, window))
+    if result.status == "complete":
+        for rank in range(spec.gpus):
+            report = job.scratch / f"capture{f'_rank{rank}' if rank else ''}.nsys-rep"
+            runner.export_capture(report, job.files / f"{report.stem}.sqlite", spec.nsys_options)
+            if spec.keep_report:
+                report.replace(job.files / report.name)
+                job.write_to_log(
+                    f"warning: {report.name}, which capture.keep_report keeps, holds the environment of other"
+                    " processes of this host, with their passwords if they have any: do not publish it"
+                )
+        runner.write_reports(job, job.files / "capture.sqlite", key["nsys"])
+    return result
+
+
+def count_kernels(job: Job, spec: Spec, key: dict) -> Result:
+    """The result under ncu, whose table is in `job.files`; unsupported, with the next step, if nothing can be counted.
+    So is a crash: a model need not run under ncu or with fewer layers, and by default nobody asked for counters."""
+    if not key["gpu"] or not key["ncu"]:
+        return Counters(status="unsupported", reason=runner.NCU_MISSING if key["gpu"] else runner.NO_GPU)
+    table, reason = job.scratch / "table.csv", None
+    try:
+        result = run_program(job, spec, "ncu", around=runner.ncu_command(table, spec.metrics))
+        if result.status == "complete":
+            runner.write_counters(table, job.files / "ncu.csv")
+    except ProfilerFailed as error:
+        reason = str(error)
+    except ProgramFailed as error:
+        job.write_to_log(str(error))
+        reason = "no counters: the program crashed under ncu, where its model has fewer layers; see its log"
+    if reason:
+        result = Counters(status="unsupported", reason=runner.explain_refusal(job.log, table) or reason)
+    result.ncu = key["ncu"]
+    return result
+
+
+def add_empty_files(files: Path, spec: Spec, capture: Path | None) -> None:
+    """Makes the files that every result of a stage has, where nothing was recorded, as if memory ran out."""
+    names = [capture.name] if capture else []
+    if spec.stage == "capture":
+        names += [f"capture_rank{rank}.sqlite" for rank in range(1, spec.gpus)]
+        names += [f"reports/{name}.csv" for name in runner.REPORTS]
+        (files / "reports").mkdir(exist_ok=True)
+    for name in names:
+        (files / name).touch()
+
+
+if __name__ == "__main__":
+    main()
