@@ -8,8 +8,10 @@ import gc
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import starmap
 from timeit import default_timer
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -24,14 +26,16 @@ def measure(spec: Spec, device: torch.device) -> Attention:
     """The cells of all context lengths, in their order."""
     cells: list[Cell] = []
     variants.set_matmul_precision(spec.precision)
-    with variants.compiler_settings(spec), variants.forced_backend(spec.attention):
+    if spec.compile != "off":
+        variants.prepare_compiler()
+    with variants.forced_backend(spec.attention):
         for context_length in spec.context_lengths:
             cells.append(measure_cell(spec, context_length, device))
             try:
                 devices.synchronize(device)
             except RuntimeError:  # an access outside of memory: CUDA is of no use to this process any more
-                cells += [Cell(context_length=length, status="failed", reason=cells[-1].reason)
-                          for length in spec.context_lengths[len(cells):]]  # fmt: skip
+                later = spec.context_lengths[len(cells) :]
+                cells += [msgspec.structs.replace(cells[-1], context_length=length) for length in later]
                 break
             gc.collect()
             if device.type == "cuda":
@@ -49,18 +53,12 @@ def measure_cell(spec: Spec, context_length: int, device: torch.device) -> Cell:
     except Exception as error:
         if devices.is_out_of_memory(error):
             memory = devices.describe_out_of_memory(error, f"context {context_length}")
-            reason = "no memory was left for it"
-            return Cell(context_length=context_length, status="out_of_memory", reason=reason, out_of_memory=memory)
-        if not is_own(spec.attention):
+            return Cell(context_length=context_length, status="out_of_memory", reason="no memory", out_of_memory=memory)
+        if ":" not in spec.attention:  # it is not a user's function
             raise
-        reason = f"{spec.attention} raised {type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
-        return Cell(context_length=context_length, status="failed", reason=reason)
+        reason = variants.Unsupported(f"{spec.attention} raised {type(error).__name__}: {error}")  # which has no paths
+        return Cell(context_length=context_length, status="failed", reason=str(reason))
     return cell
-
-
-def is_own(attention: str) -> bool:
-    """Whether this is a user's function, "module:function", called as PyTorch's is: (q, k, v, is_causal=True)."""
-    return ":" in attention
 
 
 def fill_cell(cell: Cell, spec: Spec, device: torch.device) -> None:
@@ -99,10 +97,8 @@ class Passes:
     def __init__(self, spec: Spec, context_length: int, device: torch.device) -> None:
         shape = (spec.batch_size, 1, context_length, spec.head_dim)
         generator = torch.Generator(device=device).manual_seed(spec.seed)
-        dtype = variants.activation_dtype(spec.precision)
-        *inputs, self.upstream = (
-            torch.randn(shape, generator=generator, device=device, dtype=dtype) for _ in range(4)
-        )  # fmt: skip
+        form = {"generator": generator, "device": device, "dtype": variants.activation_dtype(spec.precision)}
+        *inputs, self.upstream = (torch.randn(shape, **form) for _ in range(4))
         self.spec, self.device, self.attend = spec, device, choose_attention(spec)
         self.inputs = [tensor.requires_grad_() for tensor in inputs]
         position = torch.arange(context_length, device=device)
@@ -157,8 +153,9 @@ class Passes:
         return {name: time_calls(call, total_s, self.device, before) for name, (call, before) in calls.items()}
 
 
-def choose_attention(spec: Spec) -> Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]:
-    if is_own(spec.attention):
+def choose_attention(spec: Spec) -> Callable[..., Tensor]:
+    """A function of queries, keys, values and the mask of what is in the future."""
+    if ":" in spec.attention:  # a user's function, "module:function", which is called as PyTorch's is
         own = loading.find_object(spec.attention)
         return lambda queries, keys, values, future: own(queries, keys, values, is_causal=True)
     if spec.attention != "eager":
@@ -169,33 +166,22 @@ def choose_attention(spec: Spec) -> Callable[[Tensor, Tensor, Tensor, Tensor | N
     return torch.compile(scaled_dot_product_attention, dynamic=False)
 
 
-def time_calls(
-    call: Callable[[], object], total_s: float, device: torch.device, before: Callable[[], object]
-) -> list[float]:
+def time_calls(call: Callable, total_s: float, device: torch.device, before: Callable) -> list[float]:
     """Seconds of each of 3 to 2,000 calls, as in triton.testing.do_bench: by CUDA events, queued without waiting, each
-    after `before` and after writing a buffer larger than any L2 cache, which also gives the host time to queue the call.
-    On a CPU by `timeit.default_timer`."""
-    on_gpu = device.type == "cuda"
-    buffer = torch.empty(256 * 2**20, dtype=torch.int8, device=device) if on_gpu else None
-
-    def mark() -> torch.cuda.Event | float:
-        if not on_gpu:
-            return default_timer()
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return event
+    after `before` and after writing a buffer larger than any L2 cache, which gives the host time to queue the call."""
+    buffer = torch.empty(256 * 2**20, dtype=torch.int8, device=device) if device.type == "cuda" else None
 
     def time_some(count: int) -> list[float]:
-        marks = []
+        moments = []
         for _ in range(count):
             before()
             if buffer is not None:
                 buffer.zero_()
-            start = mark()
+            start = devices.mark_moment(device)
             call()
-            marks.append((start, mark()))
+            moments.append((start, devices.mark_moment(device)))
         devices.synchronize(device)
-        return [start.elapsed_time(end) / 1e3 if on_gpu else end - start for start, end in marks]
+        return list(starmap(devices.seconds_between, moments))
 
     one_call_s = sum(time_some(3)) / 3
     time_some(min(int(0.025 / one_call_s), 2000))  # warm-up
@@ -205,8 +191,8 @@ def time_calls(
 def compare_with_fp64(inputs: list[Tensor], upstream: Tensor, computed: list[Tensor]) -> tuple[float, float]:
     """(error of the output, largest error of a gradient) of causal attention, against its formulas in fp64.
 
-    The error is that of the worst row: the norm of the difference ÷ the root of the sum of the squares of the terms that
-    the row is the sum of. Rows whose terms cancel count like others, and a missing mask gives 1 or more."""
+    The error is that of the worst row: the norm of the difference ÷ the root of the sum of the squares of the terms of
+    which the row is the sum. Rows whose terms cancel count like others, and a missing mask gives 1 or more."""
     queries, keys, values, upstream = (tensor.detach().double() for tensor in (*inputs, upstream))
     length, scale = queries.shape[-2], queries.shape[-1] ** -0.5
     sums, squares = ([torch.zeros_like(queries) for _ in range(4)] for _ in range(2))

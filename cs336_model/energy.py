@@ -13,6 +13,7 @@ import torch
 
 from cs336_model import benchmark
 from cs336_model import device as devices
+from cs336_model.flops import forward_flops
 from cs336_model.results import Energy, Window
 from cs336_model.spec import Spec
 from cs336_model.variants import Unsupported
@@ -24,7 +25,7 @@ def measure(spec: Spec, device: torch.device) -> Energy:
     Raises Unsupported if no counter of this device can be read."""
     counter = open_counter(device)
     tick_s = measure_tick(counter.read)
-    subject = benchmark.make_subject(spec, device)
+    subject = benchmark.Subject(spec, device)
     subject.run_steps("warmup", spec.warmup_steps)
 
     def run_steps() -> int:
@@ -40,7 +41,8 @@ def measure(spec: Spec, device: torch.device) -> Energy:
 
     works = [("idle", wait), *[("steps", run_steps)] * spec.windows, ("idle", wait)]
     windows = [count_window(kind, work, counter.read, device) for kind, work in works]
-    return Energy(status="complete", counter=counter.name, tick_s=tick_s, windows=windows)
+    flops = forward_flops(spec)
+    return Energy(status="complete", counter=counter.name, tick_s=tick_s, windows=windows, forward_flops=flops)
 
 
 def count_window(kind: str, work: Callable[[], int], read: Callable[[], int], device: torch.device) -> Window:
@@ -50,7 +52,8 @@ def count_window(kind: str, work: Callable[[], int], read: Callable[[], int], de
     steps = work()
     devices.synchronize(device)
     end_uj, end_s = read(), time.perf_counter()
-    return Window(kind=kind, seconds=end_s - begin_s, microjoules=end_uj - begin_uj, steps=steps)
+    clock = devices.describe_machine(device).sm_clock_mhz if device.type == "cuda" else None
+    return Window(kind=kind, seconds=end_s - begin_s, microjoules=end_uj - begin_uj, steps=steps, sm_clock_mhz=clock)
 
 
 def measure_tick(read: Callable[[], int], changes: int = 10, limit_s: float = 3.0) -> float:
@@ -105,7 +108,9 @@ class RaplCounter:
             self.values = [int(file.read_text()) for file in self.files]
             self.ranges = [int(zone.joinpath("max_energy_range_uj").read_text()) for zone in zones]
         except PermissionError:
-            reason = "energy: only root may read the processor's counter: sudo chmod a+r /sys/class/powercap/*/energy_uj"
+            reason = (
+                "energy: only root may read the processor's counter: sudo chmod a+r /sys/class/powercap/*/energy_uj"
+            )
             raise Unsupported(reason) from None
         self.total_uj = 0
 

@@ -1,0 +1,87 @@
+"""(h) From runs that differ only in attention to how much faster a step is with each backend, GPU time first."""
+
+import altair as alt
+import pandas as pd
+
+from workflow import charts
+from workflow.tables import KEYS, read_tables, write_table
+from workflow.text import MODES, find_middle
+from workflow.verdict import judge_gpu_times, judge_wall_times
+
+OTHERS = [key for key in KEYS[1:] if key != "attention"]  # runs that agree in these differ only in attention
+PART = "scaled dot product attention"
+
+
+def main(inputs: list[str], outputs: list[str]) -> None:
+    tables = read_tables(inputs)
+    table = compare_backends(tables["runs"], tables["timings"], tables["phases"], tables["kernels"])
+    write_table(table, next(path for path in outputs if path.endswith("attention_backends.parquet")))
+    charts.save_all({"attention_backends": draw(table, tables["runs"])}, outputs)
+
+
+def compare_backends(
+    runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame, kernels: pd.DataFrame
+) -> pd.DataFrame:
+    """The table `attention_backends`."""
+    table = runs[runs.groupby(OTHERS, dropna=False)["attention"].transform("nunique") > 1].reset_index(drop=True)
+    table = table[[*KEYS, "timing_status", "peak_allocated_bytes"]]
+    table = table.rename(columns={"timing_status": "status", "peak_allocated_bytes": "peak_bytes"})
+    eager = table.loc[table["attention"] == "eager", [*OTHERS, "run"]].rename(columns={"run": "base_run"})
+    table = table.merge(eager, on=OTHERS, how="left", validate="many_to_one")
+    table["base_run"] = table["base_run"].mask(table["attention"] == "eager")
+    pairs = table[["base_run", "run"]].set_axis(["before", "after"], axis=1)
+    judged = judge_gpu_times(phases, pairs)
+    table["gpu_ms"], table["gpu_ratio"], table["gpu_verdict"] = judged["after_ms"], judged["ratio"], judged["verdict"]
+    table["gpu_low"], table["gpu_high"] = judged["low"], judged["high"]
+    judged = judge_wall_times(timings, pairs)
+    table["wall_ms"], table["wall_ratio"] = judged["after_ms"], judged["ratio"]
+    table["wall_verdict"] = judged["verdict"]
+    table["idle_share"] = (1 - table["gpu_ms"] / table["wall_ms"]).clip(lower=0)
+    inside = kernels[(kernels["phase"] == "forward") & kernels["range"].astype("str").str.contains(PART, regex=False)]
+    steps = phases.groupby("run")["step"].nunique()
+    attention_ms = inside.groupby("run")["total_ns"].sum() / 1e6 / steps
+    table["attention_ms"] = table["run"].map(attention_ms).astype("float64")
+    table["attention_ratio"] = table["attention_ms"] / table["base_run"].map(attention_ms).astype("float64")
+    for name in ("gpu", "wall"):
+        table[f"{name}_verdict"] = table[f"{name}_verdict"].where(table[f"{name}_ratio"].notna())
+    return table.assign(is_typical=table["run"] == find_typical(table))
+
+
+def find_typical(table: pd.DataFrame) -> str | None:
+    """The run with the median ratio of those that are the fastest of their configuration, in the fullest mode."""
+    compared = table[table["gpu_ratio"].notna()]
+    mode = next((mode for mode in reversed(MODES) if mode in set(compared["mode"])), None)
+    if mode is None:
+        return None
+    compared = compared[compared["mode"] == mode]
+    fastest = compared.loc[compared.groupby(OTHERS, dropna=False)["gpu_ms"].idxmin()]
+    return find_middle(fastest, "gpu_ratio")["run"]
+
+
+def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
+    """A bar per attention and configuration: GPU time of a step, in relation to eager attention."""
+    rows = table[table["gpu_ratio"].notna()]
+    if rows.empty:
+        return charts.text_chart("No two captured runs differ only in attention.")
+    varying = [key for key in OTHERS[2:] if rows[key].nunique() > 1 and key != "mode"]
+    label = rows["model"] + ", context " + rows["context_length"].astype(str) + ", " + rows["mode"].map(MODES)
+    for key in varying:
+        label = label + ", " + rows[key].astype(str)
+    rows = rows.assign(label=label, percent=100 * rows["gpu_ratio"])
+    points = alt.Chart(rows).mark_point(size=90).encode(
+        y=charts.label_axis(rows), x=alt.X("percent:Q", title="GPU time of a step, % of that with eager attention"),
+        color=charts.series_color(rows, "attention"), shape=charts.series_shape(rows, "attention"),
+    )  # fmt: skip
+    line = alt.Chart(pd.DataFrame({"percent": [100.0]})).mark_rule(strokeDash=[4, 3]).encode(x="percent:Q")
+    chart = (line + points).properties(width=charts.WIDTH - 250, height=alt.Step(28))
+    typical = table[table["is_typical"]].iloc[0]
+    devices = " and ".join(runs["device_name"].dropna().unique())
+    return charts.titled(
+        chart, f"With {typical['attention']} attention, a {MODES[typical['mode']]} of {typical['model']} at context"
+        f" {typical['context_length']} takes {100 * typical['gpu_ratio']:.0f} % of the GPU time",
+        "left of the dashed line is faster than eager attention", f"Measured on {devices}.",
+    )  # fmt: skip
+
+
+if "snakemake" in globals():
+    main(list(snakemake.input.tables), list(snakemake.output))

@@ -1,0 +1,103 @@
+"""The table `counters` of one run: launches of its capture, joined with what Nsight Compute counted of such launches.
+
+    python -m workflow.scripts.counter_tables --folder results/runs/RUN [--classes JSON]
+
+Reads counters.json, ncu.csv, capture.json and capture.sqlite there, and writes counters.parquet and counters.csv; without
+counters, or a capture to which they can be joined, a table without rows. Times are those of the capture, since ncu
+empties caches before each kernel. Fails if counters lack for more than 1 % of the time of kernels.
+"""
+
+from cs336_model import locks
+
+if __name__ == "__main__":
+    LOCK = locks.shared()  # nothing heavy is imported beside a measured step
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from cs336_model.results import BadResult, read_result
+from kernel_tables.counters.joining import NO_COUNTED_ROW, configurations, join_counters, launch_facts, verdicts_of
+from kernel_tables.counters.metrics import FLOP_KINDS
+from kernel_tables.counters.reading import CONFIGURATION, join_rounds, read_counters
+from kernel_tables.counters.work import Roofs, rates_of, work_of
+from kernel_tables.errors import NotConserved, TraceError
+from kernel_tables.kernel_classes.categories import family
+from kernel_tables.trace import Trace
+from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
+from workflow.scripts.run_tables import MEMORY_OPERATIONS, measured_activities
+from workflow.tables import make_table, write_table
+
+LEFT_OUT = "left out: communication"
+MAX_LOST_SHARE = 0.01  # of the time of kernels, without counters
+
+
+def main(folder: Path, classes: Sequence[dict] = ()) -> None:
+    counters, capture = read_result(folder / "counters.json"), read_result(folder / "capture.json")
+    table = make_table("counters", keys=False)
+    if counters.status == capture.status == "complete" and capture.profiler == "nsys":
+        with Trace(folder / "capture.sqlite", classes) as trace:
+            launches = find_launches(trace)
+        counted = join_rounds([read_counters(folder / "ncu.csv")])
+        table = count_kernels(launches, counted, capture.machine.device_name)
+        if (reason := explain_loss(table)) is not None:
+            raise TraceError(f"{folder / 'ncu.csv'}: {reason}; snakemake --forcerun {folder / 'counters.json'}")
+    write_table(table, folder / "counters.parquet", keys=False)
+
+
+def find_launches(trace: Trace) -> pd.DataFrame:
+    """A row per launch of a kernel in the measured steps: kernel, class, grid, block, duration_ns."""
+    is_measured = trace.enclosing("measure") >= 0
+    grid, block = trace.launch_sizes
+    rows = measured_activities(trace).rename(columns={"name": "kernel"})
+    rows = rows.assign(grid=grid[is_measured], block=block[is_measured])
+    rows = rows[(rows["step"] >= 0) & ~rows["kind"].isin(MEMORY_OPERATIONS)]
+    return rows[[*CONFIGURATION, "class", "duration_ns"]].astype({"kernel": "str", "class": "str"})
+
+
+def count_kernels(launches: pd.DataFrame, counted: pd.DataFrame, device_name: str) -> pd.DataFrame:
+    """The table `counters`: a row per kernel, grid, block and counted launch, the most time first. Raises NotConserved
+    if a launch or a nanosecond is lost."""
+    joined = join_counters(launches, counted)
+    is_left_out = joined["class"].map(family) == "communication"  # a replayed kernel of NCCL waits forever
+    joined["counted_as"] = joined["counted_as"].mask(is_left_out, NO_COUNTED_ROW)
+    joined["not_counted"] = joined["not_counted"].mask(is_left_out, LEFT_OUT)
+    table = configurations(joined)
+    if (table["total_ns"].sum(), table["launches"].sum()) != (launches["duration_ns"].sum(), len(launches)):
+        raise NotConserved("counters: launches or nanoseconds of the capture are lost in the join")
+    metrics = counted.drop(columns=CONFIGURATION).reindex(table["counted_as"]).set_axis(table.index)
+    flops_per_s = {kind: peak_flop_per_s(device_name, kind) for kind in FLOP_KINDS}
+    work, roofs = work_of(metrics), Roofs(peak_bytes_per_s(device_name), flops_per_s)
+    rates = rates_of(work, table["total_ns"] / table["launches"] / 1e9, roofs)
+    table = pd.concat([table, work, rates, launch_facts(table["grid"], metrics)], axis=1)
+    return table.join(verdicts_of(table))
+
+
+def explain_loss(table: pd.DataFrame) -> str | None:
+    """Why the counters cannot stand for all kernels; None if they can."""
+    countable = table[table["not_counted"] != LEFT_OUT]
+    lost = countable[countable["not_counted"] != ""]
+    share = lost["total_ns"].sum() / max(countable["total_ns"].sum(), 1)
+    if share <= MAX_LOST_SHARE:
+        return None
+    longest = lost.iloc[0]
+    return (
+        f"{len(lost)} of {len(table)} kernels have no counters, {100 * share:.1f} % of the time; the longest is"
+        f" {longest['kernel']}, grid {longest['grid']} ({longest['not_counted']}); if layers differ, count more of them"
+        " (counters: {layers: 100})"
+    )
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--classes", type=json.loads, default=[], help="kernel_classes of config.yaml")
+    options = parser.parse_args()
+    try:
+        main(options.folder, options.classes)
+    except (BadResult, TraceError, OSError) as error:
+        sys.exit(f"counter_tables: {error}")
