@@ -26,6 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PLAN = Path("results/plan/measurements.json")
 DIGESTS = Path("results/plan/code/measured")
 MEASURED = ("cs336_model/*.py", "range_marks/*.py")  # what runs in the measured process
+ENGINE = ROOT / "kernel_tables" / "__init__.py"
 EXPORTER = ("kernel_tables/kineto/*.py",)  # and writes the captures of PyTorch's profiler
 VERSIONS = {"torch": "PyTorch", "driver": "the driver", "gpu": "the GPU", "nsys": "nsys", "ncu": "ncu"}
 
@@ -230,36 +231,33 @@ def strip_comments(name: str, text: bytes) -> bytes:
 def write_digest(rule: str, *files: str) -> str:
     """The path of a file with a digest of these files and of the modules that they import, written if it changed. It is
     an input of the rule, so that a change is seen by content, and without Snakemake's metadata."""
-    digest = hashlib.sha256()
-    for path in sorted(follow_imports([ROOT / file for file in files])):
-        digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
+    found: set[Path] = set()
+    waiting, digests = [ROOT / file for file in files], []
+    while waiting:
+        path = waiting.pop()
+        if path not in found and path.is_file():
+            found.add(path)
+            digest, imported = read_module(path)
+            digests.append(digest)
+            waiting += imported
     target = Path("results/plan/code", rule)
-    write_if_changed(target, digest.hexdigest().encode())
+    write_if_changed(target, hashlib.sha256("".join(sorted(digests)).encode()).hexdigest().encode())
     return str(target)
 
 
-def follow_imports(paths: Iterable[Path]) -> set[Path]:
-    """These files, and the project's modules that they import; all of kernel_tables if it is one of them."""
-    found: set[Path] = set()
-    waiting = list(paths)
-    while waiting:
-        path = waiting.pop()
-        if path in found or not path.is_file():
-            continue
-        found.add(path)
-        pattern = rb"^\s*(?:from|import) ((?:workflow|cs336_model|kernel_tables)[\w.]*)"
-        for name in re.findall(pattern, path.read_bytes() if path.suffix == ".py" else b"", re.MULTILINE):
-            if name.startswith(b"kernel_tables"):
-                found |= list_engine()
-            else:
-                waiting.append(ROOT / f"{name.decode().replace('.', '/')}.py")
-    return found
-
-
 @cache
-def list_engine() -> frozenset[Path]:
-    """All files of kernel_tables that make tables."""
-    return frozenset(path for path in (ROOT / "kernel_tables").rglob("*") if path.suffix in (".py", ".toml"))
+def read_module(path: Path) -> tuple[str, list[Path]]:
+    """A digest of a file, and the files of the project's modules that it imports; kernel_tables is one of them."""
+    if path == ENGINE:
+        files = sorted(one for one in path.parent.rglob("*") if one.suffix in (".py", ".toml", ".js", ".css", ".j2"))
+        return hash_files({str(one.relative_to(ROOT)): one.read_bytes() for one in files}), []
+    text, imported = path.read_bytes(), []
+    pattern = r"^ *(?:from|import) (workflow|cs336_model|kernel_tables)([\w.]*)(?: import ([\w, ]+))?"
+    for package, module, names in re.findall(pattern, text.decode() if path.suffix == ".py" else "", re.MULTILINE):
+        modules = [module] if module else [f".{name.strip()}" for name in names.split(",")]
+        paths = [ROOT / f"{package}{name.replace('.', '/')}.py" for name in modules]
+        imported += [ENGINE] if package == "kernel_tables" else paths
+    return hash_files({str(path.relative_to(ROOT)): text}), imported
 
 
 def write_if_changed(path: Path, content: bytes) -> None:

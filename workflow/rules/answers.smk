@@ -129,4 +129,4 @@ rule doctor:
     message:
         "what this machine can do"
     shell:
-        "{PYTHON:q} -m workflow.scripts.doctor {input.plan:q} 2>&1 | tee {log:q}"
+        "python -m workflow.scripts.doctor {input.plan:q} 2>&1 | tee {log:q}"

@@ -21,7 +21,7 @@ SOURCES = list_sources(CONFIG)
 cores = len(os.sched_getaffinity(0))
 at_once = 2 if cores < 8 else min(24, 3 + 3 * len(find_gpus()[0]))  # one measures on a GPU, others import or export
 MEASURING = 24 // at_once
-MINUTES = math.ceil(CONFIG.time_limit_s / 60) + 15  # 15: to start, to export and to convert
+TIME_LIMIT_S = math.ceil(CONFIG.time_limit_s)
 
 
 def wanted_key(path):
@@ -41,11 +41,6 @@ def count_gpus(wildcards):
     return 0 if CONFIG.device == "cpu" else RUNS[wildcards.run].gpus
 
 
-def count_cores(wildcards):
-    """The cores that a job asks of a scheduler: of each process Python, the backward pass and a profiler use some."""
-    return 4 * RUNS[wildcards.run].gpus
-
-
 rule timing:
     output:
         result="results/runs/{run}/timing.json",
@@ -53,19 +48,18 @@ rule timing:
         "logs/{run}/timing.log",
     params:
         key=wanted_key("results/runs/{run}/timing.json"),
+        sources=SOURCES,
     threads: 0
     resources:
         measuring=MEASURING,
         gpu=count_gpus,
-        cpus_per_task=count_cores,
-        mem_mb=16000,
-        runtime=MINUTES,
+        time_limit_s=TIME_LIMIT_S,
     priority: 10
     message:
         "timing {wildcards.run}"
     shell:
-        "exec {PYTHON:q} -m workflow.scripts.measure --key {params.key:q} --sources {SOURCES:q}"
-        " --time-limit {CONFIG.time_limit_s} --log {log:q} --result {output.result:q}"
+        "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
+        " --time-limit {resources.time_limit_s} --log {log:q} --result {output.result:q}"
 
 
 rule timing_process:
@@ -77,19 +71,18 @@ rule timing_process:
         process="[0-9]+",
     params:
         key=wanted_key("results/processes/{process}/{run}/timing.json"),
+        sources=SOURCES,
     threads: 0
     resources:
         measuring=MEASURING,
         gpu=count_gpus,
-        cpus_per_task=count_cores,
-        mem_mb=16000,
-        runtime=MINUTES,
+        time_limit_s=TIME_LIMIT_S,
     priority: 9
     message:
         "timing {wildcards.run}, process {wildcards.process}"
     shell:
-        "exec {PYTHON:q} -m workflow.scripts.measure --key {params.key:q} --sources {SOURCES:q}"
-        " --time-limit {CONFIG.time_limit_s} --log {log:q} --result {output.result:q}"
+        "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
+        " --time-limit {resources.time_limit_s} --log {log:q} --result {output.result:q}"
 
 
 rule capture:
@@ -100,19 +93,18 @@ rule capture:
         "logs/{run}/capture.log",
     params:
         key=wanted_key("results/runs/{run}/capture.json"),
+        sources=SOURCES,
     threads: 0
     resources:
         measuring=MEASURING,
         gpu=count_gpus,
-        cpus_per_task=count_cores,
-        mem_mb=16000,
-        runtime=MINUTES,
+        time_limit_s=TIME_LIMIT_S,
     priority: 10
     message:
         "capturing {wildcards.run}"
     shell:
-        "exec {PYTHON:q} -m workflow.scripts.measure --key {params.key:q} --sources {SOURCES:q}"
-        " --time-limit {CONFIG.time_limit_s} --log {log:q} --result {output.result:q} --capture {output.capture:q}"
+        "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
+        " --time-limit {resources.time_limit_s} --log {log:q} --result {output.result:q} --capture {output.capture:q}"
 
 
 rule memory:
@@ -123,19 +115,18 @@ rule memory:
         "logs/{run}/memory.log",
     params:
         key=wanted_key("results/runs/{run}/memory.json"),
+        sources=SOURCES,
     threads: 0
     resources:
         measuring=MEASURING,
         gpu=count_gpus,
-        cpus_per_task=count_cores,
-        mem_mb=16000,
-        runtime=MINUTES,
+        time_limit_s=TIME_LIMIT_S,
     priority: 10
     message:
         "recording the memory of {wildcards.run}"
     shell:
-        "exec {PYTHON:q} -m workflow.scripts.measure --key {params.key:q} --sources {SOURCES:q}"
-        " --time-limit {CONFIG.time_limit_s} --log {log:q} --result {output.result:q} --capture {output.history:q}"
+        "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
+        " --time-limit {resources.time_limit_s} --log {log:q} --result {output.result:q} --capture {output.history:q}"
 
 
 rule energy:
@@ -145,19 +136,18 @@ rule energy:
         "logs/{run}/energy.log",
     params:
         key=wanted_key("results/runs/{run}/energy.json"),
+        sources=SOURCES,
     threads: 0
     resources:
         measuring=MEASURING,
         gpu=count_gpus,
-        cpus_per_task=count_cores,
-        mem_mb=16000,
-        runtime=MINUTES,
+        time_limit_s=TIME_LIMIT_S,
     priority: 10
     message:
         "measuring the energy of {wildcards.run}"
     shell:
-        "exec {PYTHON:q} -m workflow.scripts.measure --key {params.key:q} --sources {SOURCES:q}"
-        " --time-limit {CONFIG.time_limit_s} --log {log:q} --result {output.result:q}"
+        "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
+        " --time-limit {resources.time_limit_s} --log {log:q} --result {output.result:q}"
 
 
 rule counters:
@@ -168,19 +158,18 @@ rule counters:
         "logs/{run}/counters.log",
     params:
         key=wanted_key("results/runs/{run}/counters.json"),
+        sources=SOURCES,
     threads: 0
     resources:
         measuring=MEASURING,
         gpu=count_gpus,
-        cpus_per_task=count_cores,
-        mem_mb=16000,
-        runtime=MINUTES,
+        time_limit_s=TIME_LIMIT_S,
     priority: 10
     message:
         "counting what the kernels of {wildcards.run} do"
     shell:
-        "exec {PYTHON:q} -m workflow.scripts.measure --key {params.key:q} --sources {SOURCES:q}"
-        " --time-limit {CONFIG.time_limit_s} --log {log:q} --result {output.result:q} --capture {output.counted:q}"
+        "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
+        " --time-limit {resources.time_limit_s} --log {log:q} --result {output.result:q} --capture {output.counted:q}"
 
 
 rule attention:
@@ -190,16 +179,15 @@ rule attention:
         "logs/{run}/attention.log",
     params:
         key=wanted_key("results/runs/{run}/attention.json"),
+        sources=SOURCES,
     threads: 0
     resources:
         measuring=MEASURING,
         gpu=count_gpus,
-        cpus_per_task=count_cores,
-        mem_mb=16000,
-        runtime=MINUTES,
+        time_limit_s=TIME_LIMIT_S,
     priority: 10
     message:
         "measuring {wildcards.run}"
     shell:
-        "exec {PYTHON:q} -m workflow.scripts.measure --key {params.key:q} --sources {SOURCES:q}"
-        " --time-limit {CONFIG.time_limit_s} --log {log:q} --result {output.result:q}"
+        "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
+        " --time-limit {resources.time_limit_s} --log {log:q} --result {output.result:q}"

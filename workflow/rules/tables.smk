@@ -75,7 +75,7 @@ rule run_tables:
     message:
         "tables of {wildcards.run}"
     shell:
-        "{PYTHON:q} -m workflow.scripts.run_tables --result {input.result:q} --key {params.key:q}"
+        "python -m workflow.scripts.run_tables --result {input.result:q} --key {params.key:q}"
         " --classes {params.classes:q} --rules {params.rules:q} 2>&1 | tee {log:q}"
 
 
@@ -88,10 +88,12 @@ rule memory_tables:
         table_files(MEMORY_TABLES, "results/runs/{run}"),
     log:
         "logs/{run}/memory_tables.log",
+    params:
+        key=wanted_key("results/runs/{run}/memory.json"),
     message:
         "tables of the memory of {wildcards.run}"
     shell:
-        "{PYTHON:q} -m workflow.scripts.memory_tables {input.result:q} {input.history:q} {output:q} 2>&1 | tee {log:q}"
+        "python -m workflow.scripts.memory_tables --result {input.result:q} --key {params.key:q} 2>&1 | tee {log:q}"
 
 
 rule counter_tables:
@@ -110,7 +112,7 @@ rule counter_tables:
     message:
         "tables of the counters of {wildcards.run}"
     shell:
-        "{PYTHON:q} -m workflow.scripts.counter_tables --folder results/runs/{wildcards.run}"
+        "python -m workflow.scripts.counter_tables --folder results/runs/{wildcards.run}"
         " --classes {params.classes:q} 2>&1 | tee {log:q}"
 
 
