@@ -17,6 +17,9 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
+from workflow.grid import KEYS
+from workflow.text import MODES
+
 WIDTH = 740  # of a figure, in pixels: a page between its margins
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 INK, SOFT, LINE = "#1d2127", "#5a626c", "#dfe3e8"
@@ -39,6 +42,7 @@ KINDS = [  # names that have the same colour and shape in every figure: those of
     ["fp32", "tf32", "bf16", "fp16", "bf16-weights"],
     ["eager", "math", "flash", "efficient", "cudnn"],
     ["none", "naive", "ddp", "fsdp"],
+    ["off", "on", "attention"],
 ]
 PLAIN_NUMBER = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '~g')"  # 0.05, 3000, 40M
 
@@ -85,7 +89,9 @@ def titled(chart: alt.TopLevelMixin, result: str, quantity: str, *notes: str) ->
     texts = [line for note in notes for line in textwrap.wrap(note.replace("\\", ""), 130)]
     foot = alt.TitleParams(texts, orient="bottom", fontSize=9, color=SOFT, lineHeight=12, frame="bounds")
     head = alt.TitleParams(textwrap.wrap(result, 80), subtitle=quantity, fontSize=15, fontWeight="bold")
-    inner = alt.vconcat(chart, title=foot).resolve_scale(color="independent", shape="independent")  # legends above notes
+    inner = alt.vconcat(chart, title=foot).resolve_scale(
+        color="independent", shape="independent"
+    )  # legends above notes
     return alt.vconcat(inner, title=head)
 
 
@@ -111,6 +117,37 @@ def log_axis(channel: type, column: str, title: str, **options) -> alt.X | alt.Y
     """A logarithmic axis with plain numbers; `channel` is alt.X or alt.Y."""
     axis = alt.Axis(labelExpr=PLAIN_NUMBER, tickCount=5)
     return channel(f"{column}:Q", title=title, scale=alt.Scale(type="log", nice=False, padding=8), axis=axis, **options)
+
+
+def label_rows(rows: pd.DataFrame, but: Iterable[str] = ("mode",)) -> pd.DataFrame:
+    """The rows with `label`: model, context length, and what else tells their runs apart, but the dimensions `but`."""
+    keys = ["model", "context_length", *(key for key in KEYS[2:] if rows[key].nunique() > 1)]
+    texts = rows[[key for key in keys if key not in but]].astype("str")
+    return rows.assign(label=texts.agg(" · ".join, axis=1) if len(rows) else "")
+
+
+def draw_speed_ups(rows: pd.DataFrame, key: str, base: str) -> alt.TopLevelMixin:
+    """Bars of `speed_up` (GPU time) by run and value of `key`, with `wall_speed_up` as a mark; a panel per mode."""
+    rows = label_rows(rows[rows["speed_up"].notna()], but=("mode", key))
+    values, labels = list(dict.fromkeys(rows[key])), list(dict.fromkeys(rows["label"]))
+    rows = rows.assign(furthest=rows[["speed_up", "wall_speed_up"]].max(axis=1))
+    panels = []
+    for mode in rows["mode"].unique():
+        base_chart = alt.Chart(rows[rows["mode"] == mode]).encode(
+            y=alt.Y("label:N", title=None, sort=labels, axis=None if panels else alt.Axis()),
+            yOffset=alt.YOffset(f"{key}:N", sort=values),
+        )  # fmt: skip
+        scale = alt.Scale(domain=[0, rows["furthest"].max() * 1.1], nice=False)
+        speed_up = alt.X("speed_up:Q", title=f"times as fast as {base}", scale=scale)
+        bars = base_chart.mark_bar().encode(x=speed_up, color=series_color(rows, key))
+        texts = base_chart.mark_text(align="left", dx=3, fontSize=9).encode(
+            x="furthest:Q", text=alt.Text("speed_up:Q", format=".2f")
+        )
+        walls = base_chart.mark_tick(color=INK, thickness=2, opacity=1).encode(x="wall_speed_up:Q")
+        equal = alt.Chart(pd.DataFrame({"x": [1]})).mark_rule(color=SOFT).encode(x="x:Q")
+        size = {"width": 260, "height": alt.Step(13)}
+        panels.append(alt.layer(bars, equal, texts, walls).properties(title=MODES.get(mode, mode), **size))
+    return alt.hconcat(*panels)
 
 
 def part_color(rows: pd.DataFrame, column: str) -> alt.Color:
