@@ -40,7 +40,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rank", type=int, help="set by cs336_model/launch.py, as is --meeting")
     parser.add_argument("--meeting", type=Path, help="folder in which the ranks meet the process that started them")
     options = parser.parse_args(arguments)
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # end with the parent, even if it is killed
     try:
         spec = read_spec(options.spec)
     except ValueError as error:
@@ -51,7 +50,6 @@ def main(arguments: list[str] | None = None) -> None:
         launch.run_ranks(spec, options)
         return
     result = run(spec, options)
-    write_result(result, options.output)
     if options.rank is not None and result.status != "complete":
         from cs336_model.launch import RANK_STOPPED
 
@@ -59,7 +57,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(spec: Spec, options: argparse.Namespace) -> Result:
-    """The result of this process: of the run, or of one rank, for which launch.py holds the locks."""
+    """Writes and returns the result of this process: of a run, or of one rank, for which launch.py holds the locks."""
     start = default_timer()
     sharing = locks.shared(options.locks) if options.rank is None else None
     waited_s = default_timer() - start
@@ -101,11 +99,13 @@ def run(spec: Spec, options: argparse.Namespace) -> Result:
     result = attempt(spec, measure_here)
     result.machine = result.machine or device.describe_machine(place.device)
     result.seconds = progress.seconds | result.seconds
-    # ncu keeps the GPU's counters until this process has ended; a rank that failed cannot meet the others any more
-    if options.profiler != "ncu" and (sharing or result.status == "complete"):
+    if options.profiler == "ncu":  # which keeps the GPU's counters until this process has ended
+        atexit.register(lambda: place)
+    elif sharing or result.status == "complete":  # a rank that failed cannot meet the others any more
         place.leave()
     if sharing:
         result.waited_s, result.alone = waited_s + place.waited_s, [place.alone()]
+    write_result(result, options.output)
     return result
 
 
@@ -166,4 +166,5 @@ def open_recording(profiler: str) -> Callable[[], None]:
 
 
 if __name__ == "__main__":
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # end with the parent, even if it is killed
     main()

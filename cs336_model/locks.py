@@ -16,12 +16,12 @@ from pathlib import Path
 
 LOCKS = Path("/tmp/kernel-tables-locks")
 TURNSTILE, HOST = "turnstile", "host"
-NVIDIA = Path("/proc/driver/nvidia/gpus")
+NVIDIA, DEVICES = Path("/proc/driver/nvidia/gpus"), Path("/dev")
 
 
 class Held:
-    """Locks that this process holds until `release`, the end of a with block, or its own end. `names` are the devices,
-    `since` and `until` unix seconds (`until` is None while it holds them)."""
+    """Locks that this process holds until `release`, the end of a with block, or as long as this object exists. `names`
+    are the devices, `since` and `until` unix seconds (`until` is None while it holds them)."""
 
     def __init__(self, names: Iterable[str], files: Iterable[int]) -> None:
         self.names, self._files = tuple(names), list(files)
@@ -31,7 +31,12 @@ class Held:
         """Gives the locks up; does nothing the second time."""
         if self.until is None:
             self.until = time.time()
+            for file in self._files:  # a child that was forked has the same locks
+                fcntl.flock(file, fcntl.LOCK_UN)
             _close(self._files)
+
+    def __del__(self) -> None:
+        _close(self._files)
 
     def __enter__(self) -> "Held":
         return self
@@ -88,11 +93,9 @@ def host_gpus() -> list[str]:
     for information in sorted(NVIDIA.glob("*/information")):
         lines = (line.partition(":") for line in information.read_text().splitlines())
         facts = {key.strip(): value.strip() for key, _, value in lines}
-        # in a container the driver may list GPUs that are not given to it
-        if Path(f"/dev/nvidia{facts.get('Device Minor', '')}").exists() and facts.get("GPU UUID", "").startswith(
-            "GPU-"
-        ):
-            found.append(facts["GPU UUID"])
+        uuid, minor = facts.get("GPU UUID", ""), facts.get("Device Minor", "")
+        if uuid.startswith("GPU-") and (DEVICES / f"nvidia{minor}").exists():  # else a container must not use it
+            found.append(uuid)
     return found or _ask_nvidia_smi()
 
 
@@ -174,8 +177,5 @@ def _pass_turnstile(folder: Path, kind: int) -> Held:
 
 
 def _close(files: list[int]) -> None:
-    """Unlocks, too: a child that was forked has the same locks."""
     while files:
-        file = files.pop()
-        fcntl.flock(file, fcntl.LOCK_UN)
-        os.close(file)
+        os.close(files.pop())

@@ -1,0 +1,54 @@
+"""Runs of a model that takes milliseconds, in this process or in one of its own, with locks of their own."""
+
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import msgspec
+import pytest
+
+from cs336_model import __main__ as program
+from cs336_model import ranges
+from cs336_model.results import Result, read_result
+from cs336_model.spec import Spec
+
+SIZES = {"d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 32}
+
+
+def make_spec(**changes) -> Spec:
+    """A training run of two layers, two sequences and eight positions on the CPU, with these changes."""
+    values = {"run": "tiny", "model": "tiny", "context_length": 8, "mode": "train_step", "batch_size": 2,
+              "sizes": SIZES, "vocab_size": 50, "warmup_steps": 1, "measured_steps": 2, "device": "cpu"}  # fmt: skip
+    return Spec(**values | changes)
+
+
+@pytest.fixture(autouse=True)
+def no_ranges_left_on():
+    """What a span does is chosen once per process; a test must not choose it for the next."""
+    yield
+    ranges.emit_ranges(None)
+
+
+@pytest.fixture
+def measure(tmp_path):
+    """A function that measures a changed run in this process, and returns its result."""
+
+    def run(*options: str, **changes) -> Result:
+        spec = make_spec(**changes)
+        path = tmp_path / f"{spec.stage}.json"
+        text = msgspec.json.encode(spec).decode()
+        program.main(["--spec", text, "--output", str(path), "--locks", str(tmp_path / "locks"), *options])
+        return read_result(path)
+
+    return run
+
+
+@pytest.fixture
+def their_module(monkeypatch) -> ModuleType:
+    """A fresh copy of other people's module, importable as `their_module`: a test may change it."""
+    spec = spec_from_file_location("their_module", Path(__file__).with_name("other_models.py"))
+    module = module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "their_module", module)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,86 @@
+"""Models of other people: one of the shape of the course's, one that returns what it is told, and ones that fail."""
+
+from types import SimpleNamespace
+
+import torch
+from torch import nn
+
+
+def scaled_dot_product_attention(Q, K, V, mask=None):
+    scores = Q @ K.transpose(-2, -1) / Q.shape[-1] ** 0.5
+    return torch.softmax(torch.where(mask, scores, float("-inf")), dim=-1) @ V
+
+
+class BasicsTransformerLM(nn.Module):
+    def __init__(self, vocab_size, context_length, d_model, num_layers, num_heads, d_ff, rope_theta):
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.projections = nn.ModuleList(nn.Linear(d_model, 3 * d_model) for _ in range(num_layers))
+        self.head = nn.Linear(d_model, vocab_size, bias=False)
+        self.register_buffer("mask", torch.ones(context_length, context_length, dtype=torch.bool).tril())
+
+    def forward(self, tokens):
+        x = self.embedding(tokens)
+        for project in self.projections:
+            x = x + scaled_dot_product_attention(*project(x).chunk(3, dim=-1), mask=self.mask)
+        return self.head(x)
+
+
+class LM(nn.Module):
+    """Returns its logits in one of several ways."""
+
+    def __init__(self, *, vocab=50, width=8, returned="logits", step=False):
+        super().__init__()
+        self.embedding, self.head, self.returned = nn.Embedding(vocab, width), nn.Linear(width, vocab), returned
+        if step:
+            self.step = nn.Identity()
+
+    def forward(self, tokens):
+        logits = getattr(self, "step", nn.Identity())(self.head(self.embedding(tokens)))
+        return {
+            "logits": logits, "tuple": (logits.sum(), logits), "mapping": {"logits": logits},
+            "object": SimpleNamespace(logits=logits), "hidden": SimpleNamespace(hidden=logits),
+            "nothing": None, "one position": logits[:, -1:],
+        }[self.returned]  # fmt: skip
+
+
+class WithLoss(LM):
+    """Computes its loss if it gets `targets`."""
+
+    def forward(self, tokens, targets=None):
+        logits = super().forward(tokens)
+        if targets is None:
+            return logits, None
+        return logits, nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+
+class WithLabels(LM):
+    """Computes its loss if it gets `labels`, which it shifts."""
+
+    def forward(self, tokens, labels=None):
+        logits = super().forward(tokens)
+        loss = None if labels is None else nn.functional.cross_entropy(logits[:, :-1].mT, labels[:, 1:])
+        return SimpleNamespace(logits=logits, loss=loss)
+
+
+class Failing(nn.Module):
+    """Raises `error` from its call number `at` (0-based) on; without an error, its logits are `value` from then on."""
+
+    def __init__(self, error: BaseException | None = None, at: int = 0, value: float = 0.0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(50))
+        self.error, self.at, self.value, self.calls = error, at, value, 0
+
+    def forward(self, tokens):
+        self.calls += 1
+        if self.calls > self.at and self.error:
+            raise self.error
+        return self.weight.expand(*tokens.shape, -1) + (self.value if self.calls > self.at else 0.0)
+
+
+def raising(**sizes):
+    raise KeyError("no such size")
+
+
+def no_module(**sizes):
+    return LM

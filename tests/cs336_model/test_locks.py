@@ -1,0 +1,213 @@
+"""Nothing of ours runs beside a measured step. Threads stand for processes: each opens the files for itself."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cs336_model import locks
+from cs336_model.locks import HOST, exclusive, shared
+
+ROOT = Path(__file__).parents[2]
+GPUS = ["GPU-a", "GPU-b", "GPU-c"]
+SOON_S = 0.3
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    return tmp_path / "locks"
+
+
+@pytest.fixture
+def gpus(monkeypatch):
+    """A host with three GPUs."""
+    monkeypatch.setattr(locks, "host_gpus", lambda: GPUS)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+@pytest.fixture
+def start():
+    """A function that begins a call in another thread."""
+    pool = ThreadPoolExecutor(8)
+    yield pool.submit
+    pool.shutdown(wait=False)
+
+
+def waits(future) -> bool:
+    """Whether the call still waits after a while."""
+    time.sleep(SOON_S)
+    return not future.done()
+
+
+def test_who_is_alone_waits_for_all_who_share_and_the_other_way_round(folder, start):
+    with shared(folder), shared(folder):
+        alone = start(exclusive, folder)
+        assert waits(alone)
+    with alone.result(5) as held:
+        assert held.names == (HOST,) and held.since <= time.time() and held.until is None
+        sharing = start(shared, folder)
+        assert waits(sharing)
+    assert held.until > held.since
+    sharing.result(5).release()
+
+
+def test_nobody_who_comes_later_overtakes_a_measurement_that_waits(folder, start):
+    first = shared(folder)
+    alone = start(exclusive, folder)
+    assert waits(alone)
+    later = start(shared, folder)
+    assert waits(later), "the turnstile is closed"
+    first.release()
+    with alone.result(5):
+        assert waits(later)
+    later.result(5).release()
+
+
+def test_who_goes_on_with_what_another_shares_does_not_wait_for_who_waits(folder, start):
+    first = shared(folder)
+    alone = start(exclusive, folder)
+    assert waits(alone)
+    second = start(shared, folder, turnstile=False).result(5)
+    first.release()
+    assert waits(alone), "the second still shares"
+    second.release()
+    alone.result(5).release()
+
+
+def test_a_measurement_takes_any_free_gpu_and_others_measure_beside_it(folder, gpus, start):
+    held = [exclusive(folder, GPUS) for _ in range(3)]
+    assert sorted(one.names[0] for one in held) == GPUS
+    fourth, sharing = start(exclusive, folder, GPUS), start(shared, folder)
+    assert waits(fourth)
+    held[1].release()
+    with fourth.result(5) as taken:
+        assert taken.names == held[1].names
+        assert not sharing.done(), "who shares, shares the locks of all GPUs"
+        for one in held:
+            one.release()
+    sharing.result(5).release()
+
+
+def test_several_gpus_are_taken_together_or_not_at_all(folder, gpus, start):
+    with exclusive(folder, ["GPU-b"]):
+        both = start(exclusive, folder, ["GPU-b", "GPU-a"], 2)
+        assert waits(both)
+        free = locks.exclusive(folder / "other", ["GPU-a"])  # nothing of the first folder
+        free.release()
+    with both.result(5) as held:
+        assert held.names == ("GPU-a", "GPU-b")
+        single = start(exclusive, folder, GPUS)
+        assert single.result(5).names == ("GPU-c",)
+    with pytest.raises(ValueError, match="2 GPUs are asked for, and 1 are visible: check CUDA_VISIBLE_DEVICES"):
+        exclusive(folder, ["GPU-a"], 2)
+
+
+def test_a_measurement_on_the_processor_has_no_gpu_beside_it(folder, gpus, start):
+    with exclusive(folder, GPUS):
+        on_cpu = start(exclusive, folder, [HOST])
+        assert waits(on_cpu)
+    with on_cpu.result(5):
+        on_gpu = start(exclusive, folder, GPUS)
+        assert waits(on_gpu)
+    on_gpu.result(5).release()
+
+
+def start_holder(take, folder: Path, user: int = 0) -> int:
+    """The number of a process that has the locks when this function returns, until it is ended."""
+    has, says = os.pipe()
+    if process := os.fork():
+        os.close(says)
+        assert os.read(has, 3) == b"has"
+        os.close(has)
+        return process
+    try:  # in the child
+        if user:
+            os.setgroups([])
+            os.setgid(user)
+            os.setuid(user)
+        held = take(folder)
+        os.write(says, b"has")
+        time.sleep(60)
+        held.release()
+    finally:
+        os._exit(1)
+
+
+def kill(process: int) -> None:
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+
+
+def test_a_lock_ends_with_its_process_however_that_ends(folder, start):
+    holder = start_holder(exclusive, folder)
+    sharing = start(shared, folder)
+    assert waits(sharing)
+    kill(holder)
+    sharing.result(5).release()
+
+
+def test_a_lock_that_nothing_refers_to_any_more_is_given_up(folder):
+    exclusive(folder)
+    exclusive(folder).release()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_can_use_the_locks_whatever_the_umask(start):
+    before = os.umask(0o077)
+    try:
+        with tempfile.TemporaryDirectory() as parent:
+            os.chmod(parent, 0o755)
+            folder = Path(parent, "locks")
+            shared(folder).release()
+            assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
+            assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o666}
+            with shared(folder):
+                os.chmod(folder / HOST, 0o644)  # as one whose maker was ended before he opened it for others
+                holder = start_holder(shared, folder, user=65534)
+            alone = start(exclusive, folder)
+            assert waits(alone)
+            kill(holder)
+            alone.result(5).release()
+    finally:
+        os.umask(before)
+
+
+def test_gpus_of_the_host_are_those_that_this_process_may_open(tmp_path, monkeypatch):
+    for bus, (uuid, minor) in {"0000:02": ("GPU-2", 0), "0000:01": ("GPU-1", 1), "0000:03": ("GPU-3", 2)}.items():
+        (tmp_path / bus).mkdir()
+        text = f"Model: \t\t NVIDIA H200\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n"
+        (tmp_path / bus / "information").write_text(text)
+    for minor in (0, 1):
+        (tmp_path / f"nvidia{minor}").touch()
+    monkeypatch.setattr(locks, "NVIDIA", tmp_path)
+    monkeypatch.setattr(locks, "DEVICES", tmp_path)
+    assert locks.host_gpus() == ["GPU-1", "GPU-2"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "visible"),
+    [
+        (None, GPUS), ("", []), ("1", ["GPU-b"]), ("2, 0", ["GPU-c", "GPU-a"]), ("GPU-c", ["GPU-c"]),
+        ("1,1", ["GPU-b"]), ("0,9,1", ["GPU-a"]), ("-1", []), ("NoDevFiles", []), ("MIG-7", ["MIG-7"]),
+    ],
+)  # fmt: skip
+def test_visible_gpus_are_those_that_cuda_would_show(gpus, monkeypatch, variable, visible):
+    if variable is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", variable)
+    assert locks.visible_gpus() == visible
+
+
+def test_what_plans_and_what_waits_imports_neither_torch_nor_numpy():
+    code = (
+        "import sys, cs336_model.__main__, cs336_model.flops, cs336_model.ranges\n"
+        "print(sorted({'torch', 'numpy', 'pandas', 'nvtx'} & {*sys.modules}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,72 @@
+"""A specification is checked where it enters."""
+
+import msgspec
+import pytest
+
+from cs336_model.spec import explain_impossible, read_spec, split_sizes
+from tests.cs336_model.conftest import SIZES, make_spec
+
+
+def test_a_specification_survives_its_text():
+    spec = make_spec(checkpoint="8-2", environment={"HOME": None}, annotate="modules")
+    assert read_spec(msgspec.json.encode(spec)) == spec
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"precision": "fp8"}, "Invalid enum value 'fp8' - at `$.precision`"),
+        ({"compile": True}, "Expected `str`, got `bool` - at `$.compile`"),
+        ({"checkpoint": "8/2"}, "at `$.checkpoint`"),
+        ({"batch_size": 0}, "Expected `int` >= 1 - at `$.batch_size`"),
+        ({"warmup_stepz": 1}, "unknown field `warmup_stepz`"),
+        ({"arguments": {"n": "$d_modle"}}, "argument n: $d_modle is no value of the run; sizes: ['d_model'"),
+        ({"sizes": {"width": 8}}, "argument d_model: $d_model is no value of the run; sizes: ['width']"),
+        ({"checkpoint": "2-2"}, "checkpoint 2-2: groups inside a group must be smaller"),
+    ],
+    ids=str,
+)
+def test_what_is_unknown_wrong_or_impossible_is_said_in_one_line(changes, message):
+    values = msgspec.to_builtins(make_spec()) | changes
+    with pytest.raises(ValueError) as refused:
+        read_spec(msgspec.json.encode(values))
+    assert message in str(refused.value) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"compile": "on", "checkpoint": "1"}, "compile on with checkpoint 1"),
+        ({"attention": "flash", "constructor": "m:LM"}, "attention flash with the model m:LM"),
+        ({"compile": "attention", "constructor": "m:LM"}, "compile attention with the model m:LM"),
+        ({"checkpoint": "2", "constructor": "m:LM"}, "checkpoint 2 with the model m:LM"),
+        ({"optimizer": "fused", "mode": "forward"}, "optimizer fused with mode forward"),
+        ({"gpus": 2}, "gpus 2 with parallel none"),
+        ({"parallel": "ddp"}, "gpus 1 with parallel ddp"),
+        ({"gpus": 2, "parallel": "ddp", "mode": "forward"}, "it has no gradients to reduce"),
+        ({"gpus": 4, "parallel": "ddp"}, "batch_size 2: all GPUs share a batch, and 4 does not divide it"),
+        ({"gpus": 2, "parallel": "fsdp", "compile": "on"}, "compile on: a compiled graph is split"),
+    ],
+    ids=str,
+)
+def test_a_combination_that_no_machine_can_measure_has_a_reason(changes, message):
+    assert message in explain_impossible(make_spec(**changes))
+
+
+@pytest.mark.parametrize(
+    "changes", [{}, {"compile": "on", "constructor": "m:LM"}, {"gpus": 2, "parallel": "naive"}, {"checkpoint": "8-2"}]
+)
+def test_other_combinations_have_none(changes):
+    assert explain_impossible(make_spec(**changes)) is None
+
+
+def test_arguments_are_the_values_of_the_run_by_name_and_all_of_the_shape_if_there_are_none():
+    shape = {"vocab_size": 50, "context_length": 8, "rope_theta": 10000.0, **SIZES}
+    assert make_spec().constructor_arguments() == shape
+    arguments = {"n_embd": "$d_model", "block_size": "$context_length", "batch": "$batch_size", "dropout": 0.1}
+    expected = {"n_embd": 16, "block_size": 8, "batch": 2, "dropout": 0.1}
+    assert make_spec(arguments=arguments).constructor_arguments() == expected
+
+
+def test_sizes_of_checkpoints_are_the_outermost_first():
+    assert [split_sizes(text) for text in ("0", "4", "8-2")] == [(), (4,), (8, 2)]
