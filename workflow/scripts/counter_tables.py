@@ -2,7 +2,7 @@
 
     python -m workflow.scripts.counter_tables --folder results/runs/RUN [--classes JSON]
 
-Reads counters.json, ncu.csv, capture.json and capture.sqlite there, and writes counters.parquet and counters.csv; without
+Reads counters.json, ncu.csv, capture.json and capture.sqlite there, and writes counters.parquet and .csv; without
 counters, or a capture to which they can be joined, a table without rows. Times are those of the capture, since ncu
 empties caches before each kernel. Fails if counters lack for more than 1 % of the time of kernels.
 """

@@ -1,0 +1,119 @@
+"""Attention alone: what a run of it leaves, on the CPU, with functions of one's own that are right, wrong or broken."""
+
+import sys
+from types import ModuleType
+
+import pytest
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from cs336_model import attention
+from cs336_model.results import Cell
+from tests.cs336_model.conftest import make_spec
+
+SETTINGS = {
+    "stage": "attention", "model": "attention", "context_length": None, "mode": None, "head_dim": 8,
+    "context_lengths": [4, 16], "warmup_passes": 1, "measured_passes": 3, "bench_s": 0.001,
+}  # fmt: skip
+
+
+def run_out(queries, keys, values, is_causal):
+    if queries.shape[-2] == 16:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has /home/anna")
+    return scaled_dot_product_attention(queries, keys, values, is_causal=is_causal)
+
+
+FUNCTIONS = {
+    "right": scaled_dot_product_attention,
+    "unmasked": lambda queries, keys, values, is_causal: scaled_dot_product_attention(queries, keys, values),
+    "unscaled": lambda queries, keys, values, is_causal: scaled_dot_product_attention(
+        queries, keys, values, is_causal=True, scale=1.0
+    ),
+    "infinite": lambda queries, keys, values, is_causal: queries / 0,
+    "detached": lambda queries, keys, values, is_causal: queries * keys.detach() * values.detach(),
+    "run_out": run_out,
+}
+
+
+@pytest.fixture(autouse=True)
+def mine(monkeypatch):
+    module = ModuleType("mine")
+    vars(module).update(FUNCTIONS)
+    monkeypatch.setitem(sys.modules, "mine", module)
+
+
+def measure_cells(**changes) -> list[Cell]:
+    result = attention.measure(make_spec(**SETTINGS | changes), torch.device("cpu"))
+    assert result.status == "complete"
+    return result.cells
+
+
+def test_a_cell_of_each_length_has_every_pass_and_single_calls_of_each_kind():
+    cells = measure_cells()
+    assert [cell.context_length for cell in cells] == [4, 16]
+    for cell in cells:
+        assert (cell.status, len(cell.forward_seconds), len(cell.backward_seconds)) == ("complete", 3, 3)
+        assert set(cell.call_seconds) == {"forward", "backward", "both"}
+        assert min(map(min, cell.call_seconds.values())) > 0 and min(map(len, cell.call_seconds.values())) >= 3
+        assert cell.compile_seconds is cell.memory_before_backward_bytes is cell.peak_bytes is None
+    assert measure_cells(bench_s=0.0)[0].call_seconds == {}
+
+
+@pytest.mark.parametrize(
+    ("changes", "least", "most"),
+    [
+        ({"attention": "eager"}, 1e-8, 1e-5),
+        ({"attention": "math"}, 1e-8, 1e-5),
+        ({"attention": "mine:right", "precision": "bf16"}, 1e-4, 0.02),
+        ({"attention": "eager", "precision": "bf16-weights"}, 1e-4, 0.05),
+    ],
+)
+def test_errors_against_fp64_are_those_of_rounding_in_the_precision(changes, least, most):
+    for cell in measure_cells(**changes):
+        assert least < cell.output_error < most and least < cell.gradient_error < most
+
+
+@pytest.mark.parametrize("name", ["unmasked", "unscaled"])
+def test_a_function_that_computes_something_else_is_far_from_fp64(name):
+    assert all(cell.output_error > 0.1 for cell in measure_cells(attention=f"mine:{name}"))
+
+
+def test_the_formulas_in_fp64_agree_with_autograd():
+    torch.manual_seed(0)
+    inputs = [torch.randn(2, 1, 9, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    upstream = torch.randn(2, 1, 9, 4, dtype=torch.float64)
+    output = scaled_dot_product_attention(*inputs, is_causal=True)
+    output.backward(upstream)
+    computed = [output.detach(), *(tensor.grad for tensor in inputs)]
+    assert max(attention.compare_with_fp64(inputs, upstream, computed)) < 1e-12
+    computed[3] = computed[3] * 1.01  # the gradient of the values
+    output_error, gradient_error = attention.compare_with_fp64(inputs, upstream, computed)
+    assert output_error < 1e-12 and 1e-3 < gradient_error < 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "reason"),
+    [
+        ("mine:infinite", "non_finite", "the output of mine:infinite is not finite"),
+        ("mine:detached", "failed", "the gradient of the keys of mine:detached is missing"),
+        ("mine:absent", "failed", "mine has no attribute 'absent'"),
+        ("cudnn", "unsupported", "attention cudnn: No viable backend"),
+    ],
+)
+def test_a_cell_that_cannot_count_says_why(name, status, reason):
+    for cell in measure_cells(attention=name):
+        assert cell.status == status and reason in cell.reason
+
+
+def test_a_length_that_does_not_fit_is_a_row_of_its_own_and_gives_nothing_private():
+    first, second = measure_cells(attention="mine:run_out")
+    assert (first.status, second.status) == ("complete", "out_of_memory")
+    assert (second.out_of_memory.requested_bytes, second.out_of_memory.during) == (2 * 2**30, "context 16")
+    assert "anna" not in str(second)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's compiler imports what it has deprecated
+def test_a_compiled_run_says_how_long_each_length_took_to_compile():
+    cells = measure_cells(compile="on")
+    assert all(cell.compile_seconds > max(cell.forward_seconds) and cell.output_error < 1e-5 for cell in cells)

@@ -1,0 +1,110 @@
+"""Attention alone: from results of cells to the table, the figure and the document."""
+
+import pandas as pd
+import pytest
+
+from cs336_model.results import Attention, Cell
+from tests.workflow.small_results import make_result
+from workflow import text
+from workflow.scripts import attention_sweep
+from workflow.tables import make_table, write_table
+
+MS = {  # of a forward and of a backward pass, by attention and context length; None: out of memory
+    ("eager", 256): 1.0, ("eager", 1024): 2.0, ("eager", 4096): 16.0, ("eager", 16384): None,
+    ("flash", 256): 0.5, ("flash", 1024): 0.5, ("flash", 4096): 1.0, ("flash", 16384): 9.0,
+    ("mine:wrong", 256): 0.1, ("mine:wrong", 1024): 0.1, ("mine:wrong", 4096): 0.1, ("mine:wrong", 16384): 0.1,
+}  # fmt: skip
+
+
+def make_cell(attention: str, length: int, ms: float | None) -> Cell:
+    if ms is None:
+        return Cell(context_length=length, status="out_of_memory", reason="no memory")
+    return Cell(
+        context_length=length, status="complete", forward_seconds=[ms / 4e3] * 2, backward_seconds=[3 * ms / 4e3],
+        output_error=1.2 if ":" in attention else 0.001, gradient_error=0.01, memory_before_backward_bytes=length,
+    )  # fmt: skip
+
+
+def make_tables(precision: str = "bf16", ms: dict = MS, device: str = "NVIDIA H200") -> dict[str, pd.DataFrame]:
+    """The merged tables of runs that measured these times."""
+    cells, runs = [], []
+    for attention in dict.fromkeys(attention for attention, _ in ms):
+        keys = {"run": attention, "model": "attention", "precision": precision, "batch_size": 8, "compile": "off"}
+        keys["attention"] = attention
+        key = {"spec": {"head_dim": 64}}
+        made = [make_cell(attention, length, value) for (name, length), value in ms.items() if name == attention]
+        rows = attention_sweep.list_cells(Attention(status="complete", key=key, cells=made))
+        cells += [keys | row for row in rows]
+        runs.append(keys | {"device": "cuda", "device_name": device, "attention_status": "complete"})
+    return {"attention_cells": make_table("attention_cells", cells), "runs": make_table("runs", runs)}
+
+
+@pytest.fixture
+def tables() -> dict[str, pd.DataFrame]:
+    tables = make_tables()
+    tables["attention_sweep"] = attention_sweep.compare_cells(tables["attention_cells"], tables["runs"])
+    return tables
+
+
+def test_a_cell_becomes_a_row_with_means_in_milliseconds_and_one_without_times_keeps_its_reason():
+    result = make_result(
+        "attention_d8", "attention", {"head_dim": 8},
+        cells=[
+            {"context_length": 16, "status": "complete", "forward_seconds": [0.001, 0.003], "backward_seconds": [0.004],
+             "call_seconds": {"both": [0.005]}, "peak_bytes": 7},
+            {"context_length": 32, "status": "unsupported", "reason": "refused"},
+        ],
+    )  # fmt: skip
+    first, second = attention_sweep.list_cells(result)
+    assert (first["head_dim"], first["context_length"], first["passes"], first["peak_bytes"]) == (8, 16, 2, 7)
+    assert (first["forward_ms"], first["backward_ms"], first["bench_both_ms"]) == (2.0, 4.0, 5.0)
+    assert first["forward_std_ms"] == pytest.approx(2**0.5) and first["backward_std_ms"] is None
+    assert (second["status"], second["reason"], second["passes"]) == ("unsupported", "refused", 0)
+    assert second["forward_ms"] is None
+
+
+def test_variants_are_compared_with_eager_attention_of_the_same_sizes(tables, tmp_path):
+    table = tables["attention_sweep"].set_index(["variant", "context_length"])
+    assert table.loc[("flash", 4096), "speed_up"] == pytest.approx(16)
+    assert pd.isna(table.loc[("flash", 16384), "speed_up"]) and pd.isna(table.loc[("eager", 16384), "both_ms"])
+    assert set(table.index[table["is_wrong"]].get_level_values(0)) == {"mine:wrong"}
+    assert table.index[table["is_typical"]].tolist() == [("flash", 1024)]  # of those with eager attention, the middle
+    write_table(tables["attention_sweep"], tmp_path / "attention_sweep.parquet")
+
+
+@pytest.mark.parametrize(
+    ("precision", "variant", "peak"),
+    [("fp32", "eager", 67e12), ("fp32", "efficient", 494.7e12 / 3), ("bf16", "efficient", 989.4e12)],
+)
+def test_the_peak_of_efficient_attention_in_fp32_is_that_of_three_products_in_tf32(precision, variant, peak):
+    assert attention_sweep.find_peak("NVIDIA H200", precision, variant) == pytest.approx(peak)
+    assert pd.isna(attention_sweep.find_peak("some CPU", precision, variant))
+
+
+def test_the_share_of_the_peak_counts_seven_products_of_scores_that_are_not_masked(tables):
+    row = tables["attention_sweep"].set_index(["variant", "context_length"]).loc[("flash", 4096)]
+    flops = 7 * 2 * 64 * 8 * 4096 * 4097 / 2
+    assert row["peak_share"] == pytest.approx(flops / 1e-3 / 989.4e12)
+
+
+def test_the_document_leads_with_the_middle_length_and_lists_what_does_not_count(tables):
+    document = text.environment(tables).get_template("attention_sweep.md.j2").render()
+    assert "In bf16, flash attention is 4.00 times as fast as eager attention: 0.500 instead of 2.00 ms" in document
+    assert "Out of memory: eager in bf16 from context 16384" in document
+    assert "Wrong results, so that their times do not count: mine:wrong in bf16 (errors of up to 1.2" in document
+    assert "in bf16 flash" in document.split("What to do")[1].splitlines()[0]
+    assert "| 64          | 16384     |" in document and "out of memory" in document
+
+
+def test_without_any_measured_cell_the_document_says_so_and_the_figure_too(tables, tmp_path):
+    empty = make_tables(ms={("eager", 256): None})
+    empty["attention_sweep"] = attention_sweep.compare_cells(empty["attention_cells"], empty["runs"])
+    document = text.environment(empty).get_template("attention_sweep.md.j2").render()
+    assert "Not answered: no pass of attention was measured to its end: eager out of memory" in document
+    for made, drawn in ((empty, "No pass was measured"), (tables, "4 times as fast as eager attention")):
+        paths = [tmp_path / f"{name}.parquet" for name in ("attention_cells", "runs")]
+        for path in paths:
+            write_table(made[path.stem], path)
+        outputs = [str(tmp_path / f"attention_sweep.{suffix}") for suffix in ("parquet", "svg")]
+        attention_sweep.main(list(map(str, paths)), outputs)
+        assert drawn in (tmp_path / "attention_sweep.svg").read_text()

@@ -1,0 +1,92 @@
+"""(m): from windows of a counter to joules, watts and what waiting costs, in numbers that a person can check."""
+
+import pandas as pd
+import pytest
+
+from cs336_model.results import Energy, Window
+from workflow import text
+from workflow.scripts import energy
+from workflow.tables import make_table, write_table
+
+
+def keys(run: str, **changes) -> dict:
+    return {"run": run, "model": "nano", "context_length": 8, "mode": "train_step", "precision": "fp32",
+            "batch_size": 2, "compile": "off", "attention": "eager", "checkpoint": "0", "gpus": 1, "parallel": "none",
+            "optimizer": "adamw"} | changes  # fmt: skip
+
+
+def make_windows(step_j: float, steps: int = 10) -> list[dict]:
+    """Idle at 100 W, and three windows of 2 s with these steps and joules of a step."""
+    windows = [Window(kind="idle", seconds=1.0, microjoules=100_000_000, steps=0)]
+    windows += [Window(kind="steps", seconds=2.0, microjoules=int(1e6 * step_j * steps), steps=steps)] * 3
+    return energy.list_windows(Energy(status="complete", counter="NVML", tick_s=0.1, windows=[*windows, windows[0]]))
+
+
+@pytest.fixture
+def tables() -> dict[str, pd.DataFrame]:
+    """Two training steps that differ in precision, and one whose energy was not counted."""
+    runs = {"fp32": keys("fp32"), "bf16": keys("bf16", precision="bf16"), "none": keys("none", precision="fp16")}
+    windows = [runs["fp32"] | row for row in make_windows(60.0)] + [runs["bf16"] | row for row in make_windows(30.0)]
+    phases = [runs["bf16"] | {"step": step, "phase": "step", "gpu_busy_ns": 50_000_000} for step in range(3)]
+    facts = {"device": "cuda", "device_name": "NVIDIA H200", "forward_flops": 2 * 10**12, "energy_status": "complete"}
+    rows = [row | facts for row in runs.values()]
+    rows[2] |= {"energy_status": "unsupported", "reason": "no counter"}
+    return {
+        "runs": make_table("runs", rows), "energy_windows": make_table("energy_windows", windows),
+        "phases": make_table("phases", phases),
+    }  # fmt: skip
+
+
+def summarize(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    return energy.summarize_energy(tables["energy_windows"], tables["runs"], tables["phases"])
+
+
+def test_energy_and_power_are_means_over_windows(tables, tmp_path):
+    table = summarize(tables)
+    write_table(table, tmp_path / "energy.parquet")
+    row = table.set_index("run").loc["fp32"]
+    assert (row["windows"], row["step_ms"], row["joules_per_step"]) == (3, 200.0, 60.0)
+    assert (row["joules_per_token"], row["power_w"], row["idle_power_w"]) == (60 / 16, 300.0, 100.0)
+    assert row["joules_per_step_std"] == 0 and row["tick_share"] == pytest.approx(0.05)
+    assert row["tflops_per_watt"] == pytest.approx(3 * 2 / 60)  # a backward pass is twice a forward pass
+    assert pd.isna(row["waiting_share"]) and pd.isna(row["energy_ratio"])
+
+
+def test_what_idle_power_takes_while_the_gpu_waits_and_what_a_precision_saves(tables):
+    row = summarize(tables).set_index("run").loc["bf16"]
+    assert (row["busy_ms"], row["waiting_share"]) == (50.0, 0.75)
+    assert row["waiting_energy_share"] == pytest.approx(0.75 * 100 / 150)
+    assert (row["base_run"], row["energy_ratio"]) == ("fp32", 0.5)
+
+
+def test_a_forward_pass_has_the_flops_of_one_pass(tables):
+    for name in ("runs", "energy_windows"):
+        tables[name]["mode"] = "forward"
+    assert summarize(tables).set_index("run").loc["fp32", "tflops_per_watt"] == pytest.approx(2 / 60)
+
+
+def test_the_document_leads_with_the_pair_of_precisions(tables):
+    tables["energy"] = summarize(tables)
+    document = text.environment(tables).get_template("m_energy.md.j2").render()
+    assert "In bf16, a training step takes 30.0 J, 1875 mJ per token: 50.0 % of the energy of fp32, 60.0 J" in document
+    assert "draws 150 W for 200 ms, of which 100 W even when idle, in fp32 300 W for 200 ms" in document
+    assert "waits for the host in 75.0 % of a step, and idle power meanwhile takes 50.0 %" in document
+
+
+def test_without_counted_energy_there_is_a_table_without_rows_and_a_document_that_names_the_runs(tables, tmp_path):
+    tables["energy_windows"] = tables["energy_windows"][:0]
+    paths = [tmp_path / f"{name}.parquet" for name in tables]
+    for path in paths:
+        write_table(tables[path.stem], path) if path.stem != "phases" else tables["phases"].to_parquet(path)
+    outputs = [str(tmp_path / f"energy.{suffix}") for suffix in ("parquet", "svg")]
+    energy.main(list(map(str, paths)), outputs)
+    assert len(pd.read_csv(tmp_path / "energy.csv")) == 0 and "No run has" in (tmp_path / "energy.svg").read_text()
+    tables["energy"] = pd.read_parquet(tmp_path / "energy.parquet")
+    document = text.environment(tables).get_template("m_energy.md.j2").render()
+    assert "Not answered: the energy of no run was counted" in document and "nano" in document
+    assert "unsupported" in document
+
+
+def test_the_figure_says_what_a_lower_precision_saves(tables):
+    chart = energy.draw(summarize(tables), tables["runs"]).to_dict()
+    assert chart["title"]["text"] == ["A training step in bf16 takes 50 % of the energy of fp32"]
