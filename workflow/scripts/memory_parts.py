@@ -8,7 +8,9 @@ memory_timeline    -> the figure: the last measured step of the typical run
 import altair as alt
 import pandas as pd
 
-from workflow import charts, tables, text
+from workflow import charts, tables
+from workflow.text import MODES, describe_machine, describe_run, find_middle, write_percent, write_size
+from workflow.verdict import find_pairs
 
 DEFAULTS = {"compile": "off", "attention": "eager", "checkpoint": "0", "parallel": "none", "optimizer": "adamw"}
 CATEGORIES = [
@@ -28,33 +30,28 @@ def find_peaks(phases: pd.DataFrame) -> pd.DataFrame:
         peak_bytes=peak, share=step["bytes"] / peak, fullest_phase=step["run"].map(by_phase["phase"])
     ).reset_index(drop=True)
     runs = step.drop_duplicates("run")
-    typical = [find_typical(rows) for _, rows in runs.groupby("mode", sort=False)]
-    bases = find_bases(runs)
+    defaults = DEFAULTS | {"precision": runs["precision"].iloc[0] if len(runs) else ""}
+    typical = [find_typical(rows, defaults) for _, rows in runs.groupby("mode", sort=False)]
+    bases = find_bases(runs, defaults)
     return step.assign(is_typical=step["run"].isin(typical), **{name: step["run"].map(bases[name]) for name in bases})
 
 
-def find_defaults(runs: pd.DataFrame) -> dict[str, str]:
-    """The default of each setting; that of precision is what the first run has."""
-    return DEFAULTS | {"precision": runs["precision"].iloc[0] if len(runs) else "fp32"}
+def find_typical(runs: pd.DataFrame, defaults: dict[str, str]) -> str:
+    """The run with the median peak, of those with every setting at its default if there are any."""
+    plain = runs[(runs[list(defaults)] == pd.Series(defaults)).all(axis=1)]
+    return find_middle(plain if len(plain) else runs, "peak_bytes")["run"]
 
 
-def find_typical(runs: pd.DataFrame) -> str:
-    """The run with the median peak (the lower of two), of those with every setting at its default if there are any."""
-    plain = runs[(runs[[*DEFAULTS, "precision"]] == pd.Series(find_defaults(runs))).all(axis=1)]
-    ordered = (plain if len(plain) else runs).sort_values("peak_bytes", kind="stable")["run"]
-    return ordered.iloc[(len(ordered) - 1) // 2]
-
-
-def find_bases(runs: pd.DataFrame) -> pd.DataFrame:
+def find_bases(runs: pd.DataFrame, defaults: dict[str, str]) -> pd.DataFrame:
     """By run, `change` ("checkpoint 1") and the name and peak of the run that has the default there, all else equal."""
-    keys, names = tables.KEYS[1:], {"run": "base_run", "peak_bytes": "base_peak_bytes"}
-    bases, found = runs[["run", "peak_bytes", *keys]].rename(columns=names), []
-    for key, default in find_defaults(runs).items():
-        rows = runs[runs[key] != default]
-        there = {key: default} | ({"gpus": 1} if key == "parallel" else {})
-        rows = rows.assign(change=key + " " + rows[key].astype("str"), **there)
-        found.append(rows[["run", "change", *keys]].merge(bases, on=keys))
-    return pd.concat(found).drop_duplicates("run").set_index("run")[["change", "base_run", "base_peak_bytes"]]
+    pairs = [find_pairs(runs, key, default).assign(key=key) for key, default in defaults.items()]
+    pairs = pd.concat(pairs).drop_duplicates("after").set_index("after")
+    named = runs.set_index("run")
+    change = [f"{key} {named.loc[run, key]}" for run, key in pairs["key"].items()]
+    return pd.DataFrame(
+        {"change": change, "base_run": pairs["before"], "base_peak_bytes": pairs["before"].map(named["peak_bytes"])},
+        index=pairs.index,
+    )
 
 
 def sum_parts(activations: pd.DataFrame) -> pd.DataFrame:
@@ -71,7 +68,7 @@ def draw_timeline(timeline: pd.DataFrame, peaks: pd.DataFrame, runs: pd.DataFram
     typical = peaks[peaks["is_typical"]].drop_duplicates("run")
     if typical.empty:
         return charts.text_chart("No data: no run has a complete record of its allocations.")
-    drawn = typical.sort_values("mode", key=lambda modes: modes.map(list(text.MODES).index)).iloc[-1]
+    drawn = typical.sort_values("mode", key=lambda modes: modes.map(list(MODES).index)).iloc[-1]
     moments = timeline[timeline["run"] == drawn["run"]]
     unit, unit_name = (2**30, "GiB") if drawn["peak_bytes"] >= 2**30 else (2**20, "MiB")
     columns = {f"{name.replace(' ', '_')}_bytes": name for name in CATEGORIES}
@@ -93,10 +90,10 @@ def draw_timeline(timeline: pd.DataFrame, peaks: pd.DataFrame, runs: pd.DataFram
     )  # fmt: skip
     layers = alt.layer(area, *mark_phases(moments, top)).properties(width=charts.WIDTH - 80, height=260)
     largest = peaks[peaks["run"] == drawn["run"]].nlargest(1, "bytes").iloc[0]
-    size, share = text.write_size(drawn["peak_bytes"]), text.write_percent(largest["share"])
+    size, share = write_size(drawn["peak_bytes"]), write_percent(largest["share"])
     result = f"Memory is highest in {drawn['fullest_phase']}: {size}, {share} of it {largest['category']}"
-    note = f"Last measured step of {text.describe_run(runs, drawn['run'])}; each of {len(moments)} slices at its peak."
-    return charts.titled(layers, result, "Memory in use during a step, by category", note, text.describe_machine(runs))
+    note = f"Last measured step of {describe_run(runs, drawn['run'])}; each of {len(moments)} slices at its peak."
+    return charts.titled(layers, result, "Memory in use during a step, by category", note, describe_machine(runs))
 
 
 def mark_phases(moments: pd.DataFrame, top: float) -> list[alt.Chart]:
@@ -122,4 +119,4 @@ def main(inputs: list[str], outputs: list[str]) -> None:
 
 
 if "snakemake" in globals():
-    main(list(snakemake.input.tables), list(snakemake.output))  # noqa: F821
+    main(list(snakemake.input.tables), list(snakemake.output))

@@ -1,6 +1,6 @@
-"""The tables of the memory of one run, from the record of its allocations.
+"""The tables of the memory of one run: from memory.json and memory_history.json.gz to seven tables beside them.
 
-    python -m workflow.scripts.memory_tables memory.json memory_history.json.gz TABLE...
+    python -m workflow.scripts.memory_tables --result results/runs/RUN/memory.json [--key JSON]
 
 State n is what is live after event n (an allocation or a release), so a range begins in the state before its first
 event. What the model, the optimizer or the step holds at the end has that as its category. Any other allocation has one
@@ -13,28 +13,33 @@ by its life:
 - temporary otherwise
 """
 
-import sys
-
-from cs336_model.locks import shared
+from cs336_model import locks
 
 if __name__ == "__main__":
-    _LOCKS = shared()  # before pandas is imported: that would disturb a measured step
+    LOCK = locks.shared()  # nothing heavy is imported beside a measured step
 
+import argparse
 import gzip
 import json
+import sys
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from cs336_model.results import Memory, read_result
-from workflow import tables
+from cs336_model.ranges import COMMUNICATION
+from cs336_model.results import BadResult, Memory, read_result
+from kernel_tables.errors import NotConserved
+from workflow.tables import declared_columns, make_table, write_table
 
+TABLES = (
+    "memory_phases", "memory_activations", "memory_largest", "memory_timeline", "memory_totals", "memory_blocks",
+    "module_dtypes",
+)  # fmt: skip
 CATEGORIES = [
     "parameters", "gradients", "optimizer state", "activations", "temporary", "communication", "workspace", "data",
 ]  # fmt: skip
-COMMUNICATION = ("all-reduce", "all-gather", "wait for all-gather", "reduce-scatter")  # beginnings of ranges' names
 OUTSIDE, NO_RANGE = "(outside)", "(no inner range)"
 MAX_MOMENTS, MAX_GROUPS = 400, 20
 
@@ -225,14 +230,13 @@ def describe_totals(result: Memory, history: History) -> pd.DataFrame:
 
 
 def require_same(what: str, found: int, expected: int) -> None:
+    """Raises NotConserved unless both are equal."""
     if found != expected:
-        raise ValueError(
-            f"{what}: the recorded allocations give {found}, expected {expected}; some are missing, measure again"
-        )
+        raise NotConserved(f"{what}: the recorded allocations give {found}, the allocator counted {expected}")
 
 
 def make_tables(result: Memory, history: History) -> dict[str, pd.DataFrame]:
-    """The tables by name. Raises ValueError unless the recorded allocations reach the peak that the allocator counted."""
+    """The tables by name. Raises NotConserved if the recorded allocations miss the peak that the allocator counted."""
     require_same("peak in bytes", int(history.total.max(initial=0)), result.requested_peak_bytes)
     return {
         "memory_phases": sum_phases(history),
@@ -241,21 +245,35 @@ def make_tables(result: Memory, history: History) -> dict[str, pd.DataFrame]:
         "memory_timeline": list_moments(history),
         "memory_totals": describe_totals(result, history),
         "memory_blocks": sum_blocks(history),
-        "module_dtypes": pd.DataFrame(
-            result.dtypes, columns=["module", "modules", "parameters", "output", "gradients"]
-        ),
+        "module_dtypes": pd.DataFrame(result.dtypes, columns=list(declared_columns("module_dtypes", keys=False))),
     }
 
 
-def main(result: str, history: str, *outputs: str) -> None:
-    """Writes each table as .parquet and .csv; empty ones if the result is not complete."""
-    measured, made = read_result(Path(result)), {}
+def main(result: Path, key: dict | None = None) -> None:
+    """Writes TABLES beside the result; without rows if it is not complete. `key`: what the result must have been made
+    from. Raises BadResult and NotConserved, in one line."""
+    measured, made, again = read_result(result), {}, f"measure again: snakemake --forcerun {result}"
+    if key is not None:
+        from workflow.freshness import explain_difference
+
+        if difference := explain_difference(measured.key, key):
+            raise BadResult(f"{result} was made from something else ({difference}); {again}")
     if measured.status == "complete":
-        made = make_tables(measured, History(json.loads(gzip.decompress(Path(history).read_bytes()))))
-    for path in outputs:
-        name = Path(path).stem
-        tables.write_table(made[name] if made else tables.make_table(name, keys=False), path, keys=False)
+        record = json.loads(gzip.decompress(result.with_name("memory_history.json.gz").read_bytes()))
+        try:
+            made = make_tables(measured, History(record))
+        except NotConserved as error:
+            raise NotConserved(f"{result}: {error}; some are missing, {again}") from None
+    for name in TABLES:
+        frame = made[name] if made else make_table(name, keys=False)
+        write_table(frame, result.with_name(f"{name}.parquet"), keys=False)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--result", type=Path, required=True)
+    parser.add_argument("--key", type=json.loads)
+    try:
+        main(**vars(parser.parse_args()))
+    except (BadResult, NotConserved) as error:
+        sys.exit(str(error))

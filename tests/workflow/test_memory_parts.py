@@ -1,0 +1,109 @@
+"""(i): what takes memory, from the phases and activations of a few runs."""
+
+import pandas as pd
+import pytest
+
+from workflow import text
+from workflow.scripts import memory_parts
+from workflow.tables import KEYS, make_table, read_tables, write_table
+
+PLAIN = {"model": "nano", "context_length": 16, "mode": "train_step", "precision": "fp32", "batch_size": 2,
+         "compile": "off", "attention": "eager", "checkpoint": "0", "gpus": 1, "parallel": "none",
+         "optimizer": "adamw"}  # fmt: skip
+RUNS = {  # by run, what differs, and MiB of parameters, of activations in the forward pass, and in the backward pass
+    "small": ({}, 10, 5, 30), "middle": ({"context_length": 32}, 10, 60, 70),
+    "large": ({"context_length": 64}, 10, 200, 300),
+    "middle_1": ({"context_length": 32, "checkpoint": "1"}, 10, 20, 30),
+    "pass": ({"mode": "forward", "context_length": 32}, 10, 10, 0),
+}  # fmt: skip
+MIB = 2**20
+
+
+def keys(run: str) -> dict:
+    return {"run": run} | PLAIN | RUNS[run][0]
+
+
+def make_phases() -> pd.DataFrame:
+    """The last of two steps counts: the first has more."""
+    rows = []
+    for run, (_, weights, forward, backward) in RUNS.items():
+        phases = {"forward": forward, "backward": backward, "step": max(forward, backward)}
+        for step, factor in ((0, 5 * MIB), (1, MIB)):
+            for phase, activations in phases.items():
+                for category, size in {"parameters": weights, "activations": activations}.items():
+                    what = {"step": step, "phase": phase, "category": category, "bytes": size * factor}
+                    rows += [keys(run) | what] if activations else []
+    process = {"step": -1, "phase": "process", "category": "temporary", "bytes": 9000 * MIB}
+    return make_table("memory_phases", [*rows, keys("small") | process])
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory) -> dict[str, pd.DataFrame]:
+    """What the document reads; the script has written memory_peak, memory_parts and the figure."""
+    folder, middle = tmp_path_factory.mktemp("tables"), keys("middle")
+    facts = {"memory_status": "complete", "device": "cpu", "device_name": "a CPU"}
+    made_by = {"operator": "aten::mm", "line": "m.py:1"}
+    live = {f"{name.replace(' ', '_')}_bytes": 10 * MIB for name in memory_parts.CATEGORIES}
+    group = {"category": "activations", "phase": "forward", "range": "block > norm", "each_bytes": 35 * MIB}
+    rows = {
+        "runs": [keys(run) | facts for run in RUNS],
+        "memory_activations": [
+            middle | made_by | {"part": part, "block": block, "bytes": size, "allocations": 1}
+            for part, block, size in (("norm", 0, 10), ("norm", 1, 10), ("head", -1, 60))
+        ],
+        "memory_timeline": [
+            middle | live | {"moment": moment, "ms": float(moment), "phase": phase, "live_bytes": 80 * MIB}
+            for moment, phase in enumerate(["(outside)", "forward", "backward"])
+        ],
+        "memory_largest": [middle | made_by | group | {"allocations": 2, "bytes": 70 * MIB}],
+        "memory_totals": [],
+        "memory_blocks": [],
+    }
+    made = {"memory_phases": make_phases()} | {name: make_table(name, of) for name, of in rows.items()}
+    for name, frame in made.items():
+        write_table(frame, folder / f"{name}.parquet")
+    outputs = [f"{folder}/{name}" for name in ("memory_peak.parquet", "memory_parts.parquet", "memory_timeline.svg")]
+    memory_parts.main(list(map(str, folder.glob("*.parquet"))), outputs)
+    assert "backward" in (folder / "memory_timeline.svg").read_text()
+    return read_tables(folder.glob("*.parquet"))
+
+
+def test_a_run_has_its_peak_by_category_and_what_one_setting_changes(tables):
+    peaks = tables["memory_peak"].drop_duplicates("run", keep="last").set_index("run")
+    assert list(peaks.loc["middle", ["category", "bytes", "peak_bytes", "share", "fullest_phase"]]) == [
+        "activations", 70 * MIB, 80 * MIB, 0.875, "backward",
+    ]  # fmt: skip
+    assert set(peaks.index[peaks["is_typical"]]) == {"middle", "pass"}  # not the one with checkpoints
+    assert list(peaks.loc["middle_1", ["change", "base_run", "base_peak_bytes"]]) == [
+        "checkpoint 1",
+        "middle",
+        80 * MIB,
+    ]
+    assert peaks["base_run"].notna().sum() == 1
+
+
+def test_parts_are_summed_over_blocks_and_all_that_is_outside_is_one_place(tables):
+    parts = tables["memory_parts"].set_index("part")
+    assert parts.loc["norm", ["bytes", "places", "bytes_of_a_place", "share"]].tolist() == [20, 2, 10.0, 0.25]
+    assert parts.loc["head", "places"] == 1 and parts["share"].sum() == 1
+
+
+def test_the_document_leads_with_the_typical_run_and_says_what_a_change_gained(tables):
+    document = text.environment(tables).get_template("i_memory.md.j2").render()
+    lead = document.split("\n\n")[1]
+    assert "80 MiB at its peak: 87.5 % activations, 12.5 % parameters (nano at context 32" in lead
+    assert "0.500 times as high\n  (nano at context 32: 40 MiB instead of 80 MiB" in document
+    assert "25.0 %" in document.split("A forward pass alone needs")[1].split("\n")[0]  # 20 of 80
+
+
+def test_without_a_complete_record_the_document_names_the_runs(tables):
+    nothing = {name: frame[:0] for name, frame in tables.items() if name.startswith("memory")}
+    document = text.environment(tables | nothing).get_template("i_memory.md.j2").render()
+    assert "No run has a complete record" in document and "middle_1" in document
+    chart = memory_parts.draw_timeline(nothing["memory_timeline"], nothing["memory_peak"], tables["runs"])
+    assert "No data" in str(chart.to_dict())
+
+
+def test_no_phases_give_no_peaks():
+    assert memory_parts.find_peaks(make_table("memory_phases")).empty
+    assert set(KEYS) <= set(memory_parts.sum_parts(make_table("memory_activations")))
