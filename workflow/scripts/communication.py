@@ -1,0 +1,212 @@
+"""(n) From captures of all ranks, and steps with and without communication, to what communication costs.
+
+tables_of_ranks: the captures of a run -> rank_phases, rank_steps, collectives (for run_tables.py)
+merge_ranks: these tables of all runs -> communication_steps, communication_collectives (for merge.py)
+main: merged tables -> communication_times, communication_scaling, and the figure
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import altair as alt
+import pandas as pd
+
+from kernel_tables.errors import ERROR, TraceError
+from kernel_tables.ranks.collectives import collectives
+from kernel_tables.ranks.communication import communication, findings_of_ranks
+from kernel_tables.ranks.ranks import RankTrace
+from kernel_tables.trace import Trace
+from workflow import charts
+from workflow.scripts.run_tables import find_problems, measured_activities, measured_ranges, sum_phases
+from workflow.tables import KEYS, make_table, read_tables, write_table
+from workflow.text import describe_machine, find_middle, write_percent
+from workflow.verdict import find_pairs, judge, judge_wall_times
+
+WAYS = ["ddp", "fsdp", "naive"]  # to reduce gradients, the first of which is the typical one
+PARTS = {  # of a captured step, with the columns that are their time
+    "computing alone": ("compute_ms", charts.BLUE),
+    "computing beside communication": ("overlapped_ms", charts.SKY),
+    "exposed communication": ("exposed_communication_ms", charts.VERMILLION),
+    "exposed copies and fills": ("exposed_memory_ms", charts.GREY),
+    "idle": ("idle_ms", charts.PALE),
+}
+MAX_BARS = 16
+
+
+def tables_of_ranks(
+    captures: Sequence[Path], steps: int, device: str, profiler: str, classes: Sequence[dict]
+) -> dict[str, pd.DataFrame]:
+    """rank_phases, rank_steps and collectives of a run, from its captures in the order of the ranks; that of rank 0 is
+    already checked. Raises TraceError if another one is incomplete, or ranks do not fit together."""
+    with ExitStack() as stack:
+        ranks = []
+        for number, path in enumerate(captures):
+            trace = stack.enter_context(Trace(path, classes))
+            errors = find_problems(trace, steps, device, profiler)[0] if number else []
+            if errors:
+                raise TraceError(f"rank {number}: {'; '.join(errors)}")
+            process = trace.gpu_activities.process
+            ranks.append(RankTrace(number, trace, int(process[0]) if len(process) else -1))
+        for finding in findings_of_ranks(ranks, "step"):
+            if finding.severity == ERROR:
+                raise TraceError(finding.message)
+        phases = [frame for rank in ranks for frame in sum_phases_by_device(rank)]
+        return {
+            "rank_phases": pd.concat(phases or [make_table("rank_phases", keys=False)], ignore_index=True),
+            "rank_steps": communication(ranks, "step"),
+            "collectives": collectives(ranks, "step"),
+        }
+
+
+def sum_phases_by_device(rank: RankTrace) -> list[pd.DataFrame]:
+    """The phases of a rank on each of its devices."""
+    activities, ranges = measured_activities(rank.trace), measured_ranges(rank.trace)
+    return [
+        sum_phases(activities[activities["device"] == device], ranges).assign(rank=rank.number, device=device)
+        for device in rank.devices
+    ]
+
+
+def merge_ranks(rank_steps: pd.DataFrame, calls: pd.DataFrame, _: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """communication_steps and communication_collectives, from rank_steps and collectives of all runs: means over the
+    captured steps, and of collectives also over ranks."""
+    leading, keys = rank_steps[KEYS].drop_duplicates(), ["run", "rank", "device"]
+    rows = rank_steps[[*keys, "collectives", "bytes"]].join(to_ms(rank_steps)).astype({"bytes": "float64"})
+    groups = rows.groupby(keys)
+    steps = groups.mean().assign(steps=groups.size()).reset_index()
+    steps["overlap"] = steps["overlapped_ms"] / steps["communication_ms"].where(steps["communication_ms"] > 0)
+
+    rows = calls[["run", "operation", "bytes"]].join(to_ms(calls)).astype({"bytes": "float64"})
+    rows["bus_factor"] = calls["bus_gb_per_s"].astype("float64") / calls["algorithm_gb_per_s"].astype("float64")
+    groups = rows.groupby(["run", "operation", "bytes"], sort=False, dropna=False)
+    table = groups.mean().assign(per_step=groups.size()).reset_index()
+    table["per_step"] = table["per_step"] / table["run"].map(rank_steps.groupby("run").size())
+    table["algorithm_gb_per_s"] = table["bytes"] / table["transfer_ms"].where(table["transfer_ms"] > 0) / 1e6
+    table["bus_gb_per_s"] = table["algorithm_gb_per_s"] * table["bus_factor"]
+    merged = {"communication_steps": steps, "communication_collectives": table}
+    return {name: leading.merge(frame, on="run") for name, frame in merged.items()}
+
+
+def to_ms(rows: pd.DataFrame) -> pd.DataFrame:
+    """The columns of nanoseconds as milliseconds."""
+    times = rows[[name for name in rows if name.endswith("_ns")]].astype("float64") / 1e6
+    return times.rename(columns=lambda name: name.replace("_ns", "_ms"))
+
+
+def compare_steps(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """communication_times: a row per run on several GPUs; reads runs, timings and communication_steps."""
+    timings = tables["timings"]
+    runs = tables["runs"][tables["runs"]["gpus"].astype("int64") > 1]
+    table = runs[[*KEYS, "timing_status"]].rename(columns={"timing_status": "status"}).reset_index(drop=True)
+    for prefix, phase in {"": "step", "without_": "step_without_communication"}.items():
+        rows = timings[timings["phase"] == phase].set_index("run")
+        for name in ("mean_ms", "std_ms"):
+            table[f"{prefix}{name}"] = table["run"].map(rows[name]).astype("float64")
+    table["cost_ms"] = table["mean_ms"] - table["without_mean_ms"]
+    table["cost_share"] = table["cost_ms"] / table["mean_ms"]
+    judged = judge_cost(timings, table["run"])
+    for name in ("low", "high"):
+        table[f"cost_{name}_ms"] = table["mean_ms"] * (1 - 1 / judged[name])
+    table["verdict"] = judged["verdict"].where(table["cost_ms"].notna())
+    table["used"] = judged["used"].where(table["cost_ms"].notna())
+
+    names = ["step_ms", "exposed_communication_ms", "overlapped_ms", "communication_ms"]
+    means = tables["communication_steps"].groupby("run")[names].mean()  # over ranks, which have as many captured steps
+    step, exposed, overlapped, communication = (table["run"].map(means[name]).astype("float64") for name in names)
+    table["exposed_ms"], table["exposed_share"], table["overlap"] = exposed, exposed / step, overlapped / communication
+    naive = judge_wall_times(timings, find_pairs(runs, "parallel", "naive")).set_index("after")
+    for name, column in {"naive_ratio": "ratio", "naive_verdict": "verdict", "naive_used": "used"}.items():
+        table[name] = table["run"].map(naive[column])
+    return table.assign(is_typical=table["run"] == choose_typical(table))
+
+
+def judge_cost(timings: pd.DataFrame, runs: pd.Series) -> pd.DataFrame:
+    """By run, what verdict.judge says of its steps with communication, compared with those of the same processes
+    without."""
+    rows = timings[timings["phase"].isin(["step", "step_without_communication"])]
+    columns = {"mean_ms": "mean", "process_spread": "spread", "processes": "n"}
+    times = rows.set_index(rows["run"] + " " + rows["phase"])[list(columns)].rename(columns=columns).astype("float64")
+    pairs = pd.DataFrame({"before": runs + " step_without_communication", "after": runs + " step"})
+    return judge(times.fillna({"n": 1.0}), pairs, "process")
+
+
+def choose_typical(table: pd.DataFrame) -> str | None:
+    """The run with the median share of exposed communication (if none was captured: cost) of those that reduce their
+    gradients in the first of WAYS that was measured."""
+    for column in ("exposed_share", "cost_share"):
+        for way in WAYS:
+            rows = table[(table["parallel"] == way) & table[column].notna()]
+            if len(rows):
+                return find_middle(rows, column)["run"]
+    return None
+
+
+def compare_with_one_gpu(runs: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
+    """communication_scaling: a row per run on several GPUs and kind of scaling for which a run on one GPU was timed. An
+    efficiency of 1 is n times as fast with the same batch (strong), or as fast with n times the batch (weak)."""
+    alike = [key for key in KEYS[1:] if key not in ("gpus", "parallel", "batch_size")]
+    steps = timings[(timings["phase"] == "step") & timings["mean_ms"].notna()][["run", "mean_ms", "std_ms"]]
+    steps = runs[KEYS].merge(steps, on="run").astype({"gpus": "int64", "batch_size": "int64"})
+    several, one = steps[steps["gpus"] > 1], steps[steps["gpus"] == 1]
+    one = one[["run", "mean_ms", "std_ms", "batch_size", *alike]].rename(
+        columns={"run": "base_run", "mean_ms": "base_mean_ms", "std_ms": "base_std_ms", "batch_size": "base_batch"}
+    )
+    parts = []
+    for kind, divisor in (("strong", 1), ("weak", several["gpus"])):
+        table = several.assign(kind=kind, base_batch=several["batch_size"] / divisor)
+        table = table.merge(one, on=[*alike, "base_batch"], validate="many_to_one")
+        pairs = table[["base_run", "run"]].set_axis(["before", "after"], axis=1)
+        judged, factor = judge_wall_times(timings, pairs), table["gpus"] if kind == "weak" else 1
+        for name, ratio in {"speed_up": "ratio", "speed_up_low": "high", "speed_up_high": "low"}.items():
+            table[name] = factor / judged[ratio]
+        parts.append(table.assign(efficiency=table["speed_up"] / table["gpus"], used=judged["used"]))
+    return pd.concat(parts, ignore_index=True)
+
+
+def draw(steps: pd.DataFrame, times: pd.DataFrame, machine: str) -> alt.TopLevelMixin:
+    """The figure: what fills a captured step of each run, as shares of the step, means over ranks."""
+    rows = steps.groupby(KEYS, sort=False, dropna=False).mean(numeric_only=True).reset_index()
+    if rows.empty:
+        return charts.text_chart("No run on several GPUs was captured.")
+    shown = charts.label_rows(rows.head(MAX_BARS), but=("batch_size", "gpus", "parallel"))
+    texts = shown[["label", "batch_size", "gpus", "parallel"]].to_dict("records")
+    shown["label"] = ["{label} · batch {batch_size} · {gpus} ranks · {parallel}".format(**row) for row in texts]
+    shown = shown.assign(compute_ms=shown["compute_ms"] - shown["overlapped_ms"])
+    bars = pd.concat(
+        shown[["label"]].assign(part=part, order=order, share=shown[column] / shown["step_ms"])
+        for order, (part, (column, _)) in enumerate(PARTS.items())
+    )
+    color = alt.Scale(domain=list(PARTS), range=[color for _, color in PARTS.values()])
+    chart = alt.Chart(bars).mark_bar().encode(
+        x=alt.X("share:Q", title="share of a captured step", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])),
+        y=charts.label_axis(bars), order="order:Q", tooltip=["label", "part", alt.Tooltip("share:Q", format=".1%")],
+        color=alt.Color("part:N", scale=color, legend=alt.Legend(columns=3)),
+    ).properties(width=charts.WIDTH - 280, height=alt.Step(20))  # fmt: skip
+    medians = times.groupby("parallel", sort=False)["exposed_share"].median().dropna()
+    result = ", ".join(f"{write_percent(share)} of a step with {way}" for way, share in medians.items())
+    cut = [f"The first {MAX_BARS} of {len(rows)} runs."] if len(rows) > MAX_BARS else []
+    return charts.titled(
+        chart, f"Communication is exposed for {result}",
+        "What fills a step under the profiler (mean of all ranks; of several runs, the title has the median)",
+        *cut, machine,
+    )  # fmt: skip
+
+
+def main(inputs: list[str], outputs: list[str]) -> None:
+    """Reads runs, timings and communication_steps; writes the outputs that are named."""
+    tables = read_tables(inputs)
+    times = compare_steps(tables)
+    made = {
+        "communication_times": times,
+        "communication_scaling": compare_with_one_gpu(tables["runs"], tables["timings"]),
+    }
+    for path in outputs:
+        if path.endswith(".parquet"):
+            write_table(made[Path(path).stem], path)
+    machine = describe_machine(tables["runs"])
+    charts.save_all({"communication": draw(tables["communication_steps"], times, machine)}, outputs)
+
+
+if "snakemake" in globals():
+    main(list(snakemake.input.tables), list(snakemake.output))
