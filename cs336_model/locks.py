@@ -14,7 +14,7 @@ from contextlib import nullcontext, suppress
 from functools import cache
 from pathlib import Path
 
-LOCKS = Path("/tmp/kernel-tables-locks")
+LOCKS = Path(os.environ.get("KERNEL_TABLES_LOCKS") or "/tmp/kernel-tables-locks")
 TURNSTILE, HOST = "turnstile", "host"
 NVIDIA, DEVICES = Path("/proc/driver/nvidia/gpus"), Path("/dev")
 
