@@ -111,11 +111,10 @@ class History:
 
 def describe_ranges(columns: dict[str, list], events: int) -> pd.DataFrame:
     """A row per range: its own columns, the range of the step around it (-1 outside of all), the phase, the path inside
-    the phase, the innermost part, and the block of the step and phase, counted from 0 (-1 outside; recomputed blocks
-    are not counted)."""
+    the phase, the innermost part, and the block of the step and phase, counted from 0 (-1 outside)."""
     rows: list[dict] = []
     blocks: dict[tuple, int] = {}  # by step and phase
-    outermost = {"step": -1, "phase": OUTSIDE, "path": (), "block": -1, "is_again": False, "is_communication": False}
+    outermost = {"step": -1, "phase": OUTSIDE, "path": (), "block": -1, "is_communication": False}
     for number, (name, inside, opened, closed) in enumerate(
         zip(*(columns[key] for key in ("name", "inside", "opened", "closed")), strict=True)
     ):
@@ -128,15 +127,14 @@ def describe_ranges(columns: dict[str, list], events: int) -> pd.DataFrame:
             row["phase"] = name
         elif row["step"] >= 0:
             row["path"] = (*row["path"], name)
-        row["is_again"] |= name == "recomputation"
         row["is_communication"] |= name.startswith(COMMUNICATION)
-        if name == "block" and not row["is_again"]:
+        if name == "block":
             row["block"] = blocks.setdefault((row["step"], row["phase"]), 0)
             blocks[row["step"], row["phase"]] += 1
         rows.append(row)
     frame = pd.DataFrame(rows, columns=["name", "inside", "opened", "closed", *outermost])
     paths = frame.pop("path")
-    return frame.drop(columns="is_again").assign(
+    return frame.assign(
         range=[" > ".join(path) for path in paths], part=[path[-1] if path else NO_RANGE for path in paths]
     )
 
