@@ -12,16 +12,14 @@ from workflow.tables import make_table, read_table, write_table
 KEYS = {"model": "nano", "context_length": 8, "mode": "train_step", "batch_size": 1, "gpus": 1}
 
 
-def tables(findings: list[dict], step_ms: float | None = 10.0, device_name: str = "some GPU") -> dict:
+def tables(findings: list[dict], step_ms: float | None = 10.0, **machine: str) -> dict:
     """The merged tables of a run whose captured GPU is busy for 8 ms."""
     run = KEYS | {"run": "nano"}
     facts = {"abstained": False, "sure": "likely", "message": "what was found", "advice": "do it", "evidence": "{}"}
     timings = [] if step_ms is None else [run | {"phase": "step", "mean_ms": step_ms}]
     return {
         "findings": make_table("findings", [run | facts | finding for finding in findings]),
-        "runs": make_table(
-            "runs", [run | {"device": "cuda", "device_name": device_name, "capture_status": "complete"}]
-        ),
+        "runs": make_table("runs", [run | {"device": "cuda", "capture_status": "complete"} | machine]),
         "timings": make_table("timings", timings),
         "phases": make_table("phases", [run | {"step": 0, "phase": "step", "gpu_busy_ns": 8_000_000}]),
     }
@@ -56,6 +54,11 @@ def test_a_finding_saves_at_most_the_idle_time_and_its_own_gpu_time(finding, gai
 def test_without_a_timing_the_gain_is_that_of_the_captured_step():
     row = limit(a_finding("launch_bound", 9.0), step_ms=None).iloc[0]
     assert (row["gain_ms"], row["gain_percent"]) == (9.0, 45.0)
+
+
+def test_without_a_gpu_the_gain_is_the_same_share_as_of_the_captured_step():
+    row = limit(a_finding("unfused_elementwise", 9.0), device="cpu").iloc[0]  # 45 % of a captured step of 20 ms
+    assert (row["gain_ms"], row["gain_percent"]) == (4.5, 45.0)
 
 
 def test_tensor_cores_save_what_bf16_does_by_the_data_sheet():
