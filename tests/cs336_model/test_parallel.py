@@ -1,0 +1,212 @@
+"""Runs of several processes: how the parent treats its ranks (made-up ones, without torch), and real ranks over Gloo."""
+
+import argparse
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+from torch import nn
+
+from cs336_model import launch, locks
+from cs336_model.parallel import list_layers
+from cs336_model.results import Capture, Timing, read_result
+from cs336_model.spec import Spec
+
+NANO = {"d_model": 32, "d_ff": 64, "num_layers": 2, "num_heads": 2, "rope_theta": 10000.0}
+SPEC = Spec(
+    run="nano", model="nano", context_length=16, mode="train_step", batch_size=4, gpus=2, parallel="ddp", sizes=NANO,
+    vocab_size=100, device="cpu", warmup_steps=1, measured_steps=3,
+)  # fmt: skip
+RANK = """
+import json, os, sys, time
+from pathlib import Path
+from cs336_model.results import Timing, write_result
+rank, told = int((sys.argv[1] or "_rank0")[5:]), dict(zip(sys.argv, sys.argv[1:]))
+meeting, output = Path(told["--meeting"]), Path(told["--output"])
+def wait(name):
+    while not (meeting / name).exists():
+        time.sleep(0.005)
+def log(text):
+    with open(os.environ["SAID"], "a") as file:
+        file.write(f"{rank} {text}\\n")
+log(os.getpid())
+output.with_name("ready").touch()
+wait("begin")
+log((meeting / "begin").read_text())
+result = Timing(status="complete", step_seconds=[1.0 + rank, 3.0 - rank], losses=[2.0], peak_allocated_bytes=rank)
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A function that runs two ranks, which do as RANK and then a text say, and returns what they said."""
+    monkeypatch.setenv("SAID", str(tmp_path / "said"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(launch.__file__).parents[1]))
+
+    def run_with(text: str, spec: Spec = SPEC) -> list[str]:
+        (tmp_path / "rank.py").write_text(RANK + text)
+        launch.run_ranks(spec, options_of(tmp_path))
+        return (tmp_path / "said").read_text().splitlines()
+
+    return run_with
+
+
+def options_of(folder: Path) -> argparse.Namespace:
+    command = [sys.executable, str(folder / "rank.py"), "{rank}"]
+    return argparse.Namespace(
+        output=folder / "timing.json", locks=folder / "locks", started=folder / "started", profiler="none",
+        capture=None, rank_command=command,
+    )  # fmt: skip
+
+
+GOOD = """
+output.with_name("freed").touch()
+wait("end")
+write_result(result, output)
+"""
+
+
+def test_a_result_has_the_slowest_rank_of_each_step_and_when_the_run_was_alone(run, tmp_path):
+    before = time.time()
+    assert sorted(run(GOOD))[-2:] != [] and (tmp_path / "started").exists()
+    result = read_result(tmp_path / "timing.json")
+    assert (result.status, result.step_seconds, result.peak_allocated_bytes) == ("complete", [2.0, 3.0], 1)
+    ((start, end),) = result.alone
+    assert before <= start <= end <= time.time()
+
+
+def test_ranks_begin_when_the_parent_is_alone_and_end_when_it_shares(run, tmp_path):
+    check = f"""
+import fcntl
+def lock(kind):
+    with open({str(tmp_path / "locks" / locks.HOST)!r}) as file:
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+log("shared" if lock(fcntl.LOCK_SH) else "alone")
+"""
+    said = run(check + GOOD.replace('wait("end")\n', f'wait("end")\n{check}'))
+    for rank in "01":
+        assert [line.split()[1] for line in said if line.startswith(rank)][1:] == ["[]", "alone", "shared"]
+
+
+STOPPED = """
+if rank:
+    result.status, result.reason = "out_of_memory", "no memory was left during warmup"
+    write_result(result, output)
+    os._exit(75)
+time.sleep(600)
+"""
+
+
+def test_out_of_memory_of_one_rank_is_the_result_and_ends_the_others(run, tmp_path):
+    pids = [int(line.split()[1]) for line in run(STOPPED) if "[" not in line]
+    result = read_result(tmp_path / "timing.json")
+    assert (result.status, result.reason) == ("out_of_memory", "no memory was left during warmup")
+    assert len(pids) == 2 and not any(is_alive(pid) for pid in pids)
+
+
+@pytest.mark.parametrize("text", ["sys.exit(3 if rank else time.sleep(600))", GOOD + "os._exit(3 if rank else 0)"])
+def test_a_rank_that_crashes_leaves_no_result(run, tmp_path, text):
+    with pytest.raises(SystemExit) as ended:
+        run(text)
+    assert ended.value.code == 3 and not (tmp_path / "timing.json").exists()
+
+
+def test_fewer_gpus_than_asked_for_are_unsupported(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(locks, "visible_gpus", lambda: ["GPU-1"])
+    launch.run_ranks(msgspec.structs.replace(SPEC, device="auto"), options_of(tmp_path))
+    result = read_result(tmp_path / "timing.json")
+    assert result.status == "unsupported" and "gpus is 2, and 1 are visible" in result.reason
+
+
+def test_ranks_end_with_their_parent_even_if_it_is_killed(tmp_path):
+    (tmp_path / "rank.py").write_text(RANK + "time.sleep(600)")
+    command = [sys.executable, "-m", "cs336_model", "--spec", msgspec.json.encode(SPEC).decode()]
+    command += ["--output", tmp_path / "timing.json", "--locks", tmp_path / "locks"]
+    command += ["--rank-command", json.dumps(options_of(tmp_path).rank_command)]
+    root = str(Path(launch.__file__).parents[1])
+    with subprocess.Popen(
+        command, cwd=root, env=os.environ | {"SAID": str(tmp_path / "said"), "PYTHONPATH": root}
+    ) as parent:
+        wait_until(lambda: (tmp_path / "said").exists() and (tmp_path / "said").read_text().count("[]") == 2)
+        pids = [int(line.split()[1]) for line in (tmp_path / "said").read_text().splitlines() if "[" not in line]
+        assert all(is_alive(pid) for pid in pids)
+        parent.send_signal(signal.SIGKILL)
+    wait_until(lambda: not any(is_alive(pid) for pid in pids))
+    with (tmp_path / "locks" / locks.HOST).open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nobody holds it any more
+
+
+def is_alive(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def wait_until(holds, limit_s: float = 30.0) -> None:
+    end = time.monotonic() + limit_s
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_captures_are_counted():
+    results = [Capture(status="complete", step_seconds=[1.0]), Capture(status="complete", step_seconds=[2.0])]
+    merged = launch.merge_results(results)
+    assert (merged.ranks, merged.step_seconds) == (2, [2.0])
+
+
+def test_layers_are_the_items_of_the_outermost_lists():
+    layers = nn.ModuleList([nn.Sequential(nn.ModuleList([nn.Linear(1, 1)])), nn.Linear(1, 1)])
+    model = nn.Sequential(nn.Linear(1, 1), nn.Sequential(layers))
+    assert list(list_layers(model)) == list(layers)
+
+
+def measure(folder: Path, *more: str, **changes) -> Timing:
+    """The result of a real run, whose files are in the folder."""
+    spec = msgspec.structs.replace(SPEC, **changes)
+    command = [sys.executable, "-m", "cs336_model", "--spec", msgspec.json.encode(spec).decode()]
+    command += ["--output", folder / f"{spec.stage}.json", "--locks", folder / "locks", *more]
+    subprocess.run(command, cwd=Path(launch.__file__).parents[1], check=True, capture_output=True)
+    return read_result(folder / f"{spec.stage}.json")
+
+
+@pytest.fixture(scope="module")
+def losses_alone(tmp_path_factory) -> list[float]:
+    return measure(tmp_path_factory.mktemp("alone"), gpus=1, parallel="none").losses
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("way", "without"), [("naive", 2), ("ddp", 2), ("fsdp", 0)])
+def test_several_processes_train_as_one_does(tmp_path, losses_alone, way, without):
+    result = measure(tmp_path, parallel=way)
+    assert result.losses[:4] == pytest.approx(losses_alone, rel=1e-5)
+    assert len(result.step_seconds) == 3 and len(result.without_communication_seconds) == without
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["naive", "ddp", "fsdp"])
+def test_captures_of_all_ranks_name_operations_and_bytes(tmp_path, way):
+    from workflow.scripts.communication import tables_of_ranks
+
+    result = measure(
+        tmp_path, "--profiler", "torch", "--capture", tmp_path / "capture.sqlite", parallel=way, stage="capture"
+    )
+    captures = [tmp_path / "capture.sqlite", tmp_path / "capture_rank1.sqlite"]
+    assert result.ranks == 2 and result.without_communication_seconds == []
+    tables = tables_of_ranks(captures, 3, "cpu", "torch", [])
+    calls = tables["collectives"].query("step == 2")
+    assert set(calls["rank"]) == {0, 1}
+    sums = calls[calls["rank"] == 1].groupby("operation")["bytes"].sum()
+    assert sums["all-reduce"] == 4 * result.parameters  # of fsdp, too: Gloo scatters by an all-reduce
+    assert ("all-gather" in sums) == (way == "fsdp")
+    assert set(calls["bucket"].notna()) == {way == "ddp"}

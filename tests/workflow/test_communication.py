@@ -1,0 +1,185 @@
+"""(n): tables of ranks from made-up captures, costs and scaling from times that a person can check, and what is said."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from kernel_tables.errors import TraceError
+from tests.kernel_tables.synthetic import Synthetic
+from workflow import text
+from workflow.scripts import communication
+from workflow.tables import make_table, read_tables, write_table
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+KEYS = {"model": "nano", "context_length": 16, "mode": "train_step", "precision": "fp32", "compile": "off",
+        "attention": "eager", "checkpoint": "0", "optimizer": "adamw"}  # fmt: skip
+ALONE = KEYS | {"run": "one", "batch_size": 8, "gpus": 1, "parallel": "none"}
+WEAK = ALONE | {"run": "weak", "batch_size": 4}
+NAIVE, DDP, FSDP = (
+    KEYS | {"run": way, "batch_size": 8, "gpus": 2, "parallel": way} for way in ("naive", "ddp", "fsdp")
+)
+
+
+def write_capture(path: Path, rank: int, steps: int = 2) -> Path:
+    """Steps of 1000 ns on a GPU. Rank N computes for 300 ns; its all-reduce takes 200 − 50 N ns, of which 50 during
+    that, less 50 N."""
+    capture = Synthetic().range("measure", 0, 1000 * steps)
+    for begin in range(0, 1000 * steps, 1000):
+        capture.range("step", begin, begin + 1000).range("backward", begin + 10, begin + 900)
+        capture.kernel("gemm", at=begin + 50, start=begin + 100, duration=300)
+        capture.range("all-reduce, bytes = 4000", begin + 60, begin + 70)
+        capture.kernel(NCCL, at=begin + 65, start=begin + 350 + 50 * rank, duration=200 - 50 * rank, stream=9)
+    return capture.write(path)
+
+
+@pytest.fixture
+def of_ranks(tmp_path) -> dict[str, pd.DataFrame]:
+    captures = [write_capture(tmp_path / f"{rank}.sqlite", rank) for rank in range(3)]
+    return communication.tables_of_ranks(captures, 2, "cuda", "nsys", [])
+
+
+def test_every_rank_has_its_phases_its_steps_and_its_collectives(of_ranks):
+    phases = of_ranks["rank_phases"].query("phase == 'backward' and step == 1")
+    columns = ["rank", "device", "gpu_busy_ns", "kernel_ns"]
+    assert phases[columns].values.tolist() == [[0, 0, 450, 500], [1, 0, 450, 450], [2, 0, 400, 400]]
+    columns = ["step_ns", "exposed_communication_ns", "idle_ns", "transfer_ns", "waiting_ns", "bytes"]
+    assert of_ranks["rank_steps"].query("step == 0")[columns].values.tolist() == [
+        [1000, 150, 550, 100, 100, 4000], [1000, 150, 550, 100, 50, 4000], [1000, 100, 600, 100, 0, 4000]
+    ]  # fmt: skip
+    for name, frame in of_ranks.items():
+        assert len(make_table(name, frame.to_dict("records"), keys=False)) == len(frame)  # as declared
+
+
+def test_ranks_with_other_steps_give_no_tables(tmp_path):
+    captures = [write_capture(tmp_path / f"{rank}.sqlite", rank, steps=2 - rank) for rank in range(2)]
+    with pytest.raises(TraceError, match="rank 1: found 1 ranges 'step', expected 2"):
+        communication.tables_of_ranks(captures, 2, "cuda", "nsys", [])
+
+
+def test_merged_tables_are_means_over_steps_and_collectives_also_over_ranks(of_ranks):
+    steps, calls = (of_ranks[name].assign(**DDP) for name in ("rank_steps", "collectives"))
+    merged = communication.merge_ranks(steps, calls, None)
+    table = merged["communication_steps"].set_index("rank")
+    assert table["exposed_communication_ms"].tolist() == pytest.approx([150e-6, 150e-6, 100e-6])
+    assert table["overlap"].tolist() == pytest.approx([0.25, 0.0, 0.0]) and set(table["steps"]) == {2}
+    row = merged["communication_collectives"].iloc[0]
+    assert row[["run", "operation", "bytes", "per_step"]].tolist() == ["ddp", "all-reduce", 4000.0, 1.0]
+    assert row[["duration_ms", "transfer_ms", "waiting_ms"]].tolist() == pytest.approx([150e-6, 100e-6, 50e-6])
+    assert row["algorithm_gb_per_s"] == pytest.approx(40.0) and row["bus_gb_per_s"] == pytest.approx(40.0 * 4 / 3)
+    for name, frame in merged.items():
+        assert len(make_table(name, frame.to_dict("records"))) == len(frame)
+
+
+def make_tables(processes: int = 3, spread: float = 0.001, device: str = "cuda") -> dict[str, pd.DataFrame]:
+    """One GPU: 100 ms, with half of the batch 52 ms. Two GPUs: 65 ms (naive), 58 ms (ddp), 56 ms (fsdp), without
+    communication 55 ms."""
+    runs = [run | {"timing_status": "complete", "device": device, "device_name": "a GPU"}
+            for run in (ALONE, WEAK, NAIVE, DDP, FSDP)]  # fmt: skip
+    runs.append(DDP | {"run": "huge", "model": "huge", "timing_status": "out_of_memory", "device": device})
+    steps = [(ALONE, 100.0), (WEAK, 52.0), (NAIVE, 65.0), (DDP, 58.0), (FSDP, 56.0)]
+    rows = [(run, "step", ms) for run, ms in steps] + [
+        (run, "step_without_communication", 55.0) for run in (NAIVE, DDP)
+    ]
+    facts = {"std_ms": 0.5, "processes": processes, "process_spread": spread if processes > 1 else None}
+    timings = [run | facts | {"phase": phase, "mean_ms": ms} for run, phase, ms in rows]
+    parts = {"step_ms": 60.0, "exposed_memory_ms": 0.0, "transfer_ms": 9.0, "waiting_ms": 1.0, "bytes": 1e9}
+    by_rank = [
+        run | parts | {"rank": rank, "collectives": 20.0, "exposed_communication_ms": exposed + rank - 0.5,
+                       "communication_ms": 10.0, "overlapped_ms": 10.0 - exposed, "compute_ms": 40.0, "idle_ms": 2.0}
+        for run, exposed in ((NAIVE, 10.0), (DDP, 1.0), (FSDP, 2.0)) for rank in (0, 1)
+    ]  # fmt: skip
+    calls = [run | {"operation": "all-reduce", "bytes": 5e7, "per_step": 20.0, "duration_ms": 0.5, "bus_gb_per_s": 100.0}
+             for run in (NAIVE, DDP)]  # fmt: skip
+    made = {"runs": runs, "timings": timings, "communication_steps": by_rank, "communication_collectives": calls}
+    return {name: make_table(name, of) for name, of in made.items()}
+
+
+@pytest.fixture
+def study(tmp_path):
+    """A function of what make_tables gets: all tables after the script has written its own, and the document."""
+
+    def make(**settings) -> tuple[dict[str, pd.DataFrame], str]:
+        for name, frame in make_tables(**settings).items():
+            write_table(frame, tmp_path / f"{name}.parquet")
+        names = ["communication_times.parquet", "communication_scaling.parquet", "communication.svg"]
+        inputs = [str(tmp_path / f"{name}.parquet") for name in ("runs", "timings", "communication_steps")]
+        communication.main(inputs, [str(tmp_path / name) for name in names])
+        tables = read_tables(tmp_path.glob("*.parquet"))
+        document = text.environment(tables).get_template("n_communication.md.j2").render()
+        return tables, " ".join(document.split())
+
+    return make
+
+
+def test_a_cost_is_judged_by_the_spread_that_its_interval_quotes(study):
+    table = study()[0]["communication_times"].set_index("run")
+    assert table.loc["naive", ["cost_ms", "verdict", "used"]].tolist() == [10.0, "slower", "3 processes each"]
+    assert table.loc["ddp", "cost_share"] == pytest.approx(3 / 58)
+    assert 2.8 < table.loc["ddp", "cost_low_ms"] < 3.0 < table.loc["ddp", "cost_high_ms"] < 3.2
+    assert table.loc[["fsdp", "huge"], ["cost_ms", "verdict"]].isna().all(axis=None)  # fsdp cannot do without
+    assert table.loc["ddp", ["exposed_ms", "overlap"]].tolist() == pytest.approx([1.0, 0.9])
+    assert table.loc[["ddp", "fsdp"], "naive_ratio"].tolist() == pytest.approx([58 / 65, 56 / 65])
+    assert table.index[table["is_typical"]].tolist() == ["ddp"]
+
+
+@pytest.mark.parametrize(("processes", "spread"), [(1, 0.0), (3, 0.2)])
+def test_without_a_spread_or_within_it_a_cost_cannot_be_told(study, processes, spread):
+    tables, document = study(processes=processes, spread=spread)
+    assert set(tables["communication_times"]["verdict"].dropna()) == {"cannot be told"}
+    why = "one process timed each" if processes == 1 else "their processes differ too much"
+    assert f"communication costs time beyond the spread between processes cannot be told: {why}" in document
+
+
+def test_several_gpus_are_compared_with_one_that_has_the_batch_of_all_or_of_each(study):
+    table = study()[0]["communication_scaling"].set_index(["run", "kind"])
+    assert table.loc[("ddp", "strong"), "base_run"] == "one" and table.loc[("ddp", "weak"), "base_run"] == "weak"
+    assert table.loc[("ddp", "strong"), ["speed_up", "efficiency"]].tolist() == pytest.approx([100 / 58, 50 / 58])
+    assert table.loc[("ddp", "weak"), ["speed_up", "efficiency"]].tolist() == pytest.approx([2 * 52 / 58, 52 / 58])
+    row = table.loc[("ddp", "strong")]
+    assert row["speed_up_low"] < row["speed_up"] < row["speed_up_high"]
+
+
+def test_the_document_begins_with_what_communication_costs_the_typical_run(study):
+    tables, document = study()
+    assert document.startswith(
+        "# (n) What does communication cost? With ddp on 2 GPUs, communication costs 3.00 ms (5.2 %) of a training step"
+        " of 58.0 ms, and 1.00 ms (1.7 %) of a captured step is exposed: nothing computes meanwhile (nano at context 16"
+    )
+    assert "computation overlaps 90.0 % of the time of communication: 20 collectives with 1.00 GB in a step" in document
+    assert "`parallels: [ddp]` takes 89.2 % of a step with naive, 58.0 ms (faster; 3 processes each)" in document
+    assert "Of the 8.00 ms above 1/2 of the step on one, communication costs 3.00 ms" in document
+    assert "costs time beyond the spread between processes in all 2 runs." in document
+    assert "| huge " in document and "OOM" in document and "say nothing of GPUs" not in document
+
+
+def test_on_a_processor_the_document_says_what_the_numbers_are_of(study):
+    assert "these numbers say nothing of GPUs" in study(device="cpu")[1]
+
+
+def test_without_a_capture_the_cost_alone_is_told_and_without_times_the_reason(tmp_path):
+    tables = make_tables()
+    tables["communication_steps"] = make_table("communication_steps")
+    times = communication.compare_steps(tables)
+    assert times.loc[times["is_typical"], "run"].tolist() == ["ddp"]
+    more = {"communication_times": times, "communication_scaling": make_table("communication_scaling")}
+    document = text.environment(tables | more).get_template("n_communication.md.j2").render()
+    assert "communication costs 3.00 ms (5.2 %) of a training step of 58.0 ms (nano" in document
+    tables["runs"] = tables["runs"].query("run == 'huge'")
+    more["communication_times"] = communication.compare_steps(tables)
+    document = text.environment(tables | more).get_template("n_communication.md.j2").render()
+    assert (
+        "Not answered: no run on several GPUs has times (huge at context 16, training step: out of memory)" in document
+    )
+
+
+def test_the_figure_shows_what_fills_a_step_of_each_run():
+    tables = make_tables()
+    chart = communication.draw(tables["communication_steps"], communication.compare_steps(tables), "").to_dict()
+    bars = pd.DataFrame([row for rows in chart["datasets"].values() for row in rows if "part" in row])
+    ddp = bars[bars["label"] == "nano · 16 · batch 8 · 2 ranks · ddp"].set_index("part")["share"]
+    assert ddp["exposed communication"] == pytest.approx(1 / 60) and ddp["idle"] == pytest.approx(2 / 60)
+    assert ddp["computing beside communication"] == pytest.approx(9 / 60)
+    assert ddp["computing alone"] == pytest.approx(31 / 60) and bars["label"].nunique() == 3
+    nothing = make_table("communication_steps")
+    assert "datasets" in communication.draw(nothing, communication.compare_steps(tables), "").to_dict()
