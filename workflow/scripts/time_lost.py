@@ -30,10 +30,8 @@ def limit_gains(
     busy_ms = phases[phases["phase"] == "step"].groupby("run")["gpu_busy_ns"].mean() / 1e6
     step_ms = findings["run"].map(step_ms).astype("float64")
     idle_ms = (step_ms - findings["run"].map(busy_ms).astype("float64")).clip(lower=0.0)
-    own_ms = pd.Series(
-        list(map(own_gpu_ms, findings["code"], findings["gain_ms"], findings["evidence"])), dtype="float64"
-    )
-    own_ms.index = findings.index
+    own_ms = list(map(own_gpu_ms, findings["code"], findings["gain_ms"], findings["evidence"]))
+    own_ms = pd.Series(own_ms, findings.index, dtype="float64")
     names, devices = (findings["run"].map(runs.set_index("run")[name]) for name in ("device_name", "device"))
     is_matmul = findings["code"] == "no_tensor_cores"
     saved = [1 - peak_flop_per_s(name, "fp32") / peak_flop_per_s(name, "bf16") for name in names]
