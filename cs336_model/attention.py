@@ -101,9 +101,8 @@ class Passes:
         *inputs, self.upstream = (torch.randn(shape, **form) for _ in range(4))
         self.spec, self.device, self.attend = spec, device, choose_attention(spec)
         self.inputs = [tensor.requires_grad_() for tensor in inputs]
-        position = torch.arange(context_length, device=device)
-        # only the written-out attention reads the mask, which has context² entries
-        self.future = position[:, None] < position if spec.attention == "eager" else None
+        place = torch.arange(context_length, device=device)
+        self.future = place[:, None] < place if spec.attention == "eager" else None  # a mask of context² entries
 
     def forward(self) -> Tensor:
         """The output; clears the gradients of the inputs first."""

@@ -74,7 +74,7 @@ def test_the_lead_names_the_median_of_the_fastest(table, tables):
         "Memory runs out with eager attention in nano at context 8192, training step (flash fit: 1.0 GiB)" in document
     )
     assert "math attention is slower than eager attention in the only configuration" in document
-    assert "`timing: {processes: 3}` would tell" in document
+    assert "12.0 instead of 41.0 ms there; whether that holds in other processes cannot be told" in document
 
 
 def test_the_figure_shows_gpu_time_in_percent_and_without_pairs_a_reason(table, tables):
