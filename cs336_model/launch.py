@@ -83,8 +83,7 @@ def run_ranks(spec: Spec, options: argparse.Namespace) -> None:
                 process.kill()
                 process.wait()
         result.waited_s, result.alone = waited_s, [(alone.since, alone.until or time.time())]
-        write_result(result, options.output)
-        held.release()
+        write_result(result, options.output)  # the locks stay shared until this process ends
 
 
 def start_rank(rank: int, spec: Spec, options: argparse.Namespace, result: Path) -> subprocess.Popen:

@@ -1,4 +1,4 @@
-"""Runs of several processes: how the parent treats its ranks (made-up ones, without torch), and real ranks over Gloo."""
+"""Runs of several processes: how the parent treats its ranks (made-up ones, without torch); real ranks over Gloo."""
 
 import argparse
 import fcntl
@@ -75,7 +75,8 @@ write_result(result, output)
 
 def test_a_result_has_the_slowest_rank_of_each_step_and_when_the_run_was_alone(run, tmp_path):
     before = time.time()
-    assert sorted(run(GOOD))[-2:] != [] and (tmp_path / "started").exists()
+    run(GOOD)
+    assert (tmp_path / "started").exists()
     result = read_result(tmp_path / "timing.json")
     assert (result.status, result.step_seconds, result.peak_allocated_bytes) == ("complete", [2.0, 3.0], 1)
     ((start, end),) = result.alone
@@ -134,12 +135,11 @@ def test_ranks_end_with_their_parent_even_if_it_is_killed(tmp_path):
     command = [sys.executable, "-m", "cs336_model", "--spec", msgspec.json.encode(SPEC).decode()]
     command += ["--output", tmp_path / "timing.json", "--locks", tmp_path / "locks"]
     command += ["--rank-command", json.dumps(options_of(tmp_path).rank_command)]
-    root = str(Path(launch.__file__).parents[1])
-    with subprocess.Popen(
-        command, cwd=root, env=os.environ | {"SAID": str(tmp_path / "said"), "PYTHONPATH": root}
-    ) as parent:
-        wait_until(lambda: (tmp_path / "said").exists() and (tmp_path / "said").read_text().count("[]") == 2)
-        pids = [int(line.split()[1]) for line in (tmp_path / "said").read_text().splitlines() if "[" not in line]
+    root, said = str(Path(launch.__file__).parents[1]), tmp_path / "said"
+    environment = os.environ | {"SAID": str(said), "PYTHONPATH": root}
+    with subprocess.Popen(command, cwd=root, env=environment) as parent:
+        wait_until(lambda: said.exists() and said.read_text().count("[]") == 2)
+        pids = [int(line.split()[1]) for line in said.read_text().splitlines() if "[" not in line]
         assert all(is_alive(pid) for pid in pids)
         parent.send_signal(signal.SIGKILL)
     wait_until(lambda: not any(is_alive(pid) for pid in pids))
@@ -198,9 +198,8 @@ def test_several_processes_train_as_one_does(tmp_path, losses_alone, way, withou
 def test_captures_of_all_ranks_name_operations_and_bytes(tmp_path, way):
     from workflow.scripts.communication import tables_of_ranks
 
-    result = measure(
-        tmp_path, "--profiler", "torch", "--capture", tmp_path / "capture.sqlite", parallel=way, stage="capture"
-    )
+    told = ["--profiler", "torch", "--capture", tmp_path / "capture.sqlite"]
+    result = measure(tmp_path, *told, parallel=way, stage="capture")
     captures = [tmp_path / "capture.sqlite", tmp_path / "capture_rank1.sqlite"]
     assert result.ranks == 2 and result.without_communication_seconds == []
     tables = tables_of_ranks(captures, 3, "cpu", "torch", [])
