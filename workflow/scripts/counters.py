@@ -83,8 +83,8 @@ def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
     return charts.titled(
         chart, result.replace("\\", ""), "a point per kernel and size of launch; its area is its share of the time",
         f"Lines: peaks of {device} by its data sheet, with {bytes_per_s / 1e12:.3g} TB/s. Without a point: kernels that"
-        f" compute nothing, or take less than {100 * LEAST_SHARE:g}\N{NO-BREAK SPACE}% ({100 * (1 - points['share'].sum()):.0f} % of the"
-        " time together).",
+        f" compute nothing, or take less than {100 * LEAST_SHARE:g}\N{NO-BREAK SPACE}% of the time"
+        f" ({100 * (1 - points['share'].sum()):.0f}\N{NO-BREAK SPACE}% together).",
     )  # fmt: skip
 
 
