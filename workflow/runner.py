@@ -159,8 +159,7 @@ def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
             start_new_session=True, preexec_fn=die_with_parent,
         )  # fmt: skip
     try:
-        # when nsys has ended, its agent still cleans up
-        while not is_stopped and (process.poll() is None or (profiler == "nsys" and list_descendants())):
+        while process.poll() is None and not is_stopped:
             time.sleep(0.02)
             if deadline == inf and started.exists():
                 deadline = time.monotonic() + job.time_limit_s
@@ -168,6 +167,9 @@ def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
                 job.sharing, is_shared = locks.shared(locks.LOCKS, turnstile=False), True
                 deadline = time.monotonic() + END_S
             is_stopped = time.monotonic() > deadline
+        patience = time.monotonic() + 1
+        while profiler == "nsys" and time.monotonic() < patience and list_descendants():  # its agent cleans up
+            time.sleep(0.02)
     finally:
         end_descendants()
     if not is_shared:
@@ -204,6 +206,12 @@ def list_descendants() -> list[int]:
     for process in found:
         found += children.get(process, ())
     return found
+
+
+def has_crashed(log: Path) -> bool:
+    """Whether a log shows that Python itself failed: a profiler has an exit status of its own."""
+    text = log.read_text(errors="replace")
+    return "Traceback (most recent call last):" in text or "Fatal Python error:" in text
 
 
 def describe_failure(title: str, ending: Ending, log: Path) -> str:

@@ -1,46 +1,54 @@
-"""Stands for the measured program: takes its arguments, says it ran on a GPU, and ends as the file `program` wants.
-
-A file `program-MODEL` is for the runs of one model alone.
-"""
+"""Stands for the measured program: takes its arguments, and ends as the file `program` in the working folder wants."""
 
 import argparse
+import ctypes
+import fcntl
 import json
 import os
+import resource
 import signal
 import sqlite3
+import subprocess
 import sys
 import time
 from contextlib import closing
 from pathlib import Path
 
 parser = argparse.ArgumentParser()
-for option in ("--spec", "--output", "--profiler", "--capture", "--time-limit-s"):
+for option in ("--spec", "--output", "--started", "--locks", "--profiler", "--capture", "--rank-command"):
     parser.add_argument(option)
 options = parser.parse_args()
 spec = json.loads(options.spec)
-manners = [
-    path for name in (f"program-{spec.get('dimensions', {}).get('model')}", "program") if (path := Path(name)).exists()
-]
-manner = manners[0].read_text() if manners else "ends well"
-with Path("runs").open("a") as runs:
-    print(options.profiler, file=runs)
+manner = Path("program").read_text() if Path("program").exists() else "ends well"
+ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.getrlimit(resource.RLIMIT_FSIZE)[1],) * 2)
+with Path("pids").open("a") as pids:
+    print(os.getpid(), file=pids)
 print("fake program:", manner, file=sys.stderr, flush=True)
+with open(Path(options.locks, "host"), "a") as lock:  # raises if the process that started this one holds it
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+if manner == "waits for its device":
+    time.sleep(1.5)
+Path(options.started).touch()
 if manner == "crashes":
     raise RuntimeError("a defect of the model")
-if manner == "is killed":
-    os.kill(os.getpid(), signal.SIGKILL)
-if manner == "is late":
-    late = {"status": "overdue", "reason": "measure step 2: backward", "spec": spec, "machine": None}
-    Path(options.output).write_text(json.dumps(late))
-if manner in ("hangs", "is late"):
-    Path("pid").write_text(str(os.getpid()))
+if manner == "fills the disk":
+    raise OSError(28, "No space left on device")
+if manner == "hangs":
     time.sleep(120)
-status = "out_of_memory" if manner == "runs out of memory" else "complete"
-result = {"status": status, "reason": None, "spec": spec, "machine": {"device": "cuda"}}
-if manner == "shows its environment":
-    result["environment"] = dict(os.environ)
-if options.capture:
-    with closing(sqlite3.connect(":memory:")) as database:
+if manner == "is edited":
+    Path("code").write_text("another")
+if manner == "leaves a child":  # in a session of its own
+    left = subprocess.Popen(["sleep", "120"], start_new_session=True)
+    with Path("pids").open("a") as pids:
+        print(left.pid, file=pids)
+if options.rank_command:
+    for suffix in [f"_rank{rank}" if rank else "" for rank in range(spec["gpus"])]:
+        words = [word.replace("{rank}", suffix) for word in json.loads(options.rank_command)]
+        subprocess.run([*words, "true"], check=True)
+elif options.capture:
+    with closing(sqlite3.connect(options.capture)) as database:
         database.execute("CREATE TABLE NVTX_EVENTS (start INTEGER)")
-        Path(options.capture).write_bytes(database.serialize())
-Path(options.output).write_text(json.dumps(result))
+Path("environment").write_text(json.dumps(dict(os.environ)))
+status = "out_of_memory" if manner == "runs out of memory" else "complete"
+Path(options.output).write_text(json.dumps({"status": status}))

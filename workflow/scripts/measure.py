@@ -22,6 +22,7 @@ import msgspec  # noqa: E402
 from cs336_model.results import STAGES, Counters, Result, write_result  # noqa: E402
 from cs336_model.spec import Spec, read_spec  # noqa: E402
 from workflow import freshness, runner  # noqa: E402
+from workflow.grid import ConfigError  # noqa: E402
 from workflow.runner import Job, ProfilerFailed, ProgramFailed  # noqa: E402
 
 NOT_OF_EVERY_RESULT = {"capture": ("capture_rank*.sqlite", "capture*.nsys-rep"), "memory": ("memory_snapshot.pickle",)}
@@ -39,8 +40,8 @@ def main() -> None:
     options = parser.parse_args()
     runner.guard_process()
     started, key = datetime.now(UTC).isoformat(timespec="seconds"), freshness.complete_key(options.key)
-    spec = read_spec(msgspec.json.encode(key["spec"] | {"time_limit_s": options.time_limit}))
     try:
+        spec = read_spec(msgspec.json.encode(key["spec"] | {"time_limit_s": options.time_limit}))
         require_planned_code(spec.stage, options.sources, key["code"])
         options.log.parent.mkdir(parents=True, exist_ok=True)
         options.log.write_bytes(b"")
@@ -56,10 +57,10 @@ def main() -> None:
                     path.unlink()
             runner.publish_files(job.files, options.result.parent)
             (scratch / options.result.name).replace(options.result)
-    except (ProgramFailed, ProfilerFailed) as error:
-        sys.exit(f"{spec.run}: {error}")
-    except OSError as error:
-        sys.exit(f"{spec.run}: {error.filename or options.result}: {error.strerror or error}; run snakemake again")
+    except (ProgramFailed, ProfilerFailed, ConfigError, ValueError) as error:
+        sys.exit(f"{options.result}: {error}")
+    except OSError as error:  # as of a full disk
+        sys.exit(f"{options.result}: {error}; run snakemake again when this is mended")
 
 
 def require_planned_code(stage: str, sources: list[str], code: str) -> None:
@@ -100,7 +101,7 @@ def run_program(
     more = ["--capture", str(job.files / capture)] if capture else []
     before = [word.replace("{rank}", "") for word in around or []]
     if around and spec.gpus > 1:
-        before, more = [], [*more, "--around", msgspec.json.encode(around).decode()]
+        before, more = [], [*more, "--rank-command", msgspec.json.encode(around).decode()]
     program = runner.program_command(msgspec.json.encode(spec).decode(), job.scratch, profiler)
     ending = runner.run_limited(job, [*before, *program, *more], profiler)
     written = job.scratch / "result.json"
@@ -109,7 +110,9 @@ def run_program(
     if ending.is_stopped:
         reason = f"stopped at the time limit of {job.time_limit_s:g} s; a longer one is set by time_limit_s"
         return STAGES[spec.stage](status="stopped", reason=reason)
-    raise ProgramFailed(runner.describe_failure(f"{spec.stage}: the measured program", ending, job.log))
+    if around and not runner.has_crashed(job.log):
+        raise ProfilerFailed(f"{around[0]} {ending} before the program had written its result; see {job.log}")
+    raise ProgramFailed(runner.describe_failure("the measured program", ending, job.log))
 
 
 def capture_by_nsys(job: Job, spec: Spec, key: dict, attempt: int) -> Result:

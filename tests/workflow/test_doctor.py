@@ -1,0 +1,102 @@
+"""doctor.py: what it prints of this machine and of a planned grid."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cs336_model.spec import Spec
+from workflow.scripts import doctor
+
+ROOT = Path(__file__).parents[2]
+SIZES = {"d_model": 1024, "d_ff": 4096, "num_layers": 24, "num_heads": 16}
+RUN = {"model": "medium", "context_length": 512, "vocab_size": 10_000, "sizes": SIZES, "mode": "train_step"}
+TORCH = {"torch": "2.11.0", "cuda": "12.9", "gpu": True, "free": 8 * 2**30, "rate": 50e12}
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """A host whose GPUs, and versions of nsys and ncu, a test says."""
+
+    def pretend(gpus=("NVIDIA H200",), **versions):
+        monkeypatch.setattr(doctor.freshness, "find_gpus", lambda: (list(gpus), "580.1" if gpus else None))
+        monkeypatch.setattr(doctor.freshness, "ask_version", versions.get)
+
+    return pretend
+
+
+def test_it_prints_a_line_on_each_subject_and_fits_the_plan(tmp_path):
+    spec = Spec(run="medium_ctx512_train_step", stage="timing", device="cpu", warmup_steps=1, measured_steps=1, **RUN)
+    alone = Spec(run="attention_d16", stage="attention", head_dim=16, context_lengths=[128, 256], device="cpu")
+    keys = {
+        path: {"spec": msgspec.to_builtins(one), "code": "x"} for path, one in (("a.json", spec), ("b.json", alone))
+    }
+    (tmp_path / "plan.json").write_text(json.dumps(keys))
+    command = [sys.executable, "-m", "workflow.scripts.doctor", "plan.json"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    for subject in ("GPU", "torch", "packages", "nsys", "ncu", "disk", "memory", "time"):
+        assert len(re.findall(rf"^(?:ok|warning|missing) +{subject} ", done.stdout, re.MULTILINE)) == 1
+    assert "medium_ctx512_train_step needs 6." in done.stdout and "0 of 2 measurements are finished" in done.stdout
+
+
+def test_without_a_plan_it_says_nothing_of_the_grid(host, monkeypatch, capsys):
+    host(gpus=())
+    monkeypatch.setattr(doctor, "TRY_TORCH", "raise ImportError('no torch here')")
+    doctor.main("missing.json")
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines][:2] == ["GPU", "torch"] and len(lines) == 8
+    assert lines[1].endswith("it cannot be imported: ImportError: no torch here")
+
+
+def test_a_gpu_that_is_asked_for_or_cannot_be_used_is_missing(host):
+    host(gpus=())
+    assert doctor.describe_gpu("cuda", TORCH)[0] == "missing" and doctor.describe_gpu("auto", TORCH)[0] == "ok"
+    host()
+    assert doctor.describe_gpu("auto", TORCH) == ("ok", "GPU", "1 × NVIDIA H200, driver 580.1")
+    assert doctor.describe_gpu("auto", TORCH | {"gpu": False})[0] == "missing"
+    assert "not used" in doctor.describe_gpu("cpu", TORCH)[2]
+
+
+@pytest.mark.parametrize(
+    ("nsys", "nvtx", "word", "says"),
+    [
+        (None, "0.2.17", "warning", "none on PATH"),
+        ("2025.3.1", "0.2.17", "ok", "2025.3.1, nvtx 0.2.17"),
+        ("2024.2.3", "0.2.11", "ok", "2024.2.3"),
+        ("2024.2.3", "0.2.12", "missing", "pip install 'nvtx<0.2.12'"),
+        ("2025.3.1", None, "missing", "pip install nvtx"),
+    ],
+)
+def test_nsys_must_see_the_ranges_of_nvtx(host, nsys, nvtx, word, says):
+    host(nsys=nsys)
+    told, subject, text = doctor.describe_nsys(True, nvtx)
+    assert (told, subject) == (word, "nsys") and says in text
+
+
+def test_ncu_is_wanted_only_with_a_gpu(host):
+    host()
+    assert doctor.describe_ncu(True)[0] == "warning" and doctor.describe_ncu(False)[0] == "ok"
+    host(ncu="2025.3.1")
+    assert doctor.describe_ncu(True) == ("ok", "ncu", "2025.3.1")
+
+
+def test_a_package_that_is_missing_is_named():
+    word, _, text = doctor.describe_packages({"torch": "2.11", "snakemake": "9"})
+    assert word == "missing" and "msgspec" in text and "snakemake" not in text
+
+
+def test_memory_and_time_are_those_of_the_planned_runs():
+    small = Spec(run="small", **RUN | {"sizes": SIZES | {"num_layers": 1}}, warmup_steps=1, measured_steps=100)
+    large = Spec(run="large", **RUN | {"sizes": SIZES | {"num_layers": 96}}, warmup_steps=1, measured_steps=100)
+    word, _, text = doctor.estimate_memory([small, large], TORCH)
+    assert word == "warning" and "8.0 GiB of the GPU free; large needs 24.3 GiB" in text and "1 runs need more" in text
+    assert doctor.estimate_memory([small], TORCH)[0] == "ok"
+    assert doctor.estimate_time([large] * 30, 40, TORCH)[2].startswith("10 of 40 measurements are finished; the others")
+    minutes = [int(doctor.estimate_time([spec] * 30, 30, TORCH)[2].split()[-2]) for spec in (small, large)]
+    assert minutes[0] < minutes[1] < 60 and doctor.estimate_time([], 40, TORCH)[2].endswith("are finished")

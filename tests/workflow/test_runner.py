@@ -1,0 +1,382 @@
+"""measure.py and the runner around a fake program, a fake nsys and a fake ncu: files, ends, locks, and nothing left."""
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from cs336_model.results import read_result
+from cs336_model.spec import Spec
+from kernel_tables.counters.reading import read_counters
+from tests.golden.test_checklist_grid import NSYS
+from workflow.runner import choose_environment, choose_window, nsys_command
+
+ROOT = Path(__file__).parents[2]
+FAKES, CAPTURES = ROOT / "tests/fakes", ROOT / "tests/captures"
+# measure.py, with a fake in place of the measured program, of the digest of its code and, if told, of the GPU
+DRIVER = f"""
+import os, sys
+from pathlib import Path
+from workflow import freshness, runner
+command = runner.program_command
+fake = [sys.executable, {str(FAKES / "fake_program.py")!r}]
+runner.program_command = lambda *told: [*fake, *command(*told)[3:]]
+freshness.digest_measured = lambda stage, sources: Path("code").read_text()
+if "FAKE_GPU" in os.environ:
+    freshness.find_gpus = lambda: ([os.environ["FAKE_GPU"]], "580.1")
+    freshness.find_torch = lambda: ("2.11", True)
+from workflow.scripts import measure
+measure.main()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """The working folder, with fakes of nsys and ncu on PATH in `bin`."""
+    (tmp_path / "bin").mkdir()
+    for name in ("nsys", "ncu"):
+        text = (FAKES / name).read_text().replace("/usr/bin/env python3", sys.executable)
+        (tmp_path / "bin" / name).write_text(text)
+        (tmp_path / "bin" / name).chmod(0o755)
+    (tmp_path / "bin/report").write_bytes(gzip.decompress((CAPTURES / "tiny_2025.3.1.sqlite.gz").read_bytes()))
+    shutil.copy(CAPTURES / "ncu_2025.3.1.csv", tmp_path / "bin/table")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    (tmp_path / "code").write_text("the code")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def start(stage: str = "timing", program: str = "ends well", limit: float = 20, prefix=(), gpu=False, **changes):
+    """measure.py, running in the working folder; `prefix` are words before its command."""
+    Path("program").write_text(program)
+    captures = {"capture": "capture.sqlite", "memory": "memory_history.json.gz", "counters": "ncu.csv"}
+    spec = Spec(
+        run="nano",
+        stage=stage,
+        model="nano",
+        mode="train_step",
+        constructor="mine:Model",
+        arguments={"width": 8},
+        **changes,
+    )
+    key = {"spec": msgspec.to_builtins(spec), "code": "the code"}
+    words = ["--key", json.dumps(key), "--result", f"results/{stage}.json", "--log", f"logs/{stage}.log"]
+    words += ["--time-limit", str(limit), *(["--capture", f"results/{captures[stage]}"] if stage in captures else [])]
+    environment = os.environ | ({"FAKE_GPU": "NVIDIA H200"} if gpu else {})
+    return subprocess.Popen(
+        [*prefix, sys.executable, "-c", DRIVER, *words], stderr=subprocess.PIPE, text=True, env=environment
+    )
+
+
+def measure(stage: str = "timing", program: str = "ends well", **told):
+    """(exit status, standard error, result or None) of measure.py, which leaves no process and nothing unfinished."""
+    process = start(stage, program, **told)
+    said = process.communicate(timeout=60)[1]
+    path = Path(f"results/{stage}.json")
+    assert not alive() and not list(Path("results").glob(".*"))
+    return process.returncode, said, read_result(path) if path.exists() else None
+
+
+def alive() -> list[int]:
+    """The processes of fake programs that run, after a second at most for them to end."""
+    pids = [int(pid) for path in map(Path, ("pids", "bin/agent")) if path.exists() for pid in path.read_text().split()]
+    for _ in range(50):
+        running = [pid for pid in pids if Path(f"/proc/{pid}").exists() and "Z (" not in state(pid)]
+        if not running:
+            return []
+        time.sleep(0.02)
+    return running
+
+
+def state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return "Z ("
+
+
+def wait_for(path: str) -> None:
+    deadline = time.monotonic() + 20
+    while not (list(Path().glob(path))):
+        assert time.monotonic() < deadline, f"{path} does not appear"
+        time.sleep(0.02)
+
+
+def files() -> set[str]:
+    return {str(path.relative_to("results")) for path in Path("results").rglob("*") if path.is_file()}
+
+
+def test_a_result_has_its_key_and_stands_alone_when_it_is_complete(folder):
+    status, said, result = measure()
+    assert (status, said) == (0, "") and files() == {"timing.json"}
+    assert result.status == "complete" and result.key["code"] == "the code" and result.key["torch"]
+    assert result.key["spec"]["run"] == "nano" and result.started_utc.endswith("+00:00")
+    assert Path("logs/timing.log").read_text() == "fake program: ends well\n"
+
+
+def test_a_crash_fails_with_the_end_of_the_log_and_without_a_result(folder):
+    status, said, result = measure(program="crashes")
+    assert status == 1 and result is None and files() == set()
+    assert said.startswith(
+        "results/timing.json: the measured program ended with exit status 1; the end of its log logs/timing.log"
+    )
+    assert said.endswith("RuntimeError: a defect of the model\n") and "Traceback" not in said.splitlines()[0]
+
+
+def test_a_run_at_its_time_limit_is_a_result(folder):
+    status, _, result = measure(program="hangs", limit=0.5)
+    assert status == 0 and result.status == "stopped"
+    assert result.reason.startswith("stopped at the time limit of 0.5 s")
+
+
+def test_to_wait_for_a_device_does_not_count(folder):
+    assert measure(program="waits for its device", limit=1)[2].status == "complete"
+
+
+def test_processes_that_a_program_leaves_in_their_own_sessions_are_ended(folder):
+    assert measure(program="leaves a child")[2].status == "complete"
+    assert len(Path("pids").read_text().split()) == 2
+
+
+@pytest.mark.parametrize("stage", ["timing", "capture"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_everything(folder, number, stage):
+    process = start(stage, "hangs", backend="nsys")
+    wait_for("results/.*/started")
+    process.send_signal(number)
+    assert f"ended by {number.name}" in process.communicate(timeout=20)[1]
+    assert process.returncode == 1 and not alive() and files() == set()
+
+
+@pytest.mark.parametrize("stage", ["timing", "capture"])
+def test_killed_it_leaves_no_process_and_the_next_removes_what_it_left(folder, stage):
+    process = start(stage, "hangs", backend="nsys")
+    wait_for("results/.*/started")
+    process.kill()
+    process.communicate()
+    assert not alive() and list(Path("results").glob(f".{stage}-*"))
+    assert measure(stage, backend="nsys")[2].status == "complete"
+
+
+def test_it_ends_with_snakemake(folder):
+    parent = "import subprocess, sys; subprocess.run(sys.argv[1:])"
+    process = start(program="hangs", prefix=[sys.executable, "-c", parent])
+    wait_for("results/.*/started")
+    process.kill()
+    process.communicate(timeout=20)  # until standard error is closed
+    assert not alive() and not list(Path("results").iterdir())
+
+
+def test_the_program_sees_what_it_needs_and_what_is_listed(folder, monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "s3cr3t")
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    measure(environment={"OMP_NUM_THREADS": "3", "LANG": None})
+    seen = json.loads(Path("environment").read_text())
+    assert seen["OMP_NUM_THREADS"] == "3" and seen["PATH"] == os.environ["PATH"]
+    assert not {"SECRET_TOKEN", "LANG", "KERNEL_TABLES_LOCKS"} & set(seen)
+    assert set(choose_environment({})) <= set(os.environ)
+
+
+def test_code_that_was_edited_after_planning_is_not_measured(folder):
+    Path("code").write_text("another")
+    status, said, result = measure()
+    assert status == 1 and result is None and not Path("pids").exists()
+    assert said == "results/timing.json: the measured code was edited after this job was planned; run snakemake again\n"
+
+
+def test_code_that_is_edited_while_it_is_measured_gives_no_result(folder):
+    status, said, result = measure("capture", program="is edited")
+    assert status == 1 and result is None and files() == set() and "run snakemake again" in said
+
+
+def test_a_full_disk_gives_one_line_and_leaves_nothing(folder):
+    status, said, result = measure(program="fills the disk")
+    assert status == 1 and result is None and said.count("\n") == 1 and "No space left" in said and files() == set()
+    script = "import os, resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))"
+    prefix = [sys.executable, "-c", f"{script}; os.execvp(sys.argv[1], sys.argv[1:])"]
+    status, said, result = measure("capture", prefix=prefix)  # the program raises its own limit again
+    assert status == 1 and result is None and said.count("\n") == 1 and "File too large" in said and files() == set()
+
+
+def ask(path: str, query: str) -> list[tuple]:
+    with closing(sqlite3.connect(path)) as database:
+        return database.execute(query).fetchall()
+
+
+def test_without_a_gpu_captures_are_those_of_pytorch(folder):
+    result = measure("capture")[2]
+    assert result.profiler == "torch" and result.nsys is None and not Path("bin/profiles").exists()
+    reports = {f"reports/{name}_summary.csv" for name in ("kernel", "nvtx", "api")}
+    assert files() == {"capture.json", "capture.sqlite", *reports}
+    assert all((Path("results") / report).read_text() == "" for report in reports)
+
+
+def test_under_nsys_a_capture_has_nothing_private_and_no_report(folder):
+    with closing(sqlite3.connect("bin/report")) as database, database:
+        database.execute("CREATE TABLE TARGET_INFO_SYSTEM_ENV (name TEXT, value TEXT)")
+        database.execute("INSERT INTO TARGET_INFO_SYSTEM_ENV VALUES ('Hostname', 'gpu-node-17')")
+    result = measure("capture", gpu=True, nsys_options=["--gpu-metrics-devices=all"])[2]
+    assert result.profiler == "nsys" and result.nsys == result.key["nsys"] == "2099.1.1"
+    assert ask("results/capture.sqlite", "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL")[0][0] > 0
+    assert b"gpu-node-17" not in Path("results/capture.sqlite").read_bytes()
+    assert not list(Path("results").glob("*.nsys-rep"))
+    assert "--gpu-metrics-devices=all" in Path("bin/profiles").read_text()
+
+
+def test_the_reports_of_nsys_stats_stand_beside_a_capture_and_its_report_is_kept_with_a_warning(folder):
+    Path("bin/nsys").write_text(NSYS.format(python=sys.executable))
+    assert measure("capture", backend="nsys", keep_report=True)[2].status == "complete"
+    reports = {"kernel_summary": "cuda_gpu_kern_sum", "nvtx_summary": "nvtx_sum", "api_summary": "cuda_api_sum"}
+    for name, report in reports.items():
+        assert Path(f"results/reports/{name}.csv").read_text() == f"Time (%),Name\n100.0,{report}\n"
+    assert Path("results/capture.nsys-rep").read_bytes() == Path("bin/report").read_bytes()
+    assert "warning: capture.nsys-rep, which capture.keep_report keeps" in Path("logs/capture.log").read_text()
+
+
+def test_every_rank_has_an_nsys_of_its_own_and_what_an_earlier_result_left_goes(folder):
+    Path("results").mkdir()
+    for name in ("capture_rank1.sqlite", "capture_rank2.sqlite", "capture.nsys-rep"):
+        Path("results", name).write_text("old")
+    assert measure("capture", backend="nsys", gpus=2, parallel="ddp")[2].status == "complete"
+    captures = {name for name in files() if not name.startswith("reports/")}
+    assert captures == {"capture.json", "capture.sqlite", "capture_rank1.sqlite"}
+    assert all(ask(f"results/{name}", "SELECT * FROM NVTX_EVENTS") for name in captures - {"capture.json"})
+
+
+def test_a_program_without_memory_is_a_result_with_empty_captures(folder):
+    result = measure("capture", program="runs out of memory", backend="nsys", gpus=2, parallel="ddp")[2]
+    assert result.status == "out_of_memory" and result.profiler == "nsys"
+    assert Path("results/capture.sqlite").stat().st_size == Path("results/capture_rank1.sqlite").stat().st_size == 0
+
+
+@pytest.mark.parametrize("manner", ["fails the first time", "ends with 143", "leaves an agent"])
+def test_a_capture_is_complete_if_one_of_two_tries_leaves_a_report(folder, manner):
+    Path("bin/manner").write_text(manner)
+    assert measure("capture", backend="nsys")[2].status == "complete"
+    assert len(Path("bin/profiles").read_text().splitlines()) == (2 if manner == "fails the first time" else 1)
+
+
+@pytest.mark.parametrize(
+    ("manner", "words"),
+    [
+        ("writes nothing", "nsys wrote no report capture.nsys-rep, though the program ended well"),
+        ("writes half", "`nsys export`"),
+        ("exports half", "no usable SQLite"),
+    ],
+)
+def test_an_nsys_that_leaves_nothing_usable_twice_is_a_failure_in_one_line(folder, manner, words):
+    Path("bin/manner").write_text(manner)
+    status, said, result = measure("capture", backend="nsys")
+    assert status == 1 and result is None and said.count("\n") == 1 and words in said and files() == set()
+    assert len(Path("bin/profiles").read_text().splitlines()) == 2
+
+
+def test_without_nsys_a_capture_that_wants_it_says_what_to_install(folder):
+    Path("bin/nsys").unlink()
+    status, said, _ = measure("capture", backend="nsys")
+    assert status == 1 and said.count("\n") == 1 and "install Nsight Systems" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "has_gpu", "attempt", "window"),
+    [
+        ({}, True, 1, "recording@cs336_model"),
+        ({}, True, 2, "cudaProfilerApi"),
+        ({"nsys_options": ["--gpu-metrics-devices=0"]}, True, 1, "cudaProfilerApi"),
+        ({"compile": "on"}, True, 1, "cudaProfilerApi"),
+        ({}, False, 1, None),
+    ],
+)
+def test_nsys_records_from_before_the_device_is_there_unless_that_would_burden_it(changes, has_gpu, attempt, window):
+    assert choose_window(Spec(run="nano", stage="capture", **changes), has_gpu, attempt) == window
+
+
+def test_nsys_goes_on_after_its_window_and_an_option_replaces_the_default_of_its_name():
+    command = nsys_command("x", ["--trace=cuda,nvtx,osrt", "--python-sampling=true"], "recording@cs336_model")
+    assert {"--capture-range=nvtx", "--nvtx-capture=recording@cs336_model", "--capture-range-end=stop"} <= {*command}
+    assert [word for word in command if word.startswith("--trace")] == ["--trace=cuda,nvtx,osrt"]
+    assert {"--sample=none", "--output=x", "--python-sampling=true", "--cuda-graph-trace=node"} <= {*command}
+    assert all(word.startswith("--") for word in command[2:])
+    assert "--capture-range=cudaProfilerApi" in nsys_command("x", [], "cudaProfilerApi")
+    assert not any("capture-range" in word for word in nsys_command("x", [], None))
+
+
+def test_counters_are_those_of_ncu_without_what_names_the_host(folder):
+    Path("bin/manner").write_text("works")
+    result = measure("counters", gpu=True, metrics=["sm__cycles_active.avg"])[2]
+    assert result.status == "complete" and result.ncu == "2099.1.1"
+    counted, printed = read_counters(Path("results/ncu.csv")), read_counters(CAPTURES / "ncu_2025.3.1.csv")
+    assert counted["kernel"].equals(printed["kernel"]) and counted.notna().to_numpy().sum() > 100
+    assert not {"Process ID", "Process Name", "Host Name"} & set(Path("results/ncu.csv").read_text().split('"'))
+    assert "sm__cycles_active.avg" in Path("bin/commands").read_text()
+
+
+@pytest.mark.parametrize(
+    ("manner", "program", "words"),
+    [
+        ("lacks permission", "ends well", "NVreg_RestrictProfilingToAdminUsers=0"),
+        ("counts nothing", "ends well", "ncu ended well and counted no kernel"),
+        ("cuts its table", "ends well", "no table that can be read"),
+        ("works", "crashes", "the program crashed under ncu"),
+    ],
+)
+def test_without_counters_a_result_says_why_in_words_that_may_be_published(folder, manner, program, words):
+    Path("bin/manner").write_text(manner)
+    status, _, result = measure("counters", program, gpu=True)
+    assert status == 0 and result.status == "unsupported" and words in result.reason and "anna" not in result.reason
+    assert Path("results/ncu.csv").stat().st_size == 0
+
+
+def test_counters_need_a_gpu_and_ncu(folder):
+    assert "without one" in measure("counters")[2].reason
+    Path("bin/ncu").unlink()
+    assert "install Nsight Compute" in measure("counters", gpu=True)[2].reason
+    assert not Path("pids").exists()
+
+
+def test_no_other_measurement_begins_between_a_program_and_its_export(folder):
+    """The fake nsys looks at the host's lock while it exports; the fake program fails if it is held from outside."""
+    text = Path("bin/nsys").read_text()
+    look = "import fcntl; host = open(os.environ['KERNEL_TABLES_LOCKS'] + '/host', 'a')"
+    look += "; fcntl.flock(host, fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    Path("bin/nsys").write_text(text.replace('elif verb == "export":\n', f'elif verb == "export":\n    {look}\n'))
+    status, said, _ = measure("capture", backend="nsys")
+    assert status == 1 and "temporarily unavailable" in said
+
+
+def test_memory_history_and_snapshot_stand_beside_the_result_and_a_snapshot_of_another_goes(folder):
+    Path("results").mkdir()
+    Path("results/memory_snapshot.pickle").write_text("old")
+    assert measure("memory")[2].status == "complete"
+    assert files() == {"memory.json", "memory_history.json.gz"}
+
+
+def test_what_measures_imports_neither_torch_nor_pandas(folder):
+    code = "import sys, workflow.scripts.measure; print({'torch', 'pandas', 'numpy', 'snakemake'} & {*sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_a_real_program_is_measured(folder):
+    sizes = {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2, "rope_theta": 10000.0}
+    spec = Spec(run="nano", model="nano", context_length=8, mode="forward", sizes=sizes, vocab_size=50, device="cpu")
+    from workflow.freshness import digest_measured
+
+    key = json.dumps({"spec": msgspec.to_builtins(spec), "code": digest_measured("timing", [])})
+    words = ["--key", key, "--result", "results/timing.json", "--log", "logs/timing.log", "--time-limit", "100"]
+    subprocess.run([sys.executable, "-m", "workflow.scripts.measure", *words], check=True)
+    result = read_result(Path("results/timing.json"))
+    assert result.status == "complete" and len(result.step_seconds) == 1 and result.machine.device == "cpu"
+    (since, until), *_ = result.alone
+    assert since < until and result.seconds["import"] > 0
