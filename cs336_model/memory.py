@@ -47,6 +47,7 @@ def measure(spec: Spec, device: torch.device, history: Path, subject_class: type
             subject = subject_class(spec, device)
             types = Types(subject.model) if is_eager else None
             subject.run_steps("warmup", spec.warmup_steps)
+            subject.wait_for_all()
             subject.run_steps("measure", spec.measured_steps)
     finally:
         ranges.emit_ranges(None)
