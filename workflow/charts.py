@@ -8,6 +8,7 @@ font is the one that vl-convert ships; Arial and Helvetica, which have the same 
 leaves room for labels where a browser has none of these, and draws a wider font.
 """
 
+import math
 import re
 import textwrap
 from collections.abc import Iterable
@@ -17,8 +18,7 @@ import altair as alt
 import pandas as pd
 import vl_convert
 
-from workflow.grid import KEYS
-from workflow.text import MODES
+from workflow.text import MODES, VARIANTS, describe_variant
 
 WIDTH = 740  # of a figure, in pixels: a page between its margins
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
@@ -59,36 +59,35 @@ def theme() -> dict:
             "legend": {"orient": "bottom", "title": None, "labelColor": INK, "labelLimit": 0, "labelFontSize": 11,
                        "symbolSize": 70},
             "header": {"labelColor": INK, "labelFontSize": 12, "labelAnchor": "start", "labelLimit": 0, "title": None},
-            "title": title | {"subtitleFontSize": 11, "frame": "bounds", "offset": 10},
+            "title": title | {"subtitleFontSize": 11, "frame": "group", "offset": 10},
             "text": {"color": INK, "fontSize": 10, "limit": 0}, "line": {"strokeWidth": 1.4},
             "point": {"size": 45, "filled": True, "opacity": 1},
         }
     }  # fmt: skip
 
 
-def save(chart: alt.TopLevelMixin, path: str | Path) -> None:
-    """Writes a chart as .svg or .png, by the end of the path; the same bytes for the same chart."""
-    specification = chart.to_dict() | theme()
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.suffix == ".png":
-        path.write_bytes(vl_convert.vegalite_to_png(specification, scale=2))
-    else:
-        path.write_text(_number_again(vl_convert.vegalite_to_svg(specification)))
+def save(chart: alt.TopLevelMixin, *paths: str | Path) -> None:
+    """Writes a chart as .svg or .png, by the end of each path; the same bytes for the same chart."""
+    svg = _number_again(vl_convert.vegalite_to_svg(chart.to_dict() | theme()))
+    for path in map(Path, paths):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(vl_convert.svg_to_png(svg, scale=2) if path.suffix == ".png" else svg.encode())
 
 
 def save_all(charts: dict[str, alt.TopLevelMixin], outputs: Iterable[str]) -> None:
-    """Writes each chart to the outputs that have its name, as .svg and .png."""
-    for path in outputs:
-        if Path(path).suffix in (".svg", ".png"):
-            save(charts[Path(path).stem], path)
+    """Writes each chart to the outputs that have its name and end in .svg or .png; others are tables."""
+    paths = [Path(path) for path in outputs if Path(path).suffix in (".svg", ".png")]
+    for name in dict.fromkeys(path.stem for path in paths):
+        save(charts[name], *(path for path in paths if path.stem == name))
 
 
 def titled(chart: alt.TopLevelMixin, result: str, quantity: str, *notes: str) -> alt.VConcatChart:
     """The chart between its result in bold with the quantity below, and notes, such as the machine, at its foot."""
     texts = [line for note in notes for line in textwrap.wrap(note.replace("\\", ""), 130)]
     foot = alt.TitleParams(texts, orient="bottom", fontSize=9, color=SOFT, lineHeight=12, frame="bounds")
-    head = alt.TitleParams(textwrap.wrap(result, 80), subtitle=quantity, fontSize=15, fontWeight="bold")
+    result = re.sub(r"(?<=\d) ", "\N{NO-BREAK SPACE}", result)  # before a unit
+    head = textwrap.wrap(result, 80)
+    head = alt.TitleParams(head, subtitle=quantity, fontSize=15, fontWeight="bold", frame="bounds")
     inner = alt.vconcat(chart, title=foot).resolve_scale(
         color="independent", shape="independent"
     )  # legends above notes
@@ -113,17 +112,31 @@ def label_axis(rows: pd.DataFrame, column: str = "label") -> alt.Y:
     return alt.Y(f"{column}:N", title=None, sort=list(dict.fromkeys(rows[column])))
 
 
-def log_axis(channel: type, column: str, title: str, **options) -> alt.X | alt.Y:
-    """A logarithmic axis with plain numbers; `channel` is alt.X or alt.Y."""
-    axis = alt.Axis(labelExpr=PLAIN_NUMBER, tickCount=5)
-    return channel(f"{column}:Q", title=title, scale=alt.Scale(type="log", nice=False, padding=8), axis=axis, **options)
+def log_axis(channel: type, column: str, title: str | None, values: Iterable[float] = ()) -> alt.X | alt.Y:
+    """A logarithmic axis with plain numbers; `channel` is alt.X or alt.Y. With `values`, all that is drawn, it has the
+    ticks 1, 2 and 5 of each decade, or as many as it needs for three."""
+    known = [float(value) for value in values if value > 0]
+    if not known:
+        axis, scale = alt.Axis(labelExpr=PLAIN_NUMBER, tickCount=5), alt.Scale(type="log", nice=False, padding=8)
+        return channel(f"{column}:Q", title=title, scale=scale, axis=axis)
+    low, high, ticks = min(known) / 1.25, max(known) * 1.25, []
+    for digits in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)):
+        decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        ticks = [tick for decade in decades for digit in digits if low <= (tick := digit * 10.0**decade) <= high]
+        if len(ticks) >= 3:
+            break
+    scale = alt.Scale(type="log", nice=False, domain=[low, high])
+    return channel(f"{column}:Q", title=title, scale=scale, axis=alt.Axis(labelExpr=PLAIN_NUMBER, values=ticks))
 
 
 def label_rows(rows: pd.DataFrame, but: Iterable[str] = ("mode",)) -> pd.DataFrame:
-    """The rows with `label`: model, context length, and what else tells their runs apart, but the dimensions `but`."""
-    keys = ["model", "context_length", *(key for key in KEYS[2:] if rows[key].nunique() > 1)]
-    texts = rows[[key for key in keys if key not in but]].astype("str")
-    return rows.assign(label=texts.agg(" · ".join, axis=1) if len(rows) else "")
+    """The rows with `label`, "small · 512 · bf16": model, context length, and what else varies and is no default, without
+    the dimensions `but`."""
+    names = [key for key in ("model", "context_length") if key not in but]
+    keys = [key for key in VARIANTS if key not in but and rows[key].nunique() > 1]
+    records = rows.to_dict("records")
+    labels = [" · ".join([*(str(row[name]) for name in names), *describe_variant(row, keys)]) for row in records]
+    return rows.assign(label=labels)
 
 
 def draw_speed_ups(rows: pd.DataFrame, key: str, base: str) -> alt.TopLevelMixin:
@@ -154,7 +167,17 @@ def part_color(rows: pd.DataFrame, column: str) -> alt.Color:
     """The colours of parts of bars; a refinement, such as "attention/forward", has that of its class."""
     names = sort_parts(rows[column])
     scale = alt.Scale(domain=names, range=[PARTS.get(name.partition("/")[0], PALE) for name in names])
-    return alt.Color(f"{column}:N", scale=scale, title=None)
+    return alt.Color(f"{column}:N", scale=scale, title=None, legend=_legend(names))
+
+
+def _legend(names: list[str], width: int = WIDTH) -> alt.Legend:
+    """A legend in as many columns as the width of a figure or panel has."""
+    return alt.Legend(columns=max(1, int(width // (6 * max(map(len, names), default=0) + 34))), symbolLimit=0)
+
+
+def is_dark(name: str) -> bool:
+    """Whether text on the colour of this part is white."""
+    return PARTS.get(name.partition("/")[0], PALE) in (BLUE, VERMILLION, GREEN, "#117733", "#882255", "#b5651d")
 
 
 def sort_parts(names: Iterable[str]) -> list[str]:
@@ -163,14 +186,16 @@ def sort_parts(names: Iterable[str]) -> list[str]:
     return sorted(dict.fromkeys(names), key=lambda name: known.index(name) if name in known else len(known))
 
 
-def series_color(rows: pd.DataFrame, column: str) -> alt.Color:
-    """The colours of lines and points by a column of names, such as models."""
-    return alt.Color(f"{column}:N", title=None, scale=_series_scale(rows[column], SERIES))
+def series_color(rows: pd.DataFrame, column: str, width: int = WIDTH) -> alt.Color:
+    """The colours of lines and points by a column of names, such as models; `width` is that of the legend."""
+    scale, legend = _series_scale(rows[column], SERIES), _legend(list(rows[column].unique()), width)
+    return alt.Color(f"{column}:N", title=None, scale=scale, legend=legend)
 
 
-def series_shape(rows: pd.DataFrame, column: str) -> alt.Shape:
+def series_shape(rows: pd.DataFrame, column: str, width: int = WIDTH) -> alt.Shape:
     """Their shapes, so that grey print tells them apart."""
-    return alt.Shape(f"{column}:N", title=None, scale=_series_scale(rows[column], SHAPES))
+    scale, legend = _series_scale(rows[column], SHAPES), _legend(list(rows[column].unique()), width)
+    return alt.Shape(f"{column}:N", title=None, scale=scale, legend=legend)
 
 
 def _series_scale(column: pd.Series, looks: list[str]) -> alt.Scale:

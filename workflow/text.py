@@ -26,6 +26,7 @@ Others:
 
 - `select`: `tables.attention | select(training)`: the rows of a mode in the order of the grid; their index is model,
   context and what else varies. Columns of two such tables of the same runs can be added, divided and compared.
+- `plain`: of selected rows, those of the first run's precision, compilation, attention and so on, for long tables
 - `range`: of a column, "8.24 to 727"; `range("percent")`, `range(unit=" ms", median=True)`
 - `count`: of truths, "17 of 20 runs"; `commonest`: of names, "`rope` in 14 of 20 runs"
 - `middle`: `rows | middle("ms")`: the row with the median of a column, the lower of two: the typical run of a lead
@@ -33,13 +34,13 @@ Others:
 - `largest`: `rows | largest("part", "share", 3)`: by run, "rope 7.2 %, norm 6.3 %"
 - `filled`: `texts | filled(mode)`: with the status ("OOM") of the runs of that mode that have no text
 - `by`: `texts | by("model")`: a column per model; `by("context")`, `by("phase")`
-- `markdown`: a frame as a table, with its index on the left
+- `markdown`: a frame as a table; on the left its index, in which several varying dimensions share a column
 - `escape`: text from outside (names of kernels, reasons), in which Markdown would read signs; `code`: the same as code.
   `markdown` and `by` escape the index by themselves, and headings that come from it; cells not.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -51,8 +52,18 @@ from workflow.grid import KEYS
 from workflow.peaks import peak_flop_per_s
 
 ABSENT = "–"
+LONG_CELL = 30  # characters, from which a column is read as text and aligned on the left
 TEMPLATES = Path(__file__).parent / "templates"
 VARIANTS = KEYS[3:]  # without model, context_length and mode
+DEFAULTS = {
+    "precision": "fp32", "compile": "off", "attention": "eager", "checkpoint": "0", "gpus": "1", "parallel": "none",
+    "optimizer": "adamw",
+}  # fmt: skip
+VARIANT_WORDS = {  # by dimension: words of a value; "*": of any other
+    "precision": {"*": "{}"}, "batch_size": {"*": "batch {}"}, "compile": {"on": "compiled", "*": "compiled {}"},
+    "attention": {"*": "{} attention"}, "checkpoint": {"*": "checkpoint {}"}, "gpus": {"*": "{} GPUs"},
+    "parallel": {"*": "{}"}, "optimizer": {"*": "{} optimizer"},
+}  # fmt: skip
 MODES = {"forward": "forward pass", "forward_backward": "forward + backward", "train_step": "training step"}
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
@@ -69,7 +80,8 @@ def environment(tables: dict[str, pd.DataFrame], templates: Path = TEMPLATES) ->
     made.filters |= {
         **{name: partial(write_each, write) for name, write in NUMBERS.items()},
         "spread": write_spread, "range": write_range, "count": write_count, "commonest": write_commonest,
-        "largest": list_largest, "middle": find_middle, "by": spread_columns, "markdown": write_markdown,
+        "largest": list_largest, "middle": find_middle, "plain": keep_plain, "by": spread_columns,
+        "markdown": write_markdown,
         "escape": partial(write_each, escape), "code": partial(write_each, write_code),
         "select": lambda table, mode: select(table, runs, mode),
         "filled": lambda texts, mode: fill_with_status(texts, runs, mode),
@@ -134,12 +146,19 @@ def describe_machine(runs: pd.DataFrame) -> str:
 
 
 def describe_run(runs: pd.DataFrame, run: str) -> str:
-    """A run in words: "10B at context 512, training step", and what else varies in the grid; escaped."""
+    """A run in words: "10B at context 512, training step, bf16", with what is not the default of the grid; escaped."""
     row = runs.set_index("run").loc[run]
     if row["mode"] not in MODES:
         return escape(run)
-    varying = [f"{_label(key).replace('_', ' ')} {row[key]}" for key in label_keys(runs)[2:]]
-    return escape(", ".join([f"{row['model']} at context {row['context_length']}", MODES[row["mode"]], *varying]))
+    variant = describe_variant(row, label_keys(runs)[2:])
+    return escape(", ".join([f"{row['model']} at context {row['context_length']}", MODES[row["mode"]], *variant]))
+
+
+def describe_variant(row: dict | pd.Series, keys: Iterable[str]) -> list[str]:
+    """The values of these dimensions in words, without defaults: "bf16", "flash attention", "2 GPUs", "ddp"."""
+    values = {key: str(row[key]) for key in keys}
+    return [VARIANT_WORDS[key].get(value, VARIANT_WORDS[key]["*"]).format(value) for key, value in values.items()
+            if DEFAULTS.get(key) != value]  # fmt: skip
 
 
 def list_missing(runs: pd.DataFrame) -> list[str]:
@@ -269,6 +288,14 @@ def find_middle(rows: pd.DataFrame, column: str) -> pd.Series:
     return known.iloc[(len(known) - 1) // 2]
 
 
+def keep_plain(rows: pd.DataFrame) -> pd.DataFrame:
+    """Of selected rows, those whose dimensions are the same as of the first, except for model and context."""
+    for name in [name for name in rows.index.names if name in VARIANTS]:
+        values = rows.index.get_level_values(name)
+        rows = rows[values == values[0]] if len(values) else rows
+    return rows
+
+
 def shorten(names: pd.Series, top_kernels: pd.DataFrame | None) -> pd.Series:
     """The short names of kernels; the same in all documents, since those of `top_kernels` are told apart, too."""
     others = [] if top_kernels is None else list(top_kernels["kernel"].unique())
@@ -284,14 +311,20 @@ def spread_columns(rows: pd.Series, name: str) -> pd.DataFrame:
 
 
 def write_markdown(table: pd.DataFrame) -> str:
-    """A Markdown table that no text breaks. Left: model and context, and levels of the index with several values."""
-    values = {name: table.index.get_level_values(name).nunique() for name in table.index.names}
-    shown = [name for name, count in values.items() if name not in VARIANTS or count > 1]
-    index = table.index.to_frame(index=False)[shown].map(escape)
+    """A Markdown table that no text breaks. Left is the index: model and context, and what has several values; if that
+    are several dimensions, one column `variant` that names what is no default."""
+    names = [
+        name for name in table.index.names if name not in VARIANTS or table.index.get_level_values(name).nunique() > 1
+    ]
+    index = table.index.to_frame(index=False)[names]
+    several = [name for name in names if name in VARIANTS]
+    if len(several) > 1:
+        words = [", ".join(describe_variant(row, several)) or ABSENT for row in index.to_dict("records")]
+        index = index.assign(**{several[0]: words}).rename(columns={several[0]: "variant"}).drop(columns=several[1:])
     cells = table.reset_index(drop=True).map(lambda value: ABSENT if pd.isna(value) else str(value))
-    cells = pd.concat([index, cells], axis=1).map(_keep_in_cell).rename(columns=_keep_in_cell)
-    left = [number < len(shown) or cells.iloc[:, number].str.startswith("**").any() for number in range(cells.shape[1])]
-    align = ["left" if is_left else "right" for is_left in left]
+    cells = pd.concat([index.map(escape), cells], axis=1).map(_keep_in_cell).rename(columns=_keep_in_cell)
+    long = [cells.iloc[:, number].str.len().max() > LONG_CELL for number in range(cells.shape[1])]
+    align = ["left" if number < index.shape[1] or long[number] else "right" for number in range(cells.shape[1])]
     return cells.to_markdown(index=False, disable_numparse=True, colalign=align) if len(cells) else "(no rows)"
 
 

@@ -3,7 +3,7 @@
     pairs = pd.DataFrame({"before": ["small_ctx512_forward"], "after": ["small_ctx512_forward_bf16"]})
     judge_gpu_times(tables["phases"], pairs)[["ratio", "low", "high", "verdict", "used"]]
     #    ratio    low   high verdict                     used
-    # 0  0.352  0.351  0.353  faster  3 and 3 captured steps
+    # 0  0.352  0.351  0.353  faster  3 captured steps each
 
 `compare_runs(tables, "precision", "fp32")` does both for all runs that differ from another in one dimension alone.
 
@@ -117,8 +117,12 @@ def judge(times: pd.DataFrame, pairs: pd.DataFrame, sample: str, least: float = 
         adjusted[tested] = stats.false_discovery_control(table["p"][tested])
     decided = (adjusted <= FALSE_DISCOVERIES) & (np.abs(shift) > np.log1p(least))
     table["verdict"] = np.where(decided, np.where(shift < 0, FASTER, SLOWER), UNKNOWN)
-    counts = [times_n.fillna(0).astype(int).astype(str) for times_n in (before["n"], after["n"])]
-    table["used"] = counts[0] + " and " + counts[1] + f" {'processes' if sample == 'process' else sample + 's'}"
+    counts = zip(before["n"].fillna(0).astype(int), after["n"].fillna(0).astype(int), strict=True)
+    plural = "processes" if sample == "process" else f"{sample}s"
+    table["used"] = [
+        f"{first} and {second} {plural}" if first != second else f"{first} {sample if first == 1 else plural} each"
+        for first, second in counts
+    ]
     return table.set_index(pairs.index)
 
 

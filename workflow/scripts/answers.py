@@ -16,7 +16,7 @@ SMALL_SHARE = 0.01  # classes below it everywhere share one column
 
 
 def main(tables: list[str], templates: list[str], folder: str) -> None:
-    """Reads tables (.parquet), renders templates (NAME.md.j2) into folder/NAME.md, and removes other .md there."""
+    """Reads tables (.parquet), renders templates (NAME.md.j2) into folder/NAME.md; removes other documents there."""
     frames = read_tables(tables)
     documents = {}
     for template in map(Path, templates):
@@ -25,9 +25,9 @@ def main(tables: list[str], templates: list[str], folder: str) -> None:
         documents[template.name.removesuffix(".md.j2")] = environment.get_template(template.name).render().strip()
     documents["answers"] = join_documents(list(documents.values()), frames["runs"])
     Path(folder).mkdir(parents=True, exist_ok=True)
-    for path in Path(folder).glob("*.md"):
-        if path.stem not in documents:
-            path.unlink()
+    for path in Path(folder).iterdir():
+        if path.suffix in (".md", ".tex", ".typ", ".pdf") and path.stem not in documents:
+            path.unlink()  # of an earlier grid
     for name, document in documents.items():
         Path(folder, f"{name}.md").write_text(document + "\n", encoding="utf-8")
 
@@ -58,7 +58,8 @@ def describe_models(runs: pd.DataFrame) -> str:
         sizes = {"num_layers": "{:.0f} layers", "d_model": "d_model {:.0f}", "d_ff": "d_ff {:.0f}"}
         known = [form.format(row[name]) for name, form in sizes.items() if not pd.isna(row.get(name))]
         parameters = rows["parameters"].max()
-        count = [] if pd.isna(parameters) else [f"{text.write_number(parameters / 1e9)} B parameters"]
+        unit, size = ("B", 1e9) if parameters >= 1e9 else ("M", 1e6)
+        count = [] if pd.isna(parameters) else [f"{text.write_number(parameters / size)} {unit} parameters"]
         described = ": ".join(part for part in (*count, ", ".join(known)) if part)
         texts.append(text.escape(model) + (f" ({described})" if described else ""))
     return "; ".join(texts)
