@@ -143,7 +143,7 @@ def test_the_document_begins_with_what_communication_costs_the_typical_run(study
         "# (n) What does communication cost? With ddp on 2 GPUs, communication costs 3.00 ms (5.2 %) of a training step"
         " of 58.0 ms, and 1.00 ms (1.7 %) of a captured step is exposed: nothing computes meanwhile (nano at context 16"
     )
-    assert "computation overlaps 90.0 % of the time of communication: 20 collectives with 1.00 GB in a step" in document
+    assert "computation overlaps 90.0 % of the time of communication: 20 collectives with 954 MiB in a step" in document
     assert "`parallels: [ddp]` takes 89.2 % of a step with naive, 58.0 ms (faster; 3 processes each)" in document
     assert "Of the 8.00 ms above 1/2 of the step on one, communication costs 3.00 ms" in document
     assert "costs time beyond the spread between processes in all 2 runs." in document

@@ -184,10 +184,10 @@ def draw(steps: pd.DataFrame, times: pd.DataFrame, machine: str) -> alt.TopLevel
         color=alt.Color("part:N", scale=color, legend=alt.Legend(columns=3)),
     ).properties(width=charts.WIDTH - 280, height=alt.Step(20))  # fmt: skip
     medians = times.groupby("parallel", sort=False)["exposed_share"].median().dropna()
-    result = ", ".join(f"{write_percent(share)} of a step with {way}" for way, share in medians.items())
+    shares = ", ".join(f"{write_percent(share)} with {way}" for way, share in medians.items())
     cut = [f"The first {MAX_BARS} of {len(rows)} runs."] if len(rows) > MAX_BARS else []
     return charts.titled(
-        chart, f"Communication is exposed for {result}",
+        chart, f"Part of a step that is exposed communication: {shares}",
         "What fills a step under the profiler (mean of all ranks; of several runs, the title has the median)",
         *cut, machine,
     )  # fmt: skip
