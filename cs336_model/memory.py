@@ -50,10 +50,8 @@ def measure(spec: Spec, device: torch.device, history: Path, subject_class: type
             subject.wait_for_all()
             subject.run_steps("measure", spec.measured_steps)
     finally:
-        ranges.emit_ranges(None)
         if device.type == "cuda":  # where memory ran out, it shows what took it
-            snapshot = pickle.dumps(strip_snapshot(recorder.snapshot))
-            history.with_name("memory_snapshot.pickle").write_bytes(snapshot)
+            history.with_name("memory_snapshot.pickle").write_bytes(pickle.dumps(strip_snapshot(recorder.snapshot)))
     events, spans, counts = recorder.read()
     history.write_bytes(pack(events, spans, list_held(subject)))
     facts = {"parameters": subject.parameter_count, "dtypes": types.list_rows(subject) if types else []}
@@ -345,9 +343,8 @@ class Types:
                 self.note("gradients", name or "(model)", [parameter.grad for parameter in parameters])
         if subject.losses:
             self.note("output", "(loss)", subject.losses[:1])
-        kinds = ("parameters", "output", "gradients")
         return [
             {"module": name, "modules": len(self.modules[name])}
-            | {kind: ", ".join(sorted(seen.get(kind, ()))) for kind in kinds}
+            | {kind: ", ".join(sorted(seen.get(kind, ()))) for kind in ("parameters", "output", "gradients")}
             for name, seen in self.seen.items()
         ]
