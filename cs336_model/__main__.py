@@ -49,15 +49,11 @@ def main(arguments: list[str] | None = None) -> None:
 
         launch.run_ranks(spec, options)
         return
-    result = run(spec, options)
-    if options.rank is not None and result.status != "complete":
-        from cs336_model.launch import RANK_STOPPED
-
-        os._exit(RANK_STOPPED)  # to leave the group of ranks would wait for the others
+    run(spec, options)
 
 
-def run(spec: Spec, options: argparse.Namespace) -> Result:
-    """Writes and returns the result of this process: of a run, or of one rank, for which launch.py holds the locks."""
+def run(spec: Spec, options: argparse.Namespace) -> None:
+    """Writes the result of this process: of a run, or of one rank, for which launch.py holds the locks."""
     start = default_timer()
     sharing = locks.shared(options.locks) if options.rank is None else None
     waited_s = default_timer() - start
@@ -99,14 +95,14 @@ def run(spec: Spec, options: argparse.Namespace) -> Result:
     result = attempt(spec, measure_here)
     result.machine = result.machine or device.describe_machine(place.device)
     result.seconds = progress.seconds | result.seconds
-    if options.profiler == "ncu":  # which keeps the GPU's counters until this process has ended
-        atexit.register(lambda: place)
-    elif sharing or result.status == "complete":  # a rank that failed cannot meet the others any more
+    # ncu keeps the GPU's counters until this process has ended; a rank that failed cannot meet the others any more
+    if options.profiler != "ncu" and (sharing or result.status == "complete"):
         place.leave()
     if sharing:
         result.waited_s, result.alone = waited_s + place.waited_s, [place.alone()]
     write_result(result, options.output)
-    return result
+    if options.rank is not None and result.status != "complete":
+        os._exit(1)  # to leave the group of ranks would wait for the others
 
 
 def choose_measure(spec: Spec, options: argparse.Namespace, subject_class: type) -> Callable[..., Result]:

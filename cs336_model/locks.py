@@ -20,8 +20,8 @@ NVIDIA, DEVICES = Path("/proc/driver/nvidia/gpus"), Path("/dev")
 
 
 class Held:
-    """Locks that this process holds until `release`, the end of a with block, or as long as this object exists. `names`
-    are the devices, `since` and `until` unix seconds (`until` is None while it holds them)."""
+    """Locks that this process holds until `release`, the end of a with block, or its own end. `names` are the devices,
+    `since` and `until` unix seconds (`until` is None while it holds them)."""
 
     def __init__(self, names: Iterable[str], files: Iterable[int]) -> None:
         self.names, self._files = tuple(names), list(files)
@@ -34,9 +34,6 @@ class Held:
             for file in self._files:  # a child that was forked has the same locks
                 fcntl.flock(file, fcntl.LOCK_UN)
             _close(self._files)
-
-    def __del__(self) -> None:
-        _close(self._files)
 
     def __enter__(self) -> "Held":
         return self

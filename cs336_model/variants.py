@@ -35,9 +35,7 @@ def import_late_modules(spec: Spec) -> None:
     """Imports what PyTorch would import when it compiles or makes its own optimizer: torch._dynamo has 800 modules.
     Call it before the process has its device."""
     if spec.compile != "off" or spec.optimizer == "fused":
-        import torch._dynamo
-    if spec.checkpoint != "0":
-        import torch.utils.checkpoint  # noqa: F401
+        import torch._dynamo  # noqa: F401
 
 
 def change_model(spec: Spec, model: nn.Module, device: torch.device) -> None:

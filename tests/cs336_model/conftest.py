@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cs336_model import __main__ as program
-from cs336_model import ranges
+from cs336_model import locks, ranges
 from cs336_model.results import Result, read_result
 from cs336_model.spec import Spec
 
@@ -31,14 +31,21 @@ def no_ranges_left_on():
 
 
 @pytest.fixture
-def measure(tmp_path):
-    """A function that measures a changed run in this process, and returns its result."""
+def measure(tmp_path, monkeypatch):
+    """A function that measures a changed run in this process, and returns its result. The locks that the program keeps
+    until it ends are given up then."""
+    kept = []
+    for name in ("shared", "exclusive"):
+        take = getattr(locks, name)
+        monkeypatch.setattr(locks, name, lambda *given, take=take: kept.append(take(*given)) or kept[-1])
 
     def run(*options: str, **changes) -> Result:
         spec = make_spec(**changes)
         path = tmp_path / f"{spec.stage}.json"
         text = msgspec.json.encode(spec).decode()
         program.main(["--spec", text, "--output", str(path), "--locks", str(tmp_path / "locks"), *options])
+        for held in kept:
+            held.release()
         return read_result(path)
 
     return run

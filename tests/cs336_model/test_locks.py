@@ -153,11 +153,6 @@ def test_a_lock_ends_with_its_process_however_that_ends(folder, start):
     sharing.result(5).release()
 
 
-def test_a_lock_that_nothing_refers_to_any_more_is_given_up(folder):
-    exclusive(folder)
-    exclusive(folder).release()
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
 def test_another_user_can_use_the_locks_whatever_the_umask(start):
     before = os.umask(0o077)

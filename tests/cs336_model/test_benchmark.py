@@ -1,0 +1,228 @@
+"""The steps of a run, and the program from its arguments to its files."""
+
+import math
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+from cs336_model import __main__ as program
+from cs336_model import benchmark, locks
+from cs336_model.benchmark import Subject
+from cs336_model.results import Capture, read_result
+from tests.cs336_model.conftest import make_spec
+from tests.cs336_model.other_models import Failing
+
+CPU, ROOT = torch.device("cpu"), Path(__file__).parents[2]
+MESSAGE = (
+    "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 139 GiB of which 1.25 GiB is free."
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "phases", "losses"),
+    [
+        ("forward", {"forward": 2, "loss": 0, "backward": 0, "optimizer": 0}, 1),
+        ("forward_backward", {"forward": 2, "loss": 2, "backward": 2, "optimizer": 0}, 3),
+        ("train_step", {"forward": 2, "loss": 2, "backward": 2, "optimizer": 2}, 3),
+    ],
+)
+def test_every_mode_keeps_every_time_and_loss(measure, mode, phases, losses):
+    before = time.time()
+    result = measure(mode=mode)
+    assert result.status == "complete" and result.reason is None
+    assert len(result.step_seconds) == 2 and min(result.step_seconds) > 0
+    assert {phase: len(seconds) for phase, seconds in result.phase_seconds.items()} == phases
+    assert len(result.warmup_seconds) == 1 and result.warmup_seconds[0] > 0
+    assert {phase: len(seconds) for phase, seconds in result.warmup_phase_seconds.items()} == {
+        phase: int(count > 0) for phase, count in phases.items()
+    }
+    assert len(result.losses) == losses
+    assert result.losses[0] == pytest.approx(math.log(50), abs=1.0)  # an untrained model knows nothing
+    assert result.parameters == 2 * 50 * 16 + 2 * (4 * 16 * 16 + 3 * 16 * 32 + 2 * 16) + 16
+    assert result.machine.device == "cpu" and result.machine.torch == torch.__version__
+    ((since, until),) = result.alone
+    assert before <= since and until - since >= sum(result.step_seconds) + sum(result.warmup_seconds)
+    assert {"import", "context", "initialise", "warmup", "measured"} <= set(result.seconds)
+
+
+def test_phases_of_a_step_take_no_longer_than_the_step():
+    subject = Subject(make_spec(), CPU)
+    step_seconds = subject.run_steps("measure", 3)
+    for index, seconds in enumerate(step_seconds):
+        assert 0 < sum(times[index] for times in subject.phase_seconds().values()) <= seconds
+
+
+def test_the_device_is_waited_for_once_per_step(monkeypatch):
+    subject, waits = Subject(make_spec(), CPU), []
+    monkeypatch.setattr(benchmark, "synchronize", waits.append)
+    assert len(subject.run_steps("measure", 3)) == 3
+    assert waits == [CPU] * 3
+
+
+def test_gradients_do_not_add_up_over_steps():
+    subject = Subject(make_spec(mode="forward_backward"), CPU)
+    subject.run_steps("measure", 1)
+    after_one = [parameter.grad.clone() for parameter in subject.parameters]
+    subject.run_steps("measure", 2)
+    assert all(torch.equal(first, one.grad) for first, one in zip(after_one, subject.parameters, strict=True))
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "fused"])
+def test_training_lowers_the_loss_and_the_other_mode_repeats_it(optimizer):
+    trained, repeated = Subject(make_spec(optimizer=optimizer), CPU), Subject(make_spec(mode="forward_backward"), CPU)
+    for subject in (trained, repeated):
+        subject.run_steps("measure", 4)
+    falling, constant = trained.read_losses(), repeated.read_losses()
+    assert falling == sorted(falling, reverse=True) and falling[-1] < falling[0]
+    assert len(set(constant)) == 1 and constant[0] == falling[0]
+
+
+def test_a_forward_step_keeps_no_graph_and_no_optimizer():
+    subject = Subject(make_spec(mode="forward"), CPU)
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: pytest.fail("saved for a backward pass"), id):
+        subject.run_steps("measure", 1)
+    assert subject.optimizer is None and subject.losses == []
+
+
+def test_equal_seeds_make_equal_weights_and_batches():
+    first, second, other = (Subject(make_spec(seed=seed), CPU) for seed in (0, 0, 1))
+    assert all(torch.equal(*pair) for pair in zip(first.parameters, second.parameters, strict=True))
+    assert torch.equal(first.inputs, second.inputs) and not torch.equal(first.inputs, other.inputs)
+
+
+def test_targets_are_the_tokens_that_follow():
+    subject = Subject(make_spec(), CPU)
+    assert subject.inputs.shape == subject.targets.shape == (2, 8)
+    assert torch.equal(subject.inputs[:, 1:], subject.targets[:, :-1])
+    assert subject.inputs.is_contiguous() and subject.targets.is_contiguous()
+
+
+def test_a_capture_holds_the_measured_steps_and_no_warm_up(measure, tmp_path):
+    path = tmp_path / "capture.sqlite"
+    captured = measure("--profiler", "torch", "--capture", str(path), stage="capture")
+    connection = sqlite3.connect(path)
+    counts = dict(connection.execute("SELECT text, count(*) FROM NVTX_EVENTS GROUP BY text"))
+    (outside,) = connection.execute(
+        "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL, NVTX_EVENTS WHERE text = 'measure' AND"
+        " (CUPTI_ACTIVITY_KIND_KERNEL.start < NVTX_EVENTS.start OR CUPTI_ACTIVITY_KIND_KERNEL.end > NVTX_EVENTS.end)"
+    ).fetchone()
+    connection.close()
+    assert outside == 0 and "warmup" not in counts
+    assert (counts["measure"], counts["step"], counts["optimizer"]) == (1, 2, 2)
+    steps, layers, passes = 2, 2, 2  # forward, and backward
+    assert counts["block"] == steps * layers * passes
+    assert isinstance(captured, Capture) and captured.seconds["export"] > 0
+    assert captured.losses == measure().losses
+
+
+def test_counters_are_those_of_a_model_with_fewer_layers(measure):
+    full, fewer = measure(stage="counters", layers=9), measure(stage="counters", layers=1)
+    assert full.parameters - fewer.parameters == 4 * 16 * 16 + 3 * 16 * 32 + 2 * 16
+    assert fewer.status == "complete"
+
+
+@pytest.mark.parametrize("at", [0, 2])
+def test_a_loss_that_is_no_number_is_a_result_with_its_step(measure, their_module, at):
+    their_module.Broken = lambda **sizes: Failing(at=at, value=float("nan"))
+    result = measure(constructor="their_module:Broken")
+    assert result.status == "non_finite" and len(result.losses) == at
+    assert result.reason == f"the loss of step {at}, counted from 0 with the warm-up, is nan"
+
+
+@pytest.mark.parametrize(
+    ("at", "during"), [(0, "warmup step 0: forward"), (1, "measure step 0: forward"), (2, "measure step 1: forward")]
+)
+def test_out_of_memory_is_a_result_with_the_phase_and_the_request(measure, their_module, tmp_path, at, during):
+    their_module.Growing = lambda **sizes: Failing(torch.OutOfMemoryError(MESSAGE), at)
+    capture = tmp_path / "capture.sqlite"
+    options = ("--profiler", "torch", "--capture", str(capture))
+    result = measure(*options, stage="capture", constructor="their_module:Growing")
+    assert (result.status, result.out_of_memory.during) == ("out_of_memory", during)
+    assert result.out_of_memory.requested_bytes == 2_684_354_560
+    assert result.reason == f"no memory was left during {during}; 2.50 GiB more were asked for"
+    assert result.step_seconds == [] and not capture.exists(), "times of steps before the failure are no result"
+
+
+def test_a_constructor_that_runs_out_of_memory_gives_a_result(measure, their_module):
+    def constructor(**sizes):
+        raise torch.OutOfMemoryError("out of memory")
+
+    their_module.Huge = constructor
+    result = measure(constructor="their_module:Huge")
+    assert (result.status, result.out_of_memory.during) == ("out_of_memory", "initialise")
+    assert result.reason == "no memory was left during initialise" and result.machine.device == "cpu"
+
+
+def test_any_other_error_is_no_result(measure, their_module, tmp_path):
+    their_module.Broken = lambda **sizes: Failing(RuntimeError("CUDA error: an illegal memory access"), 1)
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        measure(constructor="their_module:Broken")
+    assert [path.name for path in tmp_path.iterdir()] == ["locks"]
+
+
+def test_a_specification_that_is_wrong_ends_the_program_in_one_line(tmp_path):
+    with pytest.raises(SystemExit, match=r"^specification: Invalid enum value 'fp8' - at `\$\.precision`$"):
+        program.main(["--spec", '{"run": "r", "precision": "fp8"}', "--output", str(tmp_path / "timing.json")])
+
+
+def start_process(folder: Path, *options: str, **changes) -> subprocess.Popen:
+    spec = msgspec.json.encode(make_spec(**changes)).decode()
+    command = [sys.executable, "-m", "cs336_model", "--spec", spec, "--output", str(folder / "timing.json")]
+    command += ["--locks", str(folder / "locks"), "--started", str(folder / "started"), *options]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+@pytest.mark.slow
+def test_a_process_waits_for_others_to_share_and_is_alone_while_it_measures(tmp_path):
+    sharing = locks.shared(tmp_path / "locks")
+    process = start_process(tmp_path)
+    time.sleep(6)
+    assert process.poll() is None and not (tmp_path / "started").exists()
+    sharing.release()
+    released = time.time()
+    assert process.communicate()[0] == "" and process.returncode == 0
+    result = read_result(tmp_path / "timing.json")
+    assert result.alone[0][0] >= released - 0.1 and (tmp_path / "started").exists()
+
+
+@pytest.mark.slow
+def test_a_process_of_the_timing_imports_no_profiler_no_compiler_and_no_pandas(tmp_path):
+    code = (
+        "import sys\nfrom cs336_model import __main__ as program\nprogram.main(sys.argv[1:])\n"
+        "heavy = ('torch._dynamo', 'torch._inductor', 'pandas', 'nvtx', 'range_marks',"
+        " 'kernel_tables', 'torch.utils.flop_counter', 'cs336_model.parallel')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    spec, path = msgspec.json.encode(make_spec()).decode(), str(tmp_path / "timing.json")
+    command = [sys.executable, "-c", code, "--spec", spec, "--output", path, "--locks", str(tmp_path / "locks")]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.slow
+def test_the_program_ends_with_the_process_that_started_it_however_that_ends(tmp_path):
+    code = (
+        "import subprocess, sys, time\nchild = subprocess.Popen(sys.argv[1:])\nprint(child.pid, flush=True)\n"
+        "time.sleep(60)"
+    )
+    spec = msgspec.json.encode(make_spec(measured_steps=10**6)).decode()
+    program = [sys.executable, "-m", "cs336_model", "--spec", spec, "--output", str(tmp_path / "timing.json")]
+    program += ["--locks", str(tmp_path / "locks"), "--started", str(tmp_path / "started")]
+    starter = subprocess.Popen([sys.executable, "-c", code, *program], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    child = int(starter.stdout.readline())
+    starter.stdout.close()
+    until = time.time() + 60
+    while not (tmp_path / "started").exists() and time.time() < until:
+        time.sleep(0.1)
+    assert (tmp_path / "started").exists()
+    starter.send_signal(signal.SIGKILL)
+    starter.wait()
+    locks.exclusive(tmp_path / "locks").release()  # it holds its lock no longer
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] in "ZX"

@@ -1,0 +1,112 @@
+"""The device: its facts, its memory, its clock."""
+
+import hashlib
+import os
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from cs336_model import device, locks
+from cs336_model.benchmark import Subject
+from cs336_model.device import Place, describe_out_of_memory, is_out_of_memory
+from cs336_model.results import OutOfMemory
+from tests.cs336_model.conftest import make_spec
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 139 GiB", 2_684_354_560),
+        ("CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 139.81 GiB total capacity)", 20_971_520),
+        ("HIP out of memory. Tried to allocate 512 bytes.", 512),
+        ("CUDA out of memory. Tried to allocate more than 1EB memory.", None),
+        ("out of memory", None),
+    ],
+)
+def test_the_request_is_read_from_torchs_message(message, expected):
+    assert describe_out_of_memory(torch.OutOfMemoryError(message), "warmup") == OutOfMemory(
+        during="warmup", requested_bytes=expected
+    )
+
+
+def test_what_the_device_has_comes_from_the_driver(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10, 100))
+    memory = describe_out_of_memory(torch.OutOfMemoryError("out of memory"), "initialise")
+    assert (memory.free_bytes, memory.total_bytes) == (10, 100)
+
+
+def test_a_host_without_memory_is_out_of_memory_too():
+    with pytest.raises(RuntimeError) as error:
+        torch.empty(2**60, dtype=torch.int8)
+    assert is_out_of_memory(error.value) and is_out_of_memory(MemoryError())
+    assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access"))
+
+
+def test_on_a_processor_one_core_is_left_for_everything_else(tmp_path, monkeypatch):
+    threads = torch.get_num_threads()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(9))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 9)
+    chosen = []
+    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
+    place = Place("auto", tmp_path)
+    place.open()
+    assert place.device == torch.device("cpu") and chosen == [8] and threads
+
+
+def test_a_gpu_that_is_asked_for_and_not_there_is_an_error_with_the_next_step(tmp_path):
+    with pytest.raises(SystemExit, match=r"device is 'cuda', and torch .* finds no GPU: check nvidia-smi"):
+        Place("cuda", tmp_path)
+
+
+def test_who_leaves_a_place_lets_others_measure_and_still_shares(tmp_path):
+    place = Place("cpu", tmp_path)
+    place.leave()
+    locks.shared(tmp_path).release()
+    since, until = place.alone()
+    assert since <= until and place.held.until == until
+    place.leave()
+    assert place.alone() == (since, until)
+
+
+def test_a_machine_is_described_by_what_is_known():
+    machine = device.describe_machine(torch.device("cpu"))
+    assert machine.device_name == machine.cpu_name != "" and machine.torch == torch.__version__
+    assert machine.driver is machine.gpu_uuid_sha256 is machine.device_bytes is None
+    assert machine.threads == torch.get_num_threads()
+
+
+def test_a_gpu_is_described_by_its_host_its_driver_and_its_clock_now(monkeypatch):
+    facts = SimpleNamespace(uuid="b", total_memory=100)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: facts)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H200")
+    monkeypatch.setattr(locks, "host_gpus", lambda: ["GPU-b", "GPU-a"])
+    answer = SimpleNamespace(stdout="570.86.15, 1980\n")
+    monkeypatch.setattr("subprocess.run", lambda command, **_: answer if "--id=GPU-b" in command else None)
+    monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
+    machine = device.describe_machine(torch.device("cuda", 0))
+    assert machine.gpu_uuid_sha256 == hashlib.sha256(b"GPU-a\nGPU-b").hexdigest()
+    assert (machine.driver, machine.sm_clock_mhz, machine.device_bytes) == ("570.86.15", 1980, 100)
+
+
+def test_phases_on_a_gpu_are_the_milliseconds_of_events_as_seconds(monkeypatch):
+    class FakeEvent:
+        clock_ms = 0.0
+
+        def __init__(self, enable_timing: bool) -> None:
+            assert enable_timing
+
+        def record(self) -> None:
+            FakeEvent.clock_ms += 250.0
+            self.at_ms = FakeEvent.clock_ms
+
+        def elapsed_time(self, other: "FakeEvent") -> float:
+            return other.at_ms - self.at_ms
+
+    subject = Subject(make_spec(), torch.device("cpu"))
+    monkeypatch.setattr(torch.cuda, "Event", FakeEvent)
+    subject.device, subject.position = torch.device("cuda", 0), "step 0"
+    with subject.phase("forward"):
+        pass
+    assert subject.phase_seconds() == {"forward": [0.25], "loss": [], "backward": [], "optimizer": []}

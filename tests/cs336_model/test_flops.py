@@ -1,0 +1,31 @@
+"""FLOPs from the shapes against the course's figures and torch's own counter."""
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from cs336_model.flops import attention_flops, forward_flops
+from cs336_model.model import TransformerLM
+from tests.cs336_model.conftest import make_spec
+
+SIZES = {"d_model": 12, "num_layers": 3, "num_heads": 2, "d_ff": 20}
+
+
+def test_one_attention_layer_of_small_at_512_has_the_flops_of_the_course():
+    flops = attention_flops(batch_size=4, context_length=512, num_heads=12, d_model=768)
+    assert flops["computing attention scores"] == flops["final matmul"] == 1_610_612_736
+    assert flops["computing softmax"] == 62_914_560
+
+
+def test_forward_flops_equal_those_of_torchs_counter():
+    with FlopCounterMode(display=False) as counter:
+        TransformerLM(50, 16, **SIZES)(torch.zeros(2, 7, dtype=torch.int64))
+    spec = make_spec(sizes=SIZES, context_length=7)
+    assert forward_flops(spec) == counter.get_total_flops()
+    assert forward_flops(make_spec(sizes=SIZES, context_length=7, batch_size=4, gpus=2, parallel="ddp")) == (
+        counter.get_total_flops()
+    ), "of the sequences of one process"
+
+
+def test_the_flops_of_other_models_and_of_unknown_shapes_are_unknown():
+    assert forward_flops(make_spec(constructor="m:LM")) is None
+    assert forward_flops(make_spec(arguments={"depth": "$num_layers"})) is None

@@ -1,0 +1,159 @@
+"""Every variant of the program: what it changes, what it leaves, and what is refused."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+from torch._dynamo.exc import BackendCompilerFailed
+
+from cs336_model import variants
+from cs336_model.benchmark import Subject
+from cs336_model.results import read_result
+from cs336_model.variants import Unsupported
+from tests.cs336_model.conftest import make_spec
+
+CPU, ROOT = torch.device("cpu"), Path(__file__).parents[2]
+UNIT_ROUNDOFF = {"fp32": 2**-24, "bf16": 2**-8, "bf16-weights": 2**-8, "fp16": 2**-11}
+
+
+def run_one_step(**changes) -> Subject:
+    """The subject of a changed run after its first forward and backward pass."""
+    subject = Subject(make_spec(mode="forward_backward", **changes), CPU)
+    subject.run_steps("measure", 1)
+    return subject
+
+
+def gradients(subject: Subject) -> torch.Tensor:
+    return torch.cat([parameter.grad.flatten().float() for parameter in subject.parameters])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"attention": "math"}, {"attention": "flash"}, {"checkpoint": "1"}, {"checkpoint": "2-1"}, {"precision": "tf32"}],
+    ids=str,
+)
+def test_a_variant_in_fp32_gives_the_loss_and_gradients_of_the_eager_program(changes):
+    plain, variant = run_one_step(), run_one_step(**changes)
+    torch.testing.assert_close(variant.losses[0], plain.losses[0], rtol=1e-5, atol=0)
+    torch.testing.assert_close(gradients(variant), gradients(plain), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp16", "bf16-weights"])
+def test_a_lower_precision_is_off_by_its_rounding_and_no_more(precision):
+    plain, variant = run_one_step(), run_one_step(precision=precision)
+    off = torch.linalg.vector_norm(gradients(variant) - gradients(plain)) / torch.linalg.vector_norm(gradients(plain))
+    assert UNIT_ROUNDOFF["fp32"] < off < 16 * UNIT_ROUNDOFF[precision]
+
+
+def test_bf16_weights_are_bf16_with_their_gradients_while_rotary_angles_stay_fp32():
+    subject = run_one_step(precision="bf16-weights")
+    tensors = [tensor for parameter in subject.parameters for tensor in (parameter, parameter.grad)]
+    assert {tensor.dtype for tensor in tensors} == {torch.bfloat16}
+    assert subject.model.rope.cos.dtype == torch.float32
+
+
+def test_bf16_computes_in_bf16_and_keeps_weights_in_fp32():
+    subject, dtypes = Subject(make_spec(precision="bf16"), CPU), []
+    subject.model.head.register_forward_hook(lambda module, inputs, output: dtypes.append(output.dtype))
+    subject.run_steps("measure", 1)
+    assert dtypes == [torch.bfloat16] == [variants.activation_dtype("bf16")]
+    assert {parameter.dtype for parameter in subject.parameters} == {torch.float32}
+
+
+@pytest.mark.parametrize(("precision", "setting"), [("tf32", "high"), ("fp32", "highest"), ("bf16", "highest")])
+def test_fp32_products_may_use_tf32_where_it_is_asked_for_and_nowhere_else(precision, setting):
+    run_one_step(precision=precision)
+    assert torch.get_float32_matmul_precision() == setting
+
+
+def test_fused_attention_is_one_operator_of_the_forced_backend(monkeypatch):
+    seen, real = [], torch.nn.functional.scaled_dot_product_attention
+
+    def watched(*arguments, **options):
+        result = real(*arguments, **options)
+        seen.append(type(result.grad_fn).__name__)
+        return result
+
+    monkeypatch.setattr(variants, "scaled_dot_product_attention", watched)
+    run_one_step(attention="flash")
+    assert seen == ["ScaledDotProductFlashAttentionForCpuBackward0"] * 3, "tried once, then in two blocks"
+
+
+@pytest.mark.parametrize("backend", ["efficient", "cudnn"])
+def test_a_backend_that_this_machine_refuses_is_a_result_with_pytorchs_reason(measure, backend):
+    result = measure(attention=backend)
+    assert result.status == "unsupported"
+    assert result.reason.startswith(f"attention {backend}: No viable backend for scaled_dot_product_attention")
+    assert result.step_seconds == [] and result.machine.device == "cpu"
+
+
+def test_another_failure_of_attention_is_no_result(monkeypatch):
+    def broken(*arguments, **options):
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(variants, "scaled_dot_product_attention", broken)
+    with pytest.raises(RuntimeError, match="a defect"):
+        run_one_step(attention="math")
+
+
+def test_what_is_recomputed_is_not_kept_for_the_backward_pass():
+    def kept_bytes(checkpoint: str) -> int:
+        subject, tensors = Subject(make_spec(mode="forward_backward", checkpoint=checkpoint), CPU), {}
+        with torch.autograd.graph.saved_tensors_hooks(lambda saved: tensors.setdefault(id(saved), saved), id):
+            subject.model(subject.inputs)
+        return sum(tensor.untyped_storage().nbytes() for tensor in tensors.values())
+
+    assert kept_bytes("2") < kept_bytes("1") < kept_bytes("0")
+
+
+def test_a_reason_of_pytorch_is_published_in_one_line_without_paths():
+    reason = "C++ compile error\n  /home/me/x.cpp and '/tmp/inductor/ab/cab.h' failed; see https://pytorch.org/docs"
+    assert str(Unsupported(reason)) == "C++ compile error x.cpp and 'cab.h' failed; see https://pytorch.org/docs"
+    assert len(str(Unsupported("x" * 5000))) < 520
+
+
+def test_what_a_compiler_refuses_is_unsupported_with_its_own_reason():
+    with (
+        pytest.raises(Unsupported, match="compile on: RuntimeError: no Triton"),
+        variants.compiling(make_spec(compile="on")),
+    ):
+        raise BackendCompilerFailed(print, RuntimeError("no Triton here"), None)
+    with pytest.raises(torch.OutOfMemoryError), variants.compiling(make_spec(compile="on")):
+        raise BackendCompilerFailed(print, torch.OutOfMemoryError("Tried to allocate 2 GiB"), None)
+    with pytest.raises(ZeroDivisionError), variants.compiling(make_spec(compile="on")):
+        1 / 0  # noqa: B018
+
+
+def measure_in_process(folder: Path, environment: dict[str, str], **changes):
+    path = folder / "timing.json"
+    spec = msgspec.json.encode(make_spec(**changes)).decode()
+    command = [sys.executable, "-m", "cs336_model", "--spec", spec, "--output", str(path), "--locks", str(folder / "l")]
+    subprocess.run(command, check=True, cwd=ROOT, capture_output=True, env=os.environ | environment)
+    return read_result(path)
+
+
+@pytest.mark.slow
+def test_a_compiled_run_is_one_graph_compiled_before_the_warm_up_by_an_empty_cache(tmp_path):
+    result = measure_in_process(tmp_path, {"TMPDIR": str(tmp_path)}, compile="attention", mode="forward")
+    assert (result.status, result.graphs, result.graph_breaks) == ("complete", 1, 0)
+    assert result.seconds["compile"] > result.seconds["warmup"]
+    assert len(result.warmup_seconds) == 1 and len(result.step_seconds) == 2
+    assert len(result.losses) == 1
+    assert not list(tmp_path.glob("inductor-*"))
+
+
+def test_what_is_not_compiled_says_nothing_of_graphs(measure):
+    result = measure()
+    assert result.graphs is None and result.graph_breaks is None and "compile" not in result.seconds
+
+
+@pytest.mark.slow
+def test_without_a_cpp_compiler_a_compiled_run_is_a_result_with_the_reason(tmp_path):
+    result = measure_in_process(tmp_path, {"CXX": "/nowhere/no-such-compiler"}, compile="on", mode="forward")
+    assert result.status == "unsupported" and result.step_seconds == []
+    assert result.reason.startswith("compile on: InvalidCxxCompiler: No working C++ compiler found")
+    assert "/nowhere" not in result.reason
