@@ -11,27 +11,16 @@ compare        two folders of results -> results/comparison: snakemake compare -
 doctor         prints what this machine can do: snakemake doctor
 """
 
-from workflow.grid import KEYS
-
-SHOWN = choose_shown(RUNS)
-DOCUMENTS = ["answers", *QUESTIONS]
-FIGURES = ["phase_times", "class_shares", "top_kernels", "attention", "launch_bound", "roofline", "scaling"]
-FIGURES = FIGURES if HAS_STEPS else []
-ANSWERED = ["runs", "timings", *SUMMARIES, *STUDY_TABLES] if HAS_STEPS else ["runs", *STUDY_TABLES]
-SUFFIXES = {"markdown": "md", "latex": "tex", "typst": "typ"}
-ANSWER_FILES = [f"results/answers/{name}.{SUFFIXES[kind]}" for kind in CONFIG.formats for name in DOCUMENTS]
-ANSWER_FILES += [*figure_files(FIGURES), "results/report.html", "results/tables/README.md"]
-
 
 rule answers:
     input:
         tables=table_files(ANSWERED, suffixes=["parquet"]),
-        templates=expand("{root}/workflow/templates/{name}.md.j2", root=ROOT, name=QUESTIONS),
+        templates=expand("{root}/workflow/templates/{name}.md.j2", root=os.path.relpath(ROOT), name=QUESTIONS),
         code=write_digest(
             "answers",
             "workflow/scripts/answers.py",
             "workflow/columns.yaml",
-            *[f"workflow/templates/{path.name}" for path in (ROOT / "workflow/templates").glob("*.md.j2")],
+            *[path for path in TEMPLATES if path.endswith(".md.j2")],
         ),
     output:
         expand("results/answers/{name}.md", name=DOCUMENTS),
@@ -52,9 +41,9 @@ rule figures:
         figure_files(FIGURES),
     log:
         "logs/figures.log",
+    localrule: True
     params:
         figures=[*FIGURES, *STUDY_FIGURES],
-    localrule: True
     message:
         "figures of the questions (a) to (e)"
     script:
@@ -63,25 +52,25 @@ rule figures:
 
 rule page:
     input:
+        **({"capture": f"results/runs/{SHOWN}/capture.sqlite"} if SHOWN else {}),
         tables=table_files(["runs", "timings", "kernels", "time_lost"] if HAS_STEPS else ["runs"], suffixes=["parquet"]),
         documents=expand("results/answers/{name}.md", name=QUESTIONS),
         figures=figure_files([*FIGURES, *STUDY_FIGURES], ["svg"]),
-        **({"capture": f"results/runs/{SHOWN}/capture.sqlite"} if SHOWN else {}),
         code=write_digest(
             "page",
             "workflow/scripts/page.py",
             "workflow/columns.yaml",
-            *[f"workflow/templates/{path.name}" for path in (ROOT / "workflow/templates").glob("page.*")],
+            *[path for path in TEMPLATES if "page." in path],
         ),
     output:
         page="results/report.html",
         trace="results/page/trace.json.gz",
     log:
         "logs/page.log",
+    localrule: True
     params:
         run=SHOWN,
         classes=CLASSES,
-    localrule: True
     message:
         "the page"
     script:
@@ -108,12 +97,12 @@ rule print_answers:
 rule compare:
     log:
         "logs/compare.log",
+    localrule: True
     params:
         options=json.dumps(
             {"before": CONFIG.before, "after": CONFIG.after, "varies": CONFIG.varies, "fail_on": CONFIG.fail_on}
         ),
         output="results/comparison/comparison.md",
-    localrule: True
     message:
         "comparing two folders of results"
     script:

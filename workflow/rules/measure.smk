@@ -13,48 +13,21 @@ touched. With threads: 0 several start together, also with --cores 1, and import
 them, of which the profiles have 24.
 """
 
-import math
-
-from workflow.freshness import find_gpus, list_sources
-
-SOURCES = list_sources(CONFIG)
-cores = len(os.sched_getaffinity(0))
-at_once = 2 if cores < 8 else min(24, 3 + 3 * len(find_gpus()[0]))  # one measures on a GPU, others import or export
-MEASURING = 24 // at_once
-TIME_LIMIT_S = math.ceil(CONFIG.time_limit_s)
-
-
-def wanted_key(path):
-    """A function of wildcards: the wanted key of a result, as text."""
-
-    def find_key(wildcards):
-        result = path.format(**wildcards)
-        if result not in PLAN:
-            raise WorkflowError(f"{result} is no result of the grid {CONFIG.grid} in config.yaml")
-        return PLAN[result]
-
-    return find_key
-
-
-def count_gpus(wildcards):
-    """The GPUs that a job asks of a scheduler."""
-    return 0 if CONFIG.device == "cpu" else RUNS[wildcards.run].gpus
-
 
 rule timing:
     output:
         result="results/runs/{run}/timing.json",
     log:
         "logs/{run}/timing.log",
-    params:
-        key=wanted_key("results/runs/{run}/timing.json"),
-        sources=SOURCES,
+    priority: 10
     threads: 0
     resources:
         measuring=MEASURING,
         gpu=count_gpus,
         time_limit_s=TIME_LIMIT_S,
-    priority: 10
+    params:
+        key=wanted_key("results/runs/{run}/timing.json"),
+        sources=SOURCES,
     message:
         "timing {wildcards.run}"
     shell:
@@ -69,15 +42,15 @@ rule timing_process:
         "logs/{run}/timing_{process}.log",
     wildcard_constraints:
         process="[0-9]+",
-    params:
-        key=wanted_key("results/processes/{process}/{run}/timing.json"),
-        sources=SOURCES,
+    priority: 9
     threads: 0
     resources:
         measuring=MEASURING,
         gpu=count_gpus,
         time_limit_s=TIME_LIMIT_S,
-    priority: 9
+    params:
+        key=wanted_key("results/processes/{process}/{run}/timing.json"),
+        sources=SOURCES,
     message:
         "timing {wildcards.run}, process {wildcards.process}"
     shell:
@@ -91,15 +64,15 @@ rule capture:
         capture="results/runs/{run}/capture.sqlite",
     log:
         "logs/{run}/capture.log",
-    params:
-        key=wanted_key("results/runs/{run}/capture.json"),
-        sources=SOURCES,
+    priority: 10
     threads: 0
     resources:
         measuring=MEASURING,
         gpu=count_gpus,
         time_limit_s=TIME_LIMIT_S,
-    priority: 10
+    params:
+        key=wanted_key("results/runs/{run}/capture.json"),
+        sources=SOURCES,
     message:
         "capturing {wildcards.run}"
     shell:
@@ -113,15 +86,15 @@ rule memory:
         history="results/runs/{run}/memory_history.json.gz",
     log:
         "logs/{run}/memory.log",
-    params:
-        key=wanted_key("results/runs/{run}/memory.json"),
-        sources=SOURCES,
+    priority: 10
     threads: 0
     resources:
         measuring=MEASURING,
         gpu=count_gpus,
         time_limit_s=TIME_LIMIT_S,
-    priority: 10
+    params:
+        key=wanted_key("results/runs/{run}/memory.json"),
+        sources=SOURCES,
     message:
         "recording the memory of {wildcards.run}"
     shell:
@@ -134,15 +107,15 @@ rule energy:
         result="results/runs/{run}/energy.json",
     log:
         "logs/{run}/energy.log",
-    params:
-        key=wanted_key("results/runs/{run}/energy.json"),
-        sources=SOURCES,
+    priority: 10
     threads: 0
     resources:
         measuring=MEASURING,
         gpu=count_gpus,
         time_limit_s=TIME_LIMIT_S,
-    priority: 10
+    params:
+        key=wanted_key("results/runs/{run}/energy.json"),
+        sources=SOURCES,
     message:
         "measuring the energy of {wildcards.run}"
     shell:
@@ -156,15 +129,15 @@ rule counters:
         counted="results/runs/{run}/ncu.csv",
     log:
         "logs/{run}/counters.log",
-    params:
-        key=wanted_key("results/runs/{run}/counters.json"),
-        sources=SOURCES,
+    priority: 10
     threads: 0
     resources:
         measuring=MEASURING,
         gpu=count_gpus,
         time_limit_s=TIME_LIMIT_S,
-    priority: 10
+    params:
+        key=wanted_key("results/runs/{run}/counters.json"),
+        sources=SOURCES,
     message:
         "counting what the kernels of {wildcards.run} do"
     shell:
@@ -177,15 +150,15 @@ rule attention:
         result="results/runs/{run}/attention.json",
     log:
         "logs/{run}/attention.log",
-    params:
-        key=wanted_key("results/runs/{run}/attention.json"),
-        sources=SOURCES,
+    priority: 10
     threads: 0
     resources:
         measuring=MEASURING,
         gpu=count_gpus,
         time_limit_s=TIME_LIMIT_S,
-    priority: 10
+    params:
+        key=wanted_key("results/runs/{run}/attention.json"),
+        sources=SOURCES,
     message:
         "measuring {wildcards.run}"
     shell:

@@ -16,33 +16,6 @@ Tables are results/tables/NAME.parquet and .csv, figures results/figures/NAME.sv
 A study is made if the grid asks its question: STUDY_FILES is what rule all wants.
 """
 
-STUDIES = {  # by question: its tables and figures
-    "time_lost": (["time_lost"], []),
-    "f_precision": (["precision"], ["precision"]),
-    "g_compile": (["compile"], ["compile"]),
-    "h_attention": (["attention_backends"], ["attention_backends"]),
-    "i_memory": (["memory_peak", "memory_parts"], ["memory_timeline"]),
-    "j_checkpoint": (["checkpoint"], ["checkpoint"]),
-    "k_warmup": (["warmup_enough"], ["warmup"]),
-    "l_counters": (["counter_kernels"], ["measured_roofline"]),
-    "m_energy": (["energy"], ["energy"]),
-    "n_communication": (["communication_times", "communication_scaling"], ["communication"]),
-    "attention_sweep": (["attention_sweep"], ["attention_sweep"]),
-}
-
-
-def figure_files(figures, suffixes=("svg", "png")):
-    """The files of figures."""
-    return [f"results/figures/{figure}.{suffix}" for figure in figures for suffix in suffixes]
-
-
-ASKED = {question: made for question, made in STUDIES.items() if question in QUESTIONS}
-STUDY_TABLES = [table for tables, _ in ASKED.values() for table in tables]
-STUDY_FIGURES = [figure for _, figures in ASKED.values() for figure in figures]
-STUDY_FILES = table_files(STUDY_TABLES) + figure_files(STUDY_FIGURES)
-if CONFIG.timing.processes > 1 and HAS_STEPS:
-    STUDY_FILES += table_files(["steps"], "results/processes")
-
 
 rule time_lost:
     input:
@@ -125,7 +98,10 @@ rule memory_parts:
 
 rule checkpoint:
     input:
-        tables=table_files(["runs", "timings", "steps", "phases", "kernels", "memory_totals", "memory_activations"], suffixes=["parquet"]),
+        tables=table_files(
+            ["runs", "timings", "steps", "phases", "kernels", "memory_totals", "memory_activations"],
+            suffixes=["parquet"],
+        ),
         code=write_digest("checkpoint", "workflow/scripts/checkpoint.py", "workflow/columns.yaml"),
     output:
         table_files(["checkpoint"]),

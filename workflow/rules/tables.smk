@@ -7,55 +7,10 @@ merge           the results and tables of all runs -> results/tables/NAME.{parqu
 process_steps   timing.json of all processes -> results/processes/steps.{parquet,csv}
 summaries       merged tables -> results/tables/{forward_time,top_kernels,...}.{parquet,csv}
 
-Every table is a Parquet and a CSV file. merge reads the plan of the measurements, too, and refuses a result that would
-be measured in another way now, even where Snakemake has lost its metadata.
+Every table is a Parquet and a CSV file. Of a run only the former is declared, since each file costs time in large grids.
+merge reads the plan of the measurements, too, and refuses a result that would be measured in another way now, even
+where Snakemake has lost its metadata.
 """
-
-import json
-
-from workflow.freshness import PLAN as PLAN_FILE
-
-CLASSES = json.dumps(CONFIG.kernel_classes, sort_keys=True)
-RULES = json.dumps(CONFIG.diagnosis_rules, sort_keys=True)
-CAPTURE_TABLES = ["kernels", "phases", "ranges", "findings", "rank_phases", "rank_steps", "collectives"]
-MEMORY_TABLES = [
-    "memory_phases",
-    "memory_activations",
-    "memory_largest",
-    "memory_timeline",
-    "memory_totals",
-    "memory_blocks",
-    "module_dtypes",
-]
-MERGED = ["runs", "timings", "steps", "warmup_steps", *CAPTURE_TABLES[:4], *MEMORY_TABLES]
-MERGED += ["communication_steps", "communication_collectives", "energy_windows", "counters", "attention_cells"]
-SUMMARIES = [
-    "forward_time",
-    "top_kernels",
-    "forward_classes",
-    "forward_parts",
-    "class_shares",
-    "training_parts",
-    "attention",
-    "attention_backward",
-]
-HAS_STEPS = "time_lost" in QUESTIONS  # else attention is measured alone
-
-
-def list_runs(stage):
-    """The names of the runs with a stage."""
-    return [name for name, run in RUNS.items() if stage in run.stages]
-
-
-def table_files(tables, folder="results/tables", suffixes=("parquet", "csv")):
-    """The files of tables."""
-    return [f"{folder}/{table}.{suffix}" for table in tables for suffix in suffixes]
-
-
-CAPTURE_FILES = [f"results/runs/{name}/capture.sqlite" for name in list_runs("capture")]
-RUN_TABLES = [f"results/runs/{name}/status.json" for name in list_runs("capture")]
-for stage, names in {"capture": CAPTURE_TABLES, "memory": MEMORY_TABLES, "counters": ["counters"]}.items():
-    RUN_TABLES += [path for name in list_runs(stage) for path in table_files(names, f"results/runs/{name}", ["parquet"])]
 
 
 rule run_tables:
@@ -64,7 +19,7 @@ rule run_tables:
         result="results/runs/{run}/capture.json",
         capture="results/runs/{run}/capture.sqlite",
     output:
-        table_files(CAPTURE_TABLES, "results/runs/{run}"),
+        table_files(CAPTURE_TABLES + RANK_TABLES, "results/runs/{run}", ["parquet"]),
         status="results/runs/{run}/status.json",
     log:
         "logs/{run}/run_tables.log",
@@ -85,7 +40,7 @@ rule memory_tables:
         history="results/runs/{run}/memory_history.json.gz",
         code=write_digest("memory_tables", "workflow/scripts/memory_tables.py", "workflow/columns.yaml"),
     output:
-        table_files(MEMORY_TABLES, "results/runs/{run}"),
+        table_files(MEMORY_TABLES, "results/runs/{run}", ["parquet"]),
     log:
         "logs/{run}/memory_tables.log",
     params:
@@ -104,7 +59,7 @@ rule counter_tables:
         capture_result="results/runs/{run}/capture.json",
         capture="results/runs/{run}/capture.sqlite",
     output:
-        table_files(["counters"], "results/runs/{run}"),
+        table_files(["counters"], "results/runs/{run}", ["parquet"]),
     log:
         "logs/{run}/counter_tables.log",
     params:
@@ -127,9 +82,9 @@ rule merge:
         dictionary="results/tables/README.md",
     log:
         "logs/merge.log",
-    params:
-        keep=lambda wildcards: sorted({Path(path).stem for path in STUDY_FILES if "/tables/" in path}),
     localrule: True
+    params:
+        keep=KEPT_TABLES,
     message:
         "merging the tables of {} runs".format(len(RUNS))
     script:
@@ -138,7 +93,7 @@ rule merge:
 
 rule process_steps:
     input:
-        results=[path for path in PLAN if path.endswith("/timing.json")],
+        results=[path for path in PLAN if path.endswith("timing.json")],
         code=write_digest("process_steps", "workflow/scripts/process_steps.py", "workflow/columns.yaml"),
     output:
         table_files(["steps"], "results/processes"),

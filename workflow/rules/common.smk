@@ -1,0 +1,104 @@
+"""What the rules share: the files that the grid asks for, and functions of wildcards."""
+
+import json
+import math
+
+from workflow.freshness import PLAN as PLAN_FILE
+from workflow.freshness import find_gpus, list_sources, write_digest
+from workflow.grid import choose_shown
+
+# --- measurements
+
+SOURCES = list_sources(CONFIG)
+TIME_LIMIT_S = math.ceil(CONFIG.time_limit_s)
+cores = len(os.sched_getaffinity(0))
+at_once = 2 if cores < 8 else min(24, 3 + 3 * len(find_gpus()[0]))  # one measures on a GPU, others import or export
+MEASURING = 24 // at_once  # what a job asks of the resource `measuring`, of which profiles have 24
+
+
+def wanted_key(path):
+    """A function of wildcards: the wanted key of a result, as text."""
+
+    def find_key(wildcards):
+        result = path.format(**wildcards)
+        if result not in PLAN:
+            raise WorkflowError(f"{result} is no result of the grid {CONFIG.grid} in config.yaml")
+        return PLAN[result]
+
+    return find_key
+
+
+def count_gpus(wildcards):
+    """The GPUs that a job asks of a scheduler."""
+    return 0 if CONFIG.device == "cpu" else RUNS[wildcards.run].gpus
+
+
+# --- tables
+
+
+def list_runs(stage):
+    """The names of the runs with a stage."""
+    return [name for name, run in RUNS.items() if stage in run.stages]
+
+
+def table_files(tables, folder="results/tables", suffixes=("parquet", "csv")):
+    """The files of tables."""
+    return [f"{folder}/{table}.{suffix}" for table in tables for suffix in suffixes]
+
+
+def figure_files(figures, suffixes=("svg", "png")):
+    """The files of figures."""
+    return [f"results/figures/{figure}.{suffix}" for figure in figures for suffix in suffixes]
+
+
+HAS_STEPS = "time_lost" in QUESTIONS  # else attention is measured alone
+CLASSES = json.dumps(CONFIG.kernel_classes, sort_keys=True)
+RULES = json.dumps(CONFIG.diagnosis_rules, sort_keys=True)
+CAPTURE_TABLES = ["kernels", "phases", "ranges", "findings"]
+RANK_TABLES = ["rank_phases", "rank_steps", "collectives"]
+MEMORY_TABLES = ["memory_phases", "memory_activations", "memory_largest", "memory_timeline"]
+MEMORY_TABLES += ["memory_totals", "memory_blocks", "module_dtypes"]
+MERGED = ["runs", "timings", "steps", "warmup_steps", *CAPTURE_TABLES, *MEMORY_TABLES, "energy_windows", "counters"]
+MERGED += ["communication_steps", "communication_collectives", "attention_cells"]
+SUMMARIES = ["forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "training_parts"]
+SUMMARIES += ["attention", "attention_backward"]
+CAPTURE_FILES = [
+    f"results/runs/{name}/{file}" for name in list_runs("capture") for file in ("capture.sqlite", "status.json")
+]
+RUN_TABLES = [path for path in CAPTURE_FILES if path.endswith("status.json")]
+for name, run in RUNS.items():
+    made = {"capture": CAPTURE_TABLES + (RANK_TABLES if run.gpus > 1 else []), "memory": MEMORY_TABLES}
+    made["counters"] = ["counters"]
+    asked = [table for stage, tables in made.items() if stage in run.stages for table in tables]
+    RUN_TABLES += table_files(asked, f"results/runs/{name}", ["parquet"])
+
+# --- studies, documents, figures
+
+STUDIES = {  # by question: its tables and figures
+    "time_lost": (["time_lost"], []),
+    "f_precision": (["precision"], ["precision"]),
+    "g_compile": (["compile"], ["compile"]),
+    "h_attention": (["attention_backends"], ["attention_backends"]),
+    "i_memory": (["memory_peak", "memory_parts"], ["memory_timeline"]),
+    "j_checkpoint": (["checkpoint"], ["checkpoint"]),
+    "k_warmup": (["warmup_enough"], ["warmup"]),
+    "l_counters": (["counter_kernels"], ["measured_roofline"]),
+    "m_energy": (["energy"], ["energy"]),
+    "n_communication": (["communication_times", "communication_scaling"], ["communication"]),
+    "attention_sweep": (["attention_sweep"], ["attention_sweep"]),
+}
+ASKED = [made for question, made in STUDIES.items() if question in QUESTIONS]
+STUDY_TABLES = [table for tables, _ in ASKED for table in tables]
+STUDY_FIGURES = [figure for _, figures in ASKED for figure in figures]
+STUDY_FILES = table_files(STUDY_TABLES) + figure_files(STUDY_FIGURES)
+STUDY_FILES += table_files(["steps"], "results/processes") if CONFIG.timing.processes > 1 and HAS_STEPS else []
+KEPT_TABLES = [*(SUMMARIES if HAS_STEPS else []), *STUDY_TABLES]
+SHOWN = choose_shown(RUNS)  # the run whose step the page shows
+DOCUMENTS = ["answers", *QUESTIONS]
+FIGURES = ["phase_times", "class_shares", "top_kernels", "attention", "launch_bound", "roofline", "scaling"]
+FIGURES = FIGURES if HAS_STEPS else []
+ANSWERED = ["runs", "timings", *KEPT_TABLES] if HAS_STEPS else ["runs", *KEPT_TABLES]
+SUFFIXES = {"markdown": "md", "latex": "tex", "typst": "typ"}
+ANSWER_FILES = [f"results/answers/{name}.{SUFFIXES[kind]}" for kind in CONFIG.formats for name in DOCUMENTS]
+ANSWER_FILES += [*figure_files(FIGURES), "results/report.html", "results/tables/README.md"]
+TEMPLATES = [f"workflow/templates/{path.name}" for path in (ROOT / "workflow/templates").iterdir()]
