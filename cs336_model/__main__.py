@@ -17,6 +17,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from timeit import default_timer
 
@@ -24,6 +25,7 @@ from cs336_model import locks
 from cs336_model.results import STAGES, Result, write_result
 from cs336_model.spec import Spec, read_spec
 
+BENCHMARKED = ("timing", "capture", "counters")  # stages of benchmark.py; others have a module of their name
 PR_SET_PDEATHSIG = 1  # prctl(2): the signal that this process gets when its parent ends
 
 
@@ -107,25 +109,13 @@ def run(spec: Spec, options: argparse.Namespace) -> None:
 
 def choose_measure(spec: Spec, options: argparse.Namespace, subject_class: type) -> Callable[..., Result]:
     """A function of the place and of what closes nsys's recording, with the module of the stage imported."""
+    module = import_module(f"cs336_model.{'benchmark' if spec.stage in BENCHMARKED else spec.stage}")
+    if spec.stage in BENCHMARKED:
+        more = options.profiler, options.capture
+        return lambda place, close_recording: module.measure(spec, place, *more, close_recording, subject_class)
     if spec.stage == "memory":
-        from cs336_model import memory
-
-        measure = lambda place, _: memory.measure(spec, place.device, options.capture, subject_class)  # noqa: E731
-    elif spec.stage == "energy":
-        from cs336_model import energy
-
-        measure = lambda place, _: energy.measure(spec, place.device)  # noqa: E731
-    elif spec.stage == "attention":
-        from cs336_model import attention
-
-        measure = lambda place, _: attention.measure(spec, place.device)  # noqa: E731
-    else:
-        from cs336_model import benchmark
-
-        measure = lambda place, close: benchmark.measure(  # noqa: E731
-            spec, place, options.profiler, options.capture, close, subject_class
-        )
-    return measure
+        return lambda place, _: module.measure(spec, place.device, options.capture, subject_class)
+    return lambda place, _: module.measure(spec, place.device)
 
 
 def attempt(spec: Spec, measure: Callable[[], Result]) -> Result:

@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from cs336_model.results import STAGES
+
 OWN_MODEL = "cs336_model.model:TransformerLM"
 PHASES = {  # of a step, in their order, by mode
     "forward": ("forward",),
@@ -13,7 +15,7 @@ PHASES = {  # of a step, in their order, by mode
 }
 SHAPE = ("vocab_size", "context_length", "d_model", "num_layers", "num_heads", "d_ff", "rope_theta")
 
-Stage = Literal["timing", "capture", "memory", "energy", "counters", "attention"]
+Stage = Literal[tuple(STAGES)]
 Mode = Literal["forward", "forward_backward", "train_step"]
 Precision = Literal["fp32", "tf32", "bf16", "fp16", "bf16-weights"]
 Compile = Literal["off", "on", "attention"]
