@@ -7,6 +7,7 @@ private. Whatever happens to this process, the program ends with it. Imports no 
 import csv
 import ctypes
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from cs336_model import locks
 from cs336_model.ranges import DOMAIN, RECORDING
@@ -26,8 +27,8 @@ from cs336_model.spec import Spec
 # copies its environment into the report.
 NEEDED_VARIABLES = (
     "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", "PYTHONPATH",
-    "PYTHONPYCACHEPREFIX", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_HOME",
-    "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
+    "PYTHONSAFEPATH", "PYTHONPYCACHEPREFIX", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
 )  # fmt: skip
 REPORTS = {  # of nsys, by the name of our file: since nsys 2023, and before
     "kernel_summary": ("cuda_gpu_kern_sum", "gpukernsum"),
@@ -86,11 +87,12 @@ class Job:
 class Ending(NamedTuple):
     """How a command ended."""
 
-    status: int  # negative: the signal
+    status: int  # 128 + the signal, if one ended it
     is_stopped: bool  # at its time limit
 
     def __str__(self) -> str:
-        return f"was killed by signal {-self.status}" if self.status < 0 else f"ended with exit status {self.status}"
+        signals = {128 + number: f" ({number.name})" for number in signal.Signals}
+        return f"ended with exit status {self.status}{signals.get(self.status, '')}"
 
 
 def guard_process() -> None:
@@ -153,13 +155,14 @@ def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
     job.sharing.release()
     started, written = job.scratch / "started", job.scratch / "result.json"
     deadline, is_stopped, is_shared = inf, False, False
-    with job.log.open("ab") as output:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=job.environment,
-            start_new_session=True, preexec_fn=die_with_parent,
-        )  # fmt: skip
+    watched, held = os.pipe()
+    guard = os.fork()
+    if guard == 0:
+        os.close(held)
+        guard_program(job, command, profiler, watched)
+    os.close(watched)
     try:
-        while process.poll() is None and not is_stopped:
+        while not is_stopped and not os.waitid(os.P_PID, guard, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             time.sleep(0.02)
             if deadline == inf and started.exists():
                 deadline = time.monotonic() + job.time_limit_s
@@ -167,14 +170,42 @@ def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
                 job.sharing, is_shared = locks.shared(locks.LOCKS, turnstile=False), True
                 deadline = time.monotonic() + END_S
             is_stopped = time.monotonic() > deadline
-        patience = time.monotonic() + 1
-        while profiler == "nsys" and time.monotonic() < patience and list_descendants():  # its agent cleans up
-            time.sleep(0.02)
     finally:
-        end_descendants()
+        os.close(held)
+        status = os.waitstatus_to_exitcode(os.waitpid(guard, 0)[1])
+        end_descendants()  # of a guard that was killed
     if not is_shared:
         job.sharing = locks.shared()
-    return Ending(process.wait(), is_stopped)
+    return Ending(status, is_stopped)
+
+
+def guard_program(job: Job, command: Sequence[str], profiler: str, watched: int) -> NoReturn:
+    """Runs a command in this forked process, and ends all that comes of it when the command has ended, or when nobody
+    holds the other end of the pipe `watched`: that is so even if the process that holds it is killed. The program could
+    not do that itself: under nsys its parent is a launcher, which lives on if nsys is killed."""
+    status = 1
+    try:
+        os.setsid()
+        C_LIBRARY.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        with job.log.open("ab") as output:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=job.environment,
+                start_new_session=True, preexec_fn=die_with_parent,
+            )  # fmt: skip
+        is_let_go = False
+        while process.poll() is None and not is_let_go:
+            is_let_go = bool(select.select([watched], [], [], 0.02)[0])
+        patience = time.monotonic() + 1
+        while profiler == "nsys" and not is_let_go and time.monotonic() < patience and list_descendants():
+            time.sleep(0.02)  # its agent cleans up
+        if is_let_go:
+            process.kill()
+        status = process.wait()
+    except OSError as error:
+        job.write_to_log(f"{command[0]}: {error}")
+    finally:
+        end_descendants()
+        os._exit(status if status >= 0 else 128 - status)
 
 
 def die_with_parent() -> None:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import signal
 import sqlite3
@@ -167,6 +168,15 @@ def test_killed_it_leaves_no_process_and_the_next_removes_what_it_left(folder, s
     process.communicate()
     assert not alive() and list(Path("results").glob(f".{stage}-*"))
     assert measure(stage, backend="nsys")[2].status == "complete"
+
+
+def test_a_program_whose_guard_is_killed_has_failed_and_is_ended(folder):
+    process = start(program="hangs")
+    wait_for("results/.*/started")
+    (guard,) = re.findall(r"PPid:\s+(\d+)", state(int(Path("pids").read_text())))
+    os.kill(int(guard), signal.SIGKILL)
+    assert "ended with exit status" in process.communicate(timeout=20)[1]
+    assert process.returncode == 1 and not alive() and files() == set()
 
 
 def test_it_ends_with_snakemake(folder):

@@ -112,14 +112,14 @@ def describe_ncu(has_gpu: bool) -> Line:
 
 def estimate_memory(specs: list[Spec], torch: dict) -> Line:
     """What is free, and what parameters, gradients and the state of AdamW of the largest run take."""
-    needed = {spec.run: 0 for spec in specs}
+    needed = {}
     for spec in specs:
         if spec.mode and (shape := known_shape(spec)):
             vocab_size, _, d_model, layers, _, d_ff = shape
-            parameters = 2 * vocab_size * d_model + layers * (4 * d_model**2 + 3 * d_model * d_ff)
-            needed[spec.run] = parameters * {"forward": 4, "forward_backward": 8, "train_step": 16}[spec.mode]
+            bytes_each = {"forward": 4, "forward_backward": 8, "train_step": 16}[spec.mode]
+            needed[spec.run] = bytes_each * d_model * (2 * vocab_size + layers * (4 * d_model + 3 * d_ff))
     text = f"{torch['free'] / GIB:.1f} GiB of the {'GPU' if torch['gpu'] else 'host'} free"
-    if any(needed.values()):
+    if needed:
         run = max(needed, key=needed.__getitem__)
         text += f"; {run} needs {needed[run] / GIB:.1f} GiB without its activations"
     too_large = sum(size > torch["free"] for size in needed.values())
