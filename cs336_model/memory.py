@@ -243,7 +243,7 @@ class Operators(TorchDispatchMode):
 def find_line() -> str | None:
     """The line that called the current operator ("cs336_model/model.py:34"): the innermost outside of PyTorch and
     range_marks; None on autograd's threads, which run no Python."""
-    frame = sys._getframe(2)  # whatever called __torch_dispatch__
+    frame = sys._getframe(1).f_back  # whatever called __torch_dispatch__; None on a thread of autograd
     while frame is not None:
         if path := find_own_path(frame.f_code.co_filename):
             return f"{path}:{frame.f_lineno}"
