@@ -14,7 +14,7 @@ sharing = locks.shared() if __name__ == "__main__" else None  # while this proce
 import argparse  # noqa: E402
 import shutil  # noqa: E402
 import sys  # noqa: E402
-from datetime import UTC, datetime  # noqa: E402
+import time  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import msgspec  # noqa: E402
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--log", type=Path, required=True)
     options = parser.parse_args()
     runner.guard_process()
-    started, key = datetime.now(UTC).isoformat(timespec="seconds"), freshness.complete_key(options.key)
+    started, key = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()), freshness.complete_key(options.key)
     try:
         spec = read_spec(msgspec.json.encode(key["spec"] | {"time_limit_s": options.time_limit}))
         require_planned_code(spec.stage, options.sources, key["code"])
