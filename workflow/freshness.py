@@ -223,9 +223,14 @@ def strip_comments(name: str, text: bytes) -> bytes:
         return text
     tree = ast.parse(text)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-            node.value.value = ""
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [part for part in body if not is_text(part)]
     return ast.dump(tree).encode()
+
+
+def is_text(node: ast.stmt) -> bool:
+    """Whether a statement is a text alone, such as a docstring."""
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def write_digest(rule: str, *files: str) -> str:

@@ -4,22 +4,25 @@ config.yaml -> Config (checked; an error names the key) -> Run (one per combinat
 """
 
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from itertools import product
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
 
+from cs336_model.results import STAGES as RESULTS
 from cs336_model.spec import OWN_MODEL, Compile, Mode, Optimizer, Parallel, Precision, Spec, explain_impossible
 
 KEYS = (
     "model", "context_length", "mode", "precision", "batch_size", "compile", "attention", "checkpoint", "gpus",
     "parallel", "optimizer",
 )  # fmt: skip
-STAGES = ("timing", "capture", "memory", "energy", "counters", "attention")
+STAGES = tuple(RESULTS)
+EXTRA_STAGES = tuple(stage for stage in STAGES if stage not in ("timing", "capture", "attention"))  # on request
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]  # it becomes a part of the name of a file
 Importable = Annotated[str, Meta(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*\Z")]  # module:name
@@ -64,7 +67,7 @@ class Product(Struct):
     gpus: Values[Annotated[int, Meta(ge=1, le=1024)]] = (1,)
     parallels: Values[Parallel] = ("none",)
     optimizers: Values[Optimizer] = ("adamw",)
-    stages: list[Literal["memory", "energy", "counters"]] = []  # in addition to timing and capture
+    stages: list[Literal[EXTRA_STAGES]] = []  # in addition to timing and capture
 
 
 class AttentionProduct(Struct):
@@ -251,8 +254,19 @@ def convert(values: Mapping[str, Any], kind: type, path: str) -> Any:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
         problem, _, key = str(error).partition(" - at ")
-        key = f"{path}{key.strip('`').removeprefix('$').removeprefix('.')}".rstrip(".")
-        raise ConfigError(f"{key or 'top level'}: {problem}") from None
+        key = key.strip("`").removeprefix("$").removeprefix(".").replace("[...]", "")
+        if word := re.fullmatch("Invalid enum value '(.*)'", problem):
+            problem = f"{word[1]!r} is not a value of this key{nearest(word[1], list_choices(kind, key.split('.')))}"
+        raise ConfigError(f"{path}{key}".rstrip(".") + f": {problem}" if path or key else problem) from None
+
+
+def list_choices(kind: Any, keys: list[str]) -> list[str]:
+    """The texts among which the value of a key of a struct is chosen, by the keys that lead to it."""
+    for key in keys:
+        kind = next((field.type for field in msgspec.structs.fields(kind) if field.name == key.partition("[")[0]), kind)
+    if get_origin(kind) is Literal:
+        return [value for value in get_args(kind) if isinstance(value, str)]
+    return [word for part in get_args(kind) for word in list_choices(part, [])]
 
 
 def check_keys(values: Mapping[str, Any], kind: type, path: str) -> None:
@@ -265,8 +279,9 @@ def check_keys(values: Mapping[str, Any], kind: type, path: str) -> None:
             check_keys(value, fields[key], f"{path}{key}.")
 
 
-def nearest(word: str, known: Mapping[str, Any]) -> str:
+def nearest(word: str, known: Iterable[str]) -> str:
     """The end of a message: the known word that is nearest, or all."""
+    known = list(known)
     close = get_close_matches(word, known, n=1)
     return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(known)}"
 

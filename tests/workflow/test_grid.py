@@ -1,0 +1,214 @@
+"""From config.yaml to runs, and to what their processes are told."""
+
+from copy import deepcopy
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from cs336_model.spec import read_spec
+from workflow.grid import ConfigError, choose_shown, describe, expand_grid, questions, read_config
+
+SHIPPED = yaml.safe_load((Path(__file__).parents[2] / "config.yaml").read_text())
+PRODUCT = {"models": ["tiny"], "context_lengths": [64], "modes": ["train_step"]}
+ALONE = {"program": "attention", "head_dims": [16], "context_lengths": [64, 32]}
+
+
+def config_of(*products: dict, **changes) -> dict:
+    """The shipped configuration with a grid of these products, and other values at its top."""
+    return deepcopy(SHIPPED) | {"grid": "one", "grids": {"one": list(products or [PRODUCT])}} | changes
+
+
+def runs_of(*products: dict, **changes) -> dict:
+    return expand_grid(read_config(config_of(*products, **changes)))
+
+
+def told(*products: dict, stage: str = "timing", **changes) -> dict:
+    """What the process of the first run is told at a stage."""
+    config = read_config(config_of(*products, **changes))
+    return msgspec.to_builtins(describe(config, next(iter(expand_grid(config).values())), stage))
+
+
+@pytest.mark.parametrize("grid", SHIPPED["grids"])
+def test_every_shipped_grid_has_runs_that_a_program_accepts(grid):
+    config = read_config(deepcopy(SHIPPED) | {"grid": grid})
+    runs = expand_grid(config)
+    assert runs
+    for name, run in runs.items():
+        for stage in run.stages:
+            spec = read_spec(msgspec.json.encode(describe(config, run, stage)))
+            assert (spec.run, spec.stage) == (name, stage)
+
+
+WRONG = [  # a change of the configuration, and words of the message
+    ({"timing": {"warmup_stepz": 1}}, "timing.warmup_stepz: unknown key; did you mean warmup_steps?"),
+    ({"sede": 1}, "sede: unknown key; did you mean seed?"),
+    ({"program": {"constructr": "a:b"}}, "program.constructr: unknown key; did you mean constructor?"),
+    ({"models": {"tiny": {"d_modle": 1}}}, "models.tiny.d_modle: unknown key; did you mean d_model?"),
+    ({"timing": {"warmup_steps": -1}}, "timing.warmup_steps: Expected `int` >= 0"),
+    ({"timing": {"measured_steps": "many"}}, "timing.measured_steps: Expected `int`, got `str`"),
+    ({"device": "tpu"}, "device: 'tpu' is not a value of this key; did you mean cpu?"),
+    ({"precision": "bf-16"}, "precision: 'bf-16' is not a value of this key; did you mean bf16?"),
+    ({"formats": ["html"]}, "formats[0]: 'html' is not a value of this key; known are markdown, latex, typst"),
+    ({"program": {"constructor": "my_model"}}, "program.constructor: Expected `str` matching regex"),
+    ({"environment": ["A B"]}, "environment[0]: Expected `str` matching regex"),
+    ({"grid": "two"}, "grid: 'two' is not in grids; known are one"),
+    ({"grid": "onn"}, "grid: 'onn' is not in grids; did you mean one?"),
+    ({"models": {"../x": {}}}, "models"),
+    ({"models": {"tiny": {"d_model": 96, "d_ff": 8, "num_layers": 1, "num_heads": 32}}}, "is not an even multiple"),
+    ({"models": {"tiny": {"d_model": 8, "d_ff": 8, "num_layers": 1}}}, "models.tiny: Object missing required field"),
+    ({"kernel_classes": [{"class": "gemm", "pattern": "("}]}, "kernel_classes"),
+    ({"diagnosis_rules": [{"code": "x"}]}, "diagnosis_rules"),
+    ({"program": {"constructor": "m:M", "arguments": {"a": "$wide"}}}, "program.arguments.a: $wide is not a size"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG, ids=[message[:40] for _, message in WRONG])
+def test_what_is_wrong_is_one_line_that_names_its_key(change, message):
+    with pytest.raises(ConfigError) as caught:
+        runs_of(**change)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+
+
+WRONG_PRODUCTS = [
+    (PRODUCT | {"precison": ["bf16"]}, "grids.one[0].precison: unknown key; did you mean precisions?"),
+    (ALONE | {"modes": ["forward"]}, "grids.one[0].modes: unknown key"),
+    (
+        PRODUCT | {"modes": ["train"]},
+        "grids.one[0].modes[0]: 'train' is not a value of this key; did you mean train_step?",
+    ),
+    (PRODUCT | {"modes": []}, "grids.one[0].modes: Expected `array` of length >= 1"),
+    (PRODUCT | {"models": ["tinny"]}, "grids.one[0].models: 'tinny' is not in models; did you mean tiny?"),
+    (
+        PRODUCT | {"stages": ["energie"]},
+        "grids.one[0].stages[0]: 'energie' is not a value of this key; did you mean energy?",
+    ),
+    (PRODUCT | {"checkpoints": ["2-"]}, "grids.one[0].checkpoints[0]"),
+    (PRODUCT | {"attentions": ["own:attend"]}, "grids.one[0].attentions[0]"),
+    (ALONE | {"attentions": ["flsh"]}, "grids.one[0].attentions[0]"),
+]
+
+
+@pytest.mark.parametrize(("product", "message"), WRONG_PRODUCTS, ids=[message for _, message in WRONG_PRODUCTS])
+def test_what_is_wrong_in_a_grid_is_named_with_its_place(product, message):
+    with pytest.raises(ConfigError) as caught:
+        runs_of(product)
+    assert message in str(caught.value)
+
+
+def test_a_grid_that_is_not_chosen_is_checked_too():
+    with pytest.raises(ConfigError, match=r"grids\.two\[0\]\.mods"):
+        read_config(config_of() | {"grids": {"one": [PRODUCT], "two": [{"mods": []}]}})
+
+
+IMPOSSIBLE = [
+    ({"checkpoints": ["2-8"]}, "checkpoint 2-8"),
+    ({"compiles": ["on"], "checkpoints": [1]}, "compile on with checkpoint 1"),
+    ({"gpus": [2]}, "gpus 2 with parallel none"),
+    ({"parallels": ["ddp"]}, "gpus 1 with parallel ddp"),
+    ({"gpus": [2], "parallels": ["ddp"], "modes": ["forward"]}, "mode forward"),
+    ({"gpus": [3], "parallels": ["ddp"]}, "batch_size 4"),
+    ({"optimizers": ["fused"], "modes": ["forward"]}, "optimizer fused with mode forward"),
+    ({"gpus": [2], "parallels": ["ddp"], "stages": ["energy"]}, "stage energy needs one GPU"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), IMPOSSIBLE, ids=[message for _, message in IMPOSSIBLE])
+def test_a_run_that_no_machine_can_measure_is_refused_while_planning(values, message):
+    with pytest.raises(ConfigError, match=r"^grids\.one: tiny_ctx64_\w+\S* cannot be measured: ") as caught:
+        runs_of(PRODUCT | values)
+    assert message in str(caught.value)
+
+
+def test_a_fused_kernel_of_attention_alone_is_not_compiled():
+    with pytest.raises(ConfigError, match="a fused kernel is not compiled"):
+        runs_of(ALONE | {"attentions": ["flash"], "compiles": [True]})
+
+
+def test_attention_alone_and_models_have_grids_of_their_own():
+    with pytest.raises(ConfigError, match="give each its own"):
+        runs_of(PRODUCT, ALONE)
+
+
+def test_a_name_leaves_out_what_is_at_its_default_also_if_the_configuration_has_another():
+    assert list(runs_of(PRODUCT, precision="bf16", batch_size=2)) == ["tiny_ctx64_train_step_bf16_bs2"]
+    assert list(runs_of(PRODUCT | {"precisions": ["fp32"], "batch_sizes": [4]}, precision="bf16")) == [
+        "tiny_ctx64_train_step"
+    ]
+
+
+def test_a_run_of_two_products_is_one_run_with_the_stages_of_both():
+    runs = runs_of(PRODUCT | {"stages": ["energy"]}, PRODUCT | {"stages": ["memory"]}, counters={"runs": ""})
+    assert [run.stages for run in runs.values()] == [("timing", "capture", "memory", "energy")]
+    alone = runs_of(ALONE, ALONE | {"context_lengths": [64, 128]})
+    assert [run.context_lengths for run in alone.values()] == [(32, 64, 128)]
+
+
+def test_counters_are_of_the_shown_run_or_of_those_that_a_pattern_names():
+    product = PRODUCT | {"context_lengths": [64, 512], "modes": ["forward", "train_step"]}
+    counted = [name for name, run in runs_of(product).items() if "counters" in run.stages]
+    assert counted == ["tiny_ctx512_train_step"]
+    runs = runs_of(product, counters={"runs": "*_forward"})
+    assert [name for name in runs if "counters" in runs[name].stages] == ["tiny_ctx64_forward", "tiny_ctx512_forward"]
+
+
+def test_the_shown_run_has_several_gpus_but_counters_are_of_one():
+    runs = runs_of(PRODUCT, PRODUCT | {"gpus": [2], "parallels": ["ddp", "naive"]})
+    assert choose_shown(runs) == "tiny_ctx64_train_step_gpus2_ddp"
+    assert [name for name, run in runs.items() if "counters" in run.stages] == ["tiny_ctx64_train_step"]
+    assert choose_shown(runs_of(ALONE)) is None
+
+
+def test_a_process_is_told_the_values_of_its_run_and_stage(monkeypatch):
+    monkeypatch.setenv("MINE", "7")
+    spec = told(PRODUCT | {"checkpoints": [2]}, environment=["OTHER", "MINE"], timing={"measured_steps": 3})
+    assert (spec["checkpoint"], spec["measured_steps"], spec["warmup_steps"]) == ("2", 3, 5)
+    assert spec["environment"] == {"MINE": "7", "OTHER": None}
+    assert spec["sizes"] == {"d_model": 128, "d_ff": 512, "num_layers": 2, "num_heads": 4, "rope_theta": 10000.0}
+    assert spec["vocab_size"] == 10_000 and spec["time_limit_s"] is None
+    assert told(stage="capture", capture={"nsys_options": ["--trace=cuda"]})["nsys_options"] == ["--trace=cuda"]
+
+
+def test_a_process_of_attention_alone_is_told_its_lengths():
+    spec = told(ALONE | {"attentions": ["mine:attend"]}, stage="attention", operator={"measured_passes": 2})
+    assert (spec["context_lengths"], spec["head_dim"], spec["batch_size"]) == ((32, 64), 16, 8)
+    assert (spec["attention"], spec["measured_passes"], spec["model"]) == ("mine:attend", 2, "attention")
+
+
+def test_ones_own_model_may_have_any_sizes():
+    program = {"constructor": "my_model:LM", "arguments": {"width": "$width", "vocab": "$vocab_size", "on": True}}
+    spec = told(models={"tiny": {"width": 8, "vocab_size": 50}}, program=program)
+    assert (spec["sizes"], spec["vocab_size"], spec["arguments"]) == ({"width": 8}, 50, program["arguments"])
+
+
+def test_the_model_of_the_course_is_one_word():
+    spec = told(program="cs336_basics")
+    assert spec["constructor"] == "cs336_basics.model:BasicsTransformerLM" and spec["annotate"] == "modules"
+    module, _, name = next(iter(spec["replace"].values())).partition(":")
+    assert f"def {name}(" in (Path(__file__).parents[2] / f"{module.replace('.', '/')}.py").read_text()
+
+
+BASIC = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention"]
+ASKED = [  # a product, and the questions that it asks beside those of every grid
+    ({}, []),
+    ({"precisions": ["fp32", "bf16"]}, ["f_precision"]),
+    ({"compiles": [False, True]}, ["g_compile"]),
+    ({"attentions": ["eager", "flash"]}, ["h_attention"]),
+    ({"stages": ["memory"]}, ["i_memory"]),
+    ({"checkpoints": [0, 1]}, ["j_checkpoint"]),
+    ({"stages": ["counters"]}, ["l_counters"]),
+    ({"stages": ["energy"]}, ["m_energy"]),
+    ({"gpus": [2], "parallels": ["ddp"]}, ["n_communication"]),
+]
+
+
+@pytest.mark.parametrize(("values", "more"), ASKED, ids=[" ".join(more) or "none" for _, more in ASKED])
+def test_a_question_is_answered_if_the_grid_asks_it(values, more):
+    config = read_config(config_of(PRODUCT | values, counters={"runs": ""}))
+    assert set(questions(config, expand_grid(config))) == {*BASIC, "k_warmup", "time_lost", *more}
+
+
+def test_attention_alone_asks_one_question():
+    config = read_config(config_of(ALONE))
+    assert questions(config, expand_grid(config)) == ["attention_sweep"]
