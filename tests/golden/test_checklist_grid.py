@@ -120,7 +120,9 @@ def own(tmp_path_factory) -> Path:
             "replace": {"my_model:broken": "my_layers:quick"}, "sources": ["my_layers.py"],
         },
         timing={"warmup_steps": 1, "measured_steps": 3, "processes": 2},
-        capture={"backend": "nsys", "measured_steps": 3, "nsys_options": ["--gpu-metrics-devices=all"]},
+        capture={
+            "backend": "nsys", "measured_steps": 3, "nsys_options": ["--gpu-metrics-devices=all"], "keep_report": True,
+        },
         environment=["MY_VARIABLE"],
     )  # fmt: skip
     (folder / "my_model.py").write_text(MODEL)
@@ -337,7 +339,7 @@ def test_nsys_is_given_the_options_and_its_reports_stand_beside_the_run(own):  #
         assert (folder / f"reports/{name}.csv").read_text() == f"Time (%),Name\n100.0,{of_nsys}\n"
     status = json.loads((folder / "status.json").read_text())
     assert status["status"] == "complete" and set(pd.read_csv(folder / "ranges.csv")["range"])
-    assert (folder / "capture.nsys-rep").exists()  # for the GUI; to be kept by one key
+    assert (folder / "capture.nsys-rep").exists()  # for the GUI; kept by one key
 
 
 def test_attention_alone_has_times_memory_and_errors_a_figure_and_documents_in_all_formats(alone):  # 002
