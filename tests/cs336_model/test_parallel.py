@@ -93,7 +93,7 @@ def lock(kind):
         except BlockingIOError:
             return False
         return True
-log("shared" if lock(fcntl.LOCK_SH) else "alone")
+log("alone" if not lock(fcntl.LOCK_SH) else "free" if lock(fcntl.LOCK_EX) else "shared")
 """
     said = run(check + GOOD.replace('wait("end")\n', f'wait("end")\n{check}'))
     for rank in "01":
