@@ -57,7 +57,7 @@ def describe_models(runs: pd.DataFrame) -> str:
         row = rows.iloc[0]
         sizes = {"num_layers": "{:.0f} layers", "d_model": "d_model {:.0f}", "d_ff": "d_ff {:.0f}"}
         known = [form.format(row[name]) for name, form in sizes.items() if not pd.isna(row.get(name))]
-        parameters = rows["parameters"].max()
+        parameters = rows["parameters"].astype("float64").max()
         unit, size = ("B", 1e9) if parameters >= 1e9 else ("M", 1e6)
         count = [] if pd.isna(parameters) else [f"{text.write_number(parameters / size)} {unit} parameters"]
         described = ": ".join(part for part in (*count, ", ".join(known)) if part)
