@@ -37,7 +37,7 @@ STUDIES = {  # by question: its script, further merged tables that it reads, tab
     "m_energy": ("energy", ["energy_windows"], ["energy"], "energy"),
     "n_communication": ("communication", ["communication_steps", "communication_collectives"],
                         ["communication_times", "communication_scaling"], "communication"),
-    "attention_sweep": (None, [], ["attention_sweep"], None),  # its cells are in the table itself
+    "attention_sweep": ("attention_sweep", ["attention_cells"], ["attention_sweep"], "attention_sweep"),
 }  # fmt: skip
 ASKED = {  # by folder, the questions that its document answers
     ".": COURSE, "cs336-2026": [*COURSE, "f_precision", "i_memory"], "precision": ["f_precision"],
@@ -61,7 +61,7 @@ def render_study(study: Path, questions: list[str]) -> None:
             summaries.main(list_files(folder, read), list_files(folder, SUMMARIES))
             figures.main(list_files(folder, read | {*SUMMARIES}), [f"{folder}/figures/{n}.svg" for n in COURSE_FIGURES])
         for question in questions:
-            script, _, tables, figure = STUDIES.get(question, (None, [], [], None))
+            script, _, tables, figure = STUDIES.get(question, ("", [], [], None))
             if script:
                 outputs = list_files(folder, tables) + [f"{folder}/figures/{figure}.svg"] * (figure is not None)
                 import_module(f"workflow.scripts.{script}").main(list_files(folder, read), outputs)
