@@ -8,6 +8,7 @@ font is the one that vl-convert ships; Arial and Helvetica, which have the same 
 leaves room for labels where a browser has none of these, and draws a wider font.
 """
 
+import html
 import math
 import re
 import textwrap
@@ -83,7 +84,7 @@ def save_all(charts: dict[str, alt.TopLevelMixin], outputs: Iterable[str]) -> No
 
 def titled(chart: alt.TopLevelMixin, result: str, quantity: str, *notes: str) -> alt.VConcatChart:
     """The chart between its result in bold with the quantity below, and notes, such as the machine, at its foot."""
-    texts = [line for note in notes for line in textwrap.wrap(note.replace("\\", ""), 130)]
+    texts = [line for note in notes for line in textwrap.wrap(html.unescape(note.replace("\\", "")), 130)]
     foot = alt.TitleParams(texts, orient="bottom", fontSize=9, color=SOFT, lineHeight=12, frame="bounds")
     result = re.sub(r"(?<=\d) ", "\N{NO-BREAK SPACE}", result)  # before a unit
     head = textwrap.wrap(result, 80)
@@ -130,8 +131,8 @@ def log_axis(channel: type, column: str, title: str | None, values: Iterable[flo
 
 
 def label_rows(rows: pd.DataFrame, but: Iterable[str] = ("mode",)) -> pd.DataFrame:
-    """The rows with `label`, "small · 512 · bf16": model, context length, and what else varies and is no default, without
-    the dimensions `but`."""
+    """The rows with `label`, "small · 512 · bf16": model, context length and what varies and is no default, without the
+    dimensions `but`."""
     names = [key for key in ("model", "context_length") if key not in but]
     keys = [key for key in VARIANTS if key not in but and rows[key].nunique() > 1]
     records = rows.to_dict("records")

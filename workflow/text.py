@@ -330,8 +330,8 @@ def write_markdown(table: pd.DataFrame) -> str:
 
 def escape(text: object) -> str:
     """Text in which Markdown, with pandoc's extensions, reads no sign of its own; one line."""
-    line = " ".join(str(text).split())
-    return re.sub(r"[\\`*\[\]<>|$~^&]|(?<!\w)_|_(?!\w)", r"\\\g<0>", line)
+    line = re.sub("[&<>|$~^]", lambda sign: f"&#{ord(sign[0])};", " ".join(str(text).split()))
+    return re.sub(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)", r"\\\g<0>", line)
 
 
 def write_code(text: object) -> str:

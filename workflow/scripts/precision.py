@@ -13,7 +13,8 @@ def main(inputs: list[str], outputs: list[str]) -> None:
     tables = read_tables(inputs)
     table = compare_runs(tables, "precision", BASE)
     loss = tables["runs"].set_index("run")["loss"].astype("float64")
-    table["loss_difference"] = table["run"].map(loss) / table["base_run"].map(loss) - 1
+    losses = (table[name].map(loss).astype("float64") for name in ("run", "base_run"))
+    table["loss_difference"] = next(losses) / next(losses) - 1
     write_table(table, next(path for path in outputs if path.endswith(".parquet")))
     charts.save_all({"precision": draw(table, describe_machine(tables["runs"]))}, outputs)
 
