@@ -48,21 +48,17 @@ import jinja2
 import pandas as pd
 
 from kernel_tables.kernel_names.short import short_names
-from workflow.grid import KEYS
+from workflow.grid import KEYS, Run
 from workflow.peaks import peak_flop_per_s
 
 ABSENT = "–"
 LONG_CELL = 30  # characters, from which a column is read as text and aligned on the left
 TEMPLATES = Path(__file__).parent / "templates"
 VARIANTS = KEYS[3:]  # without model, context_length and mode
-DEFAULTS = {
-    "precision": "fp32", "compile": "off", "attention": "eager", "checkpoint": "0", "gpus": "1", "parallel": "none",
-    "optimizer": "adamw",
-}  # fmt: skip
-VARIANT_WORDS = {  # by dimension: words of a value; "*": of any other
-    "precision": {"*": "{}"}, "batch_size": {"*": "batch {}"}, "compile": {"on": "compiled", "*": "compiled {}"},
-    "attention": {"*": "{} attention"}, "checkpoint": {"*": "checkpoint {}"}, "gpus": {"*": "{} GPUs"},
-    "parallel": {"*": "{}"}, "optimizer": {"*": "{} optimizer"},
+DEFAULTS = {key: str(getattr(Run(model=""), key)) for key in VARIANTS if key != "batch_size"}  # that has no usual one
+VARIANT_WORDS = {  # what is said of a value that is no default
+    "batch_size": "batch {}", "compile": "compiled {}", "attention": "{} attention", "checkpoint": "checkpoint {}",
+    "gpus": "{} GPUs", "optimizer": "{} optimizer", "precision": "{}", "parallel": "{}",
 }  # fmt: skip
 MODES = {"forward": "forward pass", "forward_backward": "forward + backward", "train_step": "training step"}
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -156,9 +152,9 @@ def describe_run(runs: pd.DataFrame, run: str) -> str:
 
 def describe_variant(row: dict | pd.Series, keys: Iterable[str]) -> list[str]:
     """The values of these dimensions in words, without defaults: "bf16", "flash attention", "2 GPUs", "ddp"."""
-    values = {key: str(row[key]) for key in keys}
-    return [VARIANT_WORDS[key].get(value, VARIANT_WORDS[key]["*"]).format(value) for key, value in values.items()
-            if DEFAULTS.get(key) != value]  # fmt: skip
+    values = {key: str(row[key]) for key in keys if str(row[key]) != DEFAULTS.get(key)}
+    texts = (VARIANT_WORDS.get(key, key.replace("_", " ") + " {}").format(value) for key, value in values.items())
+    return [text.removesuffix(" on") for text in texts]  # "compiled on" is the whole
 
 
 def list_missing(runs: pd.DataFrame) -> list[str]:
