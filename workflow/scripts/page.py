@@ -7,6 +7,8 @@ It has the frame, the step picture, the flame graph and the timeline of the page
 import base64
 import gzip
 import json
+import math
+import re
 from importlib.resources import files
 from pathlib import Path
 
@@ -29,6 +31,7 @@ from workflow.text import describe_machine, describe_run, list_missing
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 MAX_FLAMES = 60  # runs with a flame graph; more would make the page slow to open
+FIGURE = re.compile(r"^!\[([^\]\n]*)\]\(\.\./figures/(\w+)\.svg\)$", re.MULTILINE)
 MARKDOWN = (
     MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "image", "autolink", "html_inline"])
 )
@@ -43,11 +46,15 @@ def main(
     runs = frames["runs"]
     timeline, note = show_capture(capture, classes, names, Path(trace))
     leaves = leaves_by_run(frames.get("kernels"), run)
+    sections, placed = [read_section(Path(document)) for document in documents], set()
+    for section in sections:  # a figure stands once, in the first section that shows it
+        section["figures"] = {name: shows for name, shows in section["figures"].items() if name not in placed}
+        placed |= section["figures"].keys()
     environment = html_environment(TEMPLATES)
     environment.filters["markdown"] = lambda text: Markup(MARKDOWN.renderInline(text))
     text = environment.get_template("page.html.j2").render(
         machine=describe_machine(runs),
-        sections=[read_section(Path(document)) for document in documents],
+        sections=sections,
         figures={Path(path).stem: embed_image(Path(path)) for path in figures},
         missing=list_missing(runs),
         run=run,
@@ -70,10 +77,12 @@ def main(
 
 
 def read_section(document: Path) -> dict:
-    """A document: its name, its question, its first paragraph, and the rest as HTML."""
-    question, lead, *rest = document.read_text(encoding="utf-8").split("\n\n", 2)
-    body = MARKDOWN.render("\n".join(rest).replace("\n## ", "\n### "))
-    return {"name": document.stem, "question": question.lstrip("# "), "lead": lead, "body": Markup(body)}
+    """A document: its name, its question, its first paragraph, the rest as HTML, and by figure what it shows."""
+    question, lead, *rest = document.read_text(encoding="utf-8").strip().split("\n\n", 2)
+    figures = {name: shows for shows, name in FIGURE.findall("\n".join(rest))}
+    body = MARKDOWN.render(FIGURE.sub("", "\n".join(rest)).replace("\n## ", "\n### ")).strip()
+    name, question = document.stem, question.lstrip("# ")
+    return {"name": name, "question": question, "lead": lead, "body": Markup(body), "figures": figures}
 
 
 def embed_image(path: Path) -> str:
@@ -87,7 +96,7 @@ def read_library(name: str) -> Markup:
 
 
 def leaves_by_run(kernels: pd.DataFrame | None, first: str | None) -> dict[str, list[Leaf]]:
-    """By run, beginning with `first`: the time of each kernel in each range of a step, the mean of the captured ones."""
+    """By run, beginning with `first`: the time of each kernel in each range of a step, mean of the captured ones."""
     if kernels is None or kernels.empty:
         return {}
     kernels = kernels[kernels["step"] >= 0]
@@ -125,11 +134,12 @@ def measure_speed(frames: dict[str, pd.DataFrame], run: str) -> dict:
     step = frames["timings"].query("run == @run and phase == 'step'")["mean_ms"]
     seconds = step.iloc[0] / 1e3 if len(step) and pd.notna(step.iloc[0]) else None
     peak = peak_flop_per_s(row["device_name"], row["precision"])
-    flops = None if pd.isna(row["forward_flops"]) else row["forward_flops"] * (1 if row["mode"] == "forward" else 3)
+    flops = math.nan if pd.isna(row["forward_flops"]) else row["forward_flops"] * (1 if row["mode"] == "forward" else 3)
+    of_peak = flops / seconds / peak if seconds else math.nan
     return {
         "ms": seconds and 1e3 * seconds,
         "tokens_per_s": seconds and row["batch_size"] * row["context_length"] / seconds,
-        "of_peak": flops / seconds / peak if seconds and peak and flops else None,
+        "of_peak": None if math.isnan(of_peak) else of_peak,
         "precision": row["precision"],
     }
 
