@@ -87,7 +87,7 @@ def titled(chart: alt.TopLevelMixin, result: str, quantity: str, *notes: str) ->
     texts = [line for note in notes for line in textwrap.wrap(html.unescape(note.replace("\\", "")), 130)]
     foot = alt.TitleParams(texts, orient="bottom", fontSize=9, color=SOFT, lineHeight=12, frame="bounds")
     result = re.sub(r"(?<=\d) ", "\N{NO-BREAK SPACE}", result)  # before a unit
-    head = textwrap.wrap(result, 80)
+    head = textwrap.wrap(result, 60)
     head = alt.TitleParams(head, subtitle=quantity, fontSize=15, fontWeight="bold", frame="bounds")
     inner = alt.vconcat(chart, title=foot).resolve_scale(
         color="independent", shape="independent"
@@ -173,7 +173,9 @@ def part_color(rows: pd.DataFrame, column: str) -> alt.Color:
 
 def _legend(names: list[str], width: int = WIDTH) -> alt.Legend:
     """A legend in as many columns as the width of a figure or panel has."""
-    return alt.Legend(columns=max(1, int(width // (6 * max(map(len, names), default=0) + 34))), symbolLimit=0)
+    return alt.Legend(
+        columns=max(1, int(width // (7.2 * max(map(len, names), default=0) + 50))), symbolLimit=0, columnPadding=26
+    )
 
 
 def is_dark(name: str) -> bool:
