@@ -97,7 +97,12 @@ SHOWN = choose_shown(RUNS)  # the run whose step the page shows
 DOCUMENTS = ["answers", *QUESTIONS]
 FIGURES = ["phase_times", "class_shares", "top_kernels", "attention", "launch_bound", "roofline", "scaling"]
 FIGURES = FIGURES if HAS_STEPS else []
+SHOWN_TABLES = {  # what a document shows beside the tables of its study
+    "i_memory": ["memory_blocks", "memory_largest", "memory_totals"],
+    "n_communication": ["communication_steps", "communication_collectives"],
+}
 ANSWERED = ["runs", "timings", *KEPT_TABLES] if HAS_STEPS else ["runs", *KEPT_TABLES]
+ANSWERED += [table for question, tables in SHOWN_TABLES.items() if question in QUESTIONS for table in tables]
 SUFFIXES = {"markdown": "md", "latex": "tex", "typst": "typ"}
 ANSWER_FILES = [f"results/answers/{name}.{SUFFIXES[kind]}" for kind in CONFIG.formats for name in DOCUMENTS]
 ANSWER_FILES += [*figure_files(FIGURES), "results/report.html", "results/tables/README.md"]
