@@ -196,13 +196,13 @@ def test_several_processes_train_as_one_does(tmp_path, losses_alone, way, withou
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["naive", "ddp", "fsdp"])
 def test_captures_of_all_ranks_name_operations_and_bytes(tmp_path, way):
-    from workflow.scripts.communication import tables_of_ranks
+    from workflow.scripts.run_tables import make_rank_tables
 
     told = ["--profiler", "torch", "--capture", tmp_path / "capture.sqlite"]
     result = measure(tmp_path, *told, parallel=way, stage="capture")
     captures = [tmp_path / "capture.sqlite", tmp_path / "capture_rank1.sqlite"]
     assert result.ranks == 2 and result.without_communication_seconds == []
-    tables = tables_of_ranks(captures, 3, "cpu", "torch", [])
+    tables = make_rank_tables(captures, 3, "cpu", "torch", [])
     calls = tables["collectives"].query("step == 2")
     assert set(calls["rank"]) == {0, 1}
     sums = calls[calls["rank"] == 1].groupby("operation")["bytes"].sum()

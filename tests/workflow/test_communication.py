@@ -8,7 +8,7 @@ import pytest
 from kernel_tables.errors import TraceError
 from tests.kernel_tables.synthetic import Synthetic
 from workflow import text
-from workflow.scripts import communication
+from workflow.scripts import communication, run_tables
 from workflow.tables import make_table, read_tables, write_table
 
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
@@ -34,7 +34,7 @@ def write_capture(path: Path, rank: int, steps: int = 2) -> Path:
 @pytest.fixture
 def of_ranks(tmp_path) -> dict[str, pd.DataFrame]:
     captures = [write_capture(tmp_path / f"{rank}.sqlite", rank) for rank in range(3)]
-    return communication.tables_of_ranks(captures, 2, "cuda", "nsys", [])
+    return run_tables.make_rank_tables(captures, 2, "cuda", "nsys", [])
 
 
 def test_every_rank_has_its_phases_its_steps_and_its_collectives(of_ranks):
@@ -52,7 +52,7 @@ def test_every_rank_has_its_phases_its_steps_and_its_collectives(of_ranks):
 def test_ranks_with_other_steps_give_no_tables(tmp_path):
     captures = [write_capture(tmp_path / f"{rank}.sqlite", rank, steps=2 - rank) for rank in range(2)]
     with pytest.raises(TraceError, match="rank 1: found 1 ranges 'step', expected 2"):
-        communication.tables_of_ranks(captures, 2, "cuda", "nsys", [])
+        run_tables.make_rank_tables(captures, 2, "cuda", "nsys", [])
 
 
 def test_merged_tables_are_means_over_steps_and_collectives_also_over_ranks(of_ranks):

@@ -1,25 +1,16 @@
-"""(n) From captures of all ranks, and steps with and without communication, to what communication costs.
+"""(n) From tables of ranks, and steps with and without communication, to what communication costs.
 
-tables_of_ranks: the captures of a run -> rank_phases, rank_steps, collectives (for run_tables.py)
-merge_ranks: these tables of all runs -> communication_steps, communication_collectives (for merge.py)
+merge_ranks: rank_steps, collectives of all runs -> communication_steps, communication_collectives (for merge.py)
 main: merged tables -> communication_times, communication_scaling, and the figure
 """
 
-from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 
 import altair as alt
 import pandas as pd
 
-from kernel_tables.errors import ERROR, TraceError
-from kernel_tables.ranks.collectives import collectives
-from kernel_tables.ranks.communication import communication, findings_of_ranks
-from kernel_tables.ranks.ranks import RankTrace
-from kernel_tables.trace import Trace
 from workflow import charts
-from workflow.scripts.run_tables import find_problems, measured_activities, measured_ranges, sum_phases
-from workflow.tables import KEYS, make_table, read_tables, write_table
+from workflow.tables import KEYS, read_tables, write_table
 from workflow.text import describe_machine, find_middle, write_percent
 from workflow.verdict import find_pairs, judge, judge_wall_times
 
@@ -32,40 +23,6 @@ PARTS = {  # of a captured step, with the columns that are their time
     "idle": ("idle_ms", charts.PALE),
 }
 MAX_BARS = 16
-
-
-def tables_of_ranks(
-    captures: Sequence[Path], steps: int, device: str, profiler: str, classes: Sequence[dict]
-) -> dict[str, pd.DataFrame]:
-    """rank_phases, rank_steps and collectives of a run, from its captures in the order of the ranks; that of rank 0 is
-    already checked. Raises TraceError if another one is incomplete, or ranks do not fit together."""
-    with ExitStack() as stack:
-        ranks = []
-        for number, path in enumerate(captures):
-            trace = stack.enter_context(Trace(path, classes))
-            errors = find_problems(trace, steps, device, profiler)[0] if number else []
-            if errors:
-                raise TraceError(f"rank {number}: {'; '.join(errors)}")
-            process = trace.gpu_activities.process
-            ranks.append(RankTrace(number, trace, int(process[0]) if len(process) else -1))
-        for finding in findings_of_ranks(ranks, "step"):
-            if finding.severity == ERROR:
-                raise TraceError(finding.message)
-        phases = [frame for rank in ranks for frame in sum_phases_by_device(rank)]
-        return {
-            "rank_phases": pd.concat(phases or [make_table("rank_phases", keys=False)], ignore_index=True),
-            "rank_steps": communication(ranks, "step"),
-            "collectives": collectives(ranks, "step"),
-        }
-
-
-def sum_phases_by_device(rank: RankTrace) -> list[pd.DataFrame]:
-    """The phases of a rank on each of its devices."""
-    activities, ranges = measured_activities(rank.trace), measured_ranges(rank.trace)
-    return [
-        sum_phases(activities[activities["device"] == device], ranges).assign(rank=rank.number, device=device)
-        for device in rank.devices
-    ]
 
 
 def merge_ranks(rank_steps: pd.DataFrame, calls: pd.DataFrame, _: pd.DataFrame) -> dict[str, pd.DataFrame]:

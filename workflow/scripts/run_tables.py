@@ -17,6 +17,7 @@ import argparse
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -55,10 +56,8 @@ def main(result: Path, classes: Sequence[dict] = (), rules: Sequence[dict] = (),
         try:
             made, warnings = make_run_tables(capture, paths[0], classes, custom_rules)
             if capture.ranks > 1:
-                from workflow.scripts.communication import tables_of_ranks
-
                 steps, device = capture.key["spec"]["measured_steps"], capture.machine.device
-                made |= tables_of_ranks(paths, steps, device, capture.profiler, classes)
+                made |= make_rank_tables(paths, steps, device, capture.profiler, classes)
         except NotConserved:
             raise
         except TraceError as error:
@@ -97,6 +96,44 @@ def make_run_tables(
         "ranges": sum_ranges(activities, ranges),
         "findings": findings,
     }, warnings
+
+
+def make_rank_tables(
+    captures: Sequence[Path], steps: int, device: str, profiler: str, classes: Sequence[dict]
+) -> dict[str, pd.DataFrame]:
+    """rank_phases, rank_steps and collectives of a run, from its captures in the order of the ranks; that of rank 0 is
+    already checked. Raises TraceError if another one is incomplete, or ranks do not fit together."""
+    from kernel_tables.ranks.collectives import collectives
+    from kernel_tables.ranks.communication import communication, findings_of_ranks
+    from kernel_tables.ranks.ranks import RankTrace
+
+    with ExitStack() as stack:
+        ranks = []
+        for number, path in enumerate(captures):
+            trace = stack.enter_context(Trace(path, classes))
+            errors = find_problems(trace, steps, device, profiler)[0] if number else []
+            if errors:
+                raise TraceError(f"rank {number}: {'; '.join(errors)}")
+            process = trace.gpu_activities.process
+            ranks.append(RankTrace(number, trace, int(process[0]) if len(process) else -1))
+        for finding in findings_of_ranks(ranks, "step"):
+            if finding.severity == ERROR:
+                raise TraceError(finding.message)
+        phases = [frame for rank in ranks for frame in sum_phases_by_device(rank)]
+        return {
+            "rank_phases": pd.concat(phases or [make_table("rank_phases", keys=False)], ignore_index=True),
+            "rank_steps": communication(ranks, "step"),
+            "collectives": collectives(ranks, "step"),
+        }
+
+
+def sum_phases_by_device(rank) -> list[pd.DataFrame]:
+    """The phases of a rank on each of its devices."""
+    activities, ranges = measured_activities(rank.trace), measured_ranges(rank.trace)
+    return [
+        sum_phases(activities[activities["device"] == device], ranges).assign(rank=rank.number, device=device)
+        for device in rank.devices
+    ]
 
 
 def find_problems(trace: Trace, steps: int, device: str, profiler: str) -> tuple[list[str], list[str]]:
