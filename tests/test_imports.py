@@ -5,14 +5,12 @@ import graphlib
 import subprocess
 import sys
 from collections.abc import Iterable
-from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PIPELINE = ("cs336_model", "kernel_recorder", "kernel_tables", "profile_grid", "range_marks")
 # What each package may import of the others; the libraries can be installed without the rest.
 MAY_IMPORT = {
     "range_marks": (),
@@ -24,8 +22,15 @@ MAY_IMPORT = {
     "kernel_recorder.in_process": ("kernel_tables.kineto.names", "kernel_tables.whole_files", "range_marks"),
     # it runs in the measured process, which loads as little as possible
     "cs336_model": ("kernel_tables.global_ids", "kernel_tables.kineto", "kernel_tables.whole_files", "range_marks"),
-    "profile_grid": PIPELINE,
-    "workflow": PIPELINE,
+    # it takes what is measured and how it ended, and starts the rest as programs
+    "workflow": (
+        "cs336_model.flops",
+        "cs336_model.locks",
+        "cs336_model.ranges",
+        "cs336_model.results",
+        "cs336_model.spec",
+        "kernel_tables",
+    ),
 }
 
 
@@ -100,14 +105,21 @@ def loaded(program: str, heavy: set[str]) -> str:
     return subprocess.run([sys.executable, "-c", shown], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-@pytest.mark.parametrize(("module", "heavy"), [("measure", {"pandas", "torch"}), ("tables", {"torch"})])
-def test_a_stage_measures_without_pandas_and_makes_its_tables_without_torch(module, heavy):
-    """A job starts in a fraction of a second, and tables are made where PyTorch is not installed."""
-    stages = [name for name in MODULES if fnmatch(name, f"profile_grid.stages.*.{module}")]
-    assert stages
-    assert loaded("import " + ", ".join(stages), heavy) == "\n"
+LIGHT = "cs336_model.locks, cs336_model.results, cs336_model.spec, workflow.freshness, workflow.grid"
 
 
-def test_tables_are_made_without_the_libraries_of_figures():
-    program = "from profile_grid.tables.on_disk import declared_tables; declared_tables()"
-    assert loaded(program, {"altair", "vl_convert", "torch"}) == "\n"
+@pytest.mark.parametrize(
+    ("modules", "heavy"),
+    [
+        # planning and waiting for a device: each of many jobs starts with it
+        (f"{LIGHT}, workflow.runner, workflow.scripts.measure", {"pandas", "numpy", "torch"}),
+        # tables are made where PyTorch is not installed, and without what only figures need
+        ("workflow.scripts.merge, workflow.scripts.run_tables, workflow.scripts.memory_tables", {"altair", "torch"}),
+        ("workflow.scripts.answers, workflow.scripts.figures, workflow.scripts.page", {"torch"}),
+        # a measured process, also that of attention alone
+        ("cs336_model.__main__, cs336_model.benchmark, cs336_model.attention", {"pandas"}),
+    ],
+    ids=["planning", "tables", "documents", "measuring"],
+)
+def test_nothing_heavy_is_loaded_before_it_is_needed(modules, heavy):
+    assert loaded(f"import {modules}", heavy) == "\n"
