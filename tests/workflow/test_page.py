@@ -1,0 +1,158 @@
+"""The page of a grid: one offline file, in which names from outside are text, and which fits its window."""
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.browser import needs_browser, until
+from tests.kernel_tables.synthetic import Synthetic
+from tests.workflow.small_tables import make_run, write_tables
+from workflow.charts import save, text_chart, titled
+from workflow.scripts import page
+from workflow.tables import make_table
+
+HOSTILE = "</script><script>window.taken = 1</script><img src=x onerror='window.taken = 2'>\"`$|&amp;"
+ROWS = "".join(f"| kernel {number} | {number}.0 ms, {100 - number} % |\n" for number in range(30))
+WIDE = "| " + " | ".join(f"a long heading {number}" for number in range(20)) + " |"
+DOCUMENT = f"""# (b) Which kernel takes most?
+
+`gemm` takes 40 %: {HOSTILE}
+
+- Because of {HOSTILE}
+
+| kernel | time |
+|:--|--:|
+{ROWS}
+{WIDE}
+|{":--|" * 20}
+{WIDE}
+
+![Kernels with the most time](../figures/top_kernels.svg)
+
+Definitions:
+
+- time: {"of-one-word-without-a-place-to-break" * 9}
+"""
+NOT_ANSWERED = "# (l) What limits the kernels?\n\nNot answered: nothing was counted.\n"
+
+
+def write_page(folder: Path, hostile: str = "", **run) -> Path:
+    """The page of a grid whose kernels, models and documents have this text in their names."""
+    for name in ("answers", "figures", "tables"):
+        (folder / name).mkdir(parents=True)
+    rows = make_run("shown", mode="train_step", model=f"tiny{hostile}", **run)
+    for row in rows["kernels"]:
+        row |= {"kernel": row["kernel"] + hostile, "range": row["range"] + hostile}
+    write_tables(folder / "tables", rows, make_run("other", model="big", timing_status="out_of_memory"))
+    finding = {"run": "shown", "gain_percent": 12.5, "abstained": False, "advice": f"fuse{hostile}", "message": hostile}
+    lost = folder / "tables" / "time_lost.parquet"
+    make_table("time_lost").reindex([0]).assign(**finding).to_parquet(lost)
+    capture = Synthetic().range("measure", 0, 90_000).range("step", 0, 80_000).range("forward", 10, 60_000)
+    capture = capture.range(hostile or "block", 20, 50_000).kernel(f"sgemm{hostile}", 40, duration=9_000)
+    figure = folder / "figures" / "top_kernels.svg"
+    save(titled(text_chart(f"nothing {hostile}"), "A result", "GPU time"), figure)
+    documents = [folder / "answers" / f"{name}.md" for name in ("b_top_kernels", "l_counters")]
+    for path, text in zip(documents, (DOCUMENT, NOT_ANSWERED), strict=True):
+        path.write_text(text)
+    tables = [*map(str, (folder / "tables").glob("*.parquet"))]
+    made, trace = folder / "report.html", folder / "page" / "trace.json.gz"
+    trace.parent.mkdir()
+    page.main(
+        tables, [*map(str, documents)], [str(figure)], str(capture.write(folder / "c.sqlite")), "shown", str(made),
+        str(trace), [],
+    )  # fmt: skip
+    return made
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    return write_page(tmp_path_factory.mktemp("page"), HOSTILE)
+
+
+def read_words(html: str) -> str:
+    """What a reader sees below the list of contents."""
+    html = re.sub(r"<(script|style|nav)\b.*?</\1>", " ", html, flags=re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", "", html).split())
+
+
+def test_the_page_begins_with_a_verdict_and_what_to_do_before_picture_answers_and_evidence(tmp_path):
+    words = read_words(write_page(tmp_path / "grid", device_name="NVIDIA H200").read_text())
+    parts = ["tiny at context 128, training step", "a step takes 4.00 ms, 128,000 tokens per second", "What to do",
+             "Fuse: saves at most 12.5 % of the step", "Where its time goes", "Answers", "Not measured", "Evidence",
+             "Inside a step", "Timeline of one step"]  # fmt: skip
+    assert [words.find(part) for part in parts] == sorted(words.find(part) for part in parts)
+    assert parts[0] in words and words.count("Evidence") == 1, "a document of one paragraph has none"
+    assert "1.1 % of the GPU's peak in fp32" in words  # 3 x 1e9 FLOP in 4 ms, of 67 TFLOP/s
+
+
+def test_no_share_of_a_peak_that_nobody_knows_is_claimed(tmp_path):
+    assert "peak" not in read_words(write_page(tmp_path / "grid", device_name="Some CPU").read_text())
+
+
+def test_the_page_loads_nothing_and_a_figure_stands_where_its_document_shows_it(made):
+    html = made.read_text()
+    assert "default-src 'none'" in html
+    loaded = re.findall(r"<(?:script|img|link|iframe)[^>]*(?:src|href)=\"([^\"]*)", html)
+    assert len(loaded) == 1 and loaded[0].startswith("data:image/svg+xml;base64,")
+    assert html.index('id="b_top_kernels"') < html.index('alt="Kernels with the most time"') < html.index("Evidence")
+    assert "../figures" not in html
+    events = json.loads(gzip.decompress((made.parent / "page" / "trace.json.gz").read_bytes()))["traceEvents"]
+    assert any(event.get("name") == f"sgemm{HOSTILE}" for event in events)
+
+
+@needs_browser
+def test_hostile_names_are_text_and_everything_starts(made, browser):
+    browser.get(made.as_uri())
+    until(lambda: browser.find_elements("css selector", "[data-flame] button"))
+    browser.execute_script("document.querySelectorAll('details').forEach((one) => one.open = true)")
+    until(lambda: browser.find_elements("css selector", "table.dataTable"))
+    assert browser.execute_script("return [typeof window.taken, document.images.length]") == ["undefined", 1]
+    assert browser.get_log("browser") == []
+    said = browser.execute_script("return document.body.innerText")
+    assert said.count(HOSTILE.replace("`", "").partition("$")[0].strip('"')) >= 3
+    bars = browser.execute_script("return document.querySelector('[data-flame]').innerText")
+    assert f"computing attention scores{HOSTILE}" in bars
+    assert browser.execute_script("return document.querySelector('#timeline-canvas').height") > 0
+
+
+@needs_browser
+def test_a_table_is_sorted_by_the_numbers_in_its_cells(made, browser):
+    browser.get(made.as_uri())
+    browser.execute_script("document.querySelectorAll('details').forEach((one) => one.open = true)")
+    until(lambda: browser.find_elements("css selector", "table.dataTable"))
+    for expected in ("0.0 ms, 100 %", "29.0 ms, 71 %"):
+        browser.execute_script("document.querySelectorAll('table.dataTable th')[1].click()")
+        first = "return document.querySelector('table.dataTable tbody tr').cells[1].textContent"
+        until(lambda first=first, expected=expected: browser.execute_script(first) == expected)
+
+
+OUTSIDE = """
+const inside = (e) => { for (let p = e.parentElement; p; p = p.parentElement)
+  if (["auto", "scroll", "hidden"].includes(getComputedStyle(p).overflowX) && p !== document.body) return true; };
+return [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().width && !inside(e)
+  && e.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map((e) => e.outerHTML.slice(0, 200));
+"""
+
+
+@needs_browser
+@pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without"])
+@pytest.mark.parametrize("width", [1400, 390])
+def test_nothing_is_wider_than_the_window(made, browser, width, scripts):
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not scripts})
+    try:
+        browser.get(made.as_uri())
+        if scripts:
+            until(lambda: browser.find_elements("css selector", "[data-flame] button"))
+        else:
+            assert "Scripts are off" in browser.find_element("tag name", "noscript").text
+        browser.execute_script("document.querySelectorAll('details').forEach((one) => one.open = true)")
+        assert browser.execute_script(OUTSIDE) == []
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+    finally:
+        browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -1,0 +1,67 @@
+"""Documents in LaTeX and Typst: they hold the numbers of those in Markdown, and compile, whatever names they have."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.workflow.small_tables import make_run, write_tables
+from workflow.charts import save, text_chart
+from workflow.scripts import answers, summaries
+from workflow.text import TEMPLATES
+
+printing = pytest.importorskip("workflow.scripts.print", reason="pypandoc_binary is not installed")
+HOSTILE = "<script>alert(1)</script>|$\\input{x}$ #let x = `y` *b* _c_ [d](e) @f ~ ^ % & é"
+LETTERS = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention"]
+MADE = ["forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "training_parts"]
+
+
+@pytest.fixture(scope="module")
+def printed(tmp_path_factory) -> Path:
+    """All answers of a grid with hostile names of models and kernels, in Markdown, LaTeX and Typst."""
+    folder = tmp_path_factory.mktemp("results") / "answers"
+    runs = [make_run(mode, mode=mode, model=f"tiny {HOSTILE}") for mode in ("forward", "train_step")]
+    for row in runs[1]["kernels"] + runs[0]["kernels"]:
+        row |= {"kernel": f"{row['kernel']} {HOSTILE}", "range": f"{row['range']} > {HOSTILE}"}
+    tables = write_tables(folder, *runs)
+    made = [str(folder / f"{name}.parquet") for name in [*MADE, "attention", "attention_backward"]]
+    summaries.main(tables, made)
+    answers.main([*tables, *made], [str(TEMPLATES / f"{name}.md.j2") for name in LETTERS], str(folder))
+    for name in ("phase_times", "top_kernels", "class_shares", "attention"):
+        save(text_chart(name), folder.parent / f"figures/{name}.png")
+    for suffix in ("tex", "typ"):
+        printing.main(str(folder / "answers.md"), str(folder / f"answers.{suffix}"))
+    return folder
+
+
+@pytest.mark.parametrize("suffix", ["tex", "typ"])
+def test_the_printed_answers_hold_the_numbers_of_those_in_markdown(printed, suffix):
+    numbers = set(re.findall(r"\d+\.\d+", (printed / "answers.md").read_text()))
+    assert len(numbers) > 30
+    assert numbers <= set(re.findall(r"\d+\.\d+", (printed / f"answers.{suffix}").read_text()))
+
+
+@pytest.mark.slow
+def test_the_answers_compile_in_latex(printed):
+    if not shutil.which("lualatex") or subprocess.run(["kpsewhich", "luaotfload-main.lua"], check=False).returncode:
+        pytest.skip("no LuaLaTeX: apt-get install texlive-luatex texlive-latex-recommended")
+    command = ["lualatex", "-interaction=nonstopmode", "-halt-on-error", "-no-shell-escape", "answers.tex"]
+    done = subprocess.run(command, cwd=printed, capture_output=True, text=True, errors="replace", check=False)
+    assert done.returncode == 0, done.stdout[-2000:]
+    printing.main(str(printed / "answers.md"), str(printed / "printed.pdf"))
+    for name in ("answers", "printed"):
+        assert (printed / f"{name}.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_the_answers_compile_in_typst(printed):
+    typst = pytest.importorskip("typst", reason="the Typst compiler is not installed: pip install typst")
+    assert typst.compile(str(printed / "answers.typ"), root=str(printed.parent)).startswith(b"%PDF")
+
+
+def test_a_format_that_cannot_be_made_leaves_nothing_behind(tmp_path):
+    (tmp_path / "a.md").write_text("# a\n")
+    with pytest.raises(KeyError):
+        printing.main(str(tmp_path / "a.md"), str(tmp_path / "a.docx"))
+    assert [path.name for path in tmp_path.iterdir()] == ["a.md"]
