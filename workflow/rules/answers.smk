@@ -80,6 +80,7 @@ rule page:
 rule print_answers:
     input:
         document="results/answers/{document}.md",
+        figures=figure_files([*FIGURES, *STUDY_FIGURES], ["png"]),
         code=write_digest("print_answers", "workflow/scripts/print.py"),
     output:
         "results/answers/{document}.{suffix}",

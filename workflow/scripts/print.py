@@ -1,19 +1,23 @@
 """A document in Markdown -> LaTeX, Typst or PDF, by pandoc."""
 
 import os
+import re
 from pathlib import Path
 
 import pypandoc
 
 
 def main(document: str, output: str) -> None:
-    """Writes a document of its own, in the format that the end of `output` says: .tex, .typ or .pdf."""
+    """Writes a document of its own, in the format that the end of `output` says: .tex, .typ or .pdf. Its figures are
+    PNG, since LaTeX reads SVG only by another program."""
+    text = re.sub(r"(\]\(\.\./figures/\w+)\.svg\)", r"\1.png)", Path(document).read_text(encoding="utf-8"))
     partial = Path(output).with_name(f".{os.getpid()}.{Path(output).name}")
     options = ["--standalone", "--pdf-engine=lualatex", "--variable=geometry:landscape,margin=15mm"]
+    options += [f"--resource-path={Path(document).parent}"]
     formats = {".tex": "latex", ".typ": "typst", ".pdf": "pdf"}
     try:
-        pypandoc.convert_file(
-            document, formats[Path(output).suffix], format="gfm", outputfile=str(partial), extra_args=options
+        pypandoc.convert_text(
+            text, formats[Path(output).suffix], format="gfm", outputfile=str(partial), extra_args=options
         )
         partial.replace(output)
     finally:
@@ -21,4 +25,4 @@ def main(document: str, output: str) -> None:
 
 
 if "snakemake" in globals():
-    main(snakemake.input[0], snakemake.output[0])
+    main(snakemake.input.document, snakemake.output[0])
