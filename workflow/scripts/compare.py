@@ -189,4 +189,4 @@ def as_side(kernels: pd.DataFrame) -> Side:
 
 if "snakemake" in globals():
     options = json.loads(snakemake.params.options)
-    main(options["before"], options["after"], options["varies"], options["fail_on"], snakemake.output[0])
+    main(options["before"], options["after"], options["varies"], options["fail_on"], snakemake.params.output)
