@@ -128,7 +128,7 @@ def test_the_wheels_of_the_libraries_share_no_file_and_together_are_the_wheel_of
 
 def imported_from_outside(paths) -> set[str]:
     """The packages that these files import anywhere, without the standard library and those that they are of."""
-    imported = set()
+    imported, paths = set(), list(paths)
     for path in paths:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
@@ -158,6 +158,21 @@ def test_what_a_wheel_declares_is_what_it_imports(wheel, wheels):
         assert needed[package] == declared(built)
     own = {name.replace("_", "-") for name in PACKAGES}
     assert declared(wheel) == set().union(*needed.values()) - own
+
+
+def test_the_requirements_of_the_pipeline_are_what_it_and_the_libraries_import():
+    unseen = {"itables": "files", "pygments": "snakemake --report", "snakemake": "a command", "tabulate": "by pandas"}
+    optional = {"cs336-basics"}  # a model of others
+    listed = names_of_requirements(
+        [line for line in (ROOT / "envs/requirements.txt").read_text().splitlines() if not line.startswith("#")]
+    )
+    distributions = packages_distributions()
+    needed = set()
+    for package in (*PACKAGES, "cs336_model", "workflow"):
+        imported = imported_from_outside((ROOT / package).rglob("*.py")) - {*PACKAGES, "cs336_model", "workflow"}
+        needed |= {distributions.get(name, [name])[0].lower().replace("_", "-") for name in imported}
+    libraries = {"adbc-driver-manager", "markupsafe"}  # come with those that are listed
+    assert needed - libraries - optional == listed - unseen.keys()
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +250,7 @@ def test_the_installed_command_runs_anywhere_without_torch_or_snakemake(environm
     assert done.stdout.splitlines()[1].startswith("gemm,1,1,10,1.0,cutlass")
     imported = set(re.findall(r"\| +([\w.]+)$", done.stderr, re.MULTILINE))
     assert {"kernel_tables.views.tables", "pandas"} <= imported
-    assert not {"torch", "snakemake", "cs336_model", "profile_grid", "workflow"} & imported
+    assert not {"torch", "snakemake", "cs336_model", "workflow"} & imported
 
 
 def test_every_subcommand_works_with_the_declared_packages_alone(environment, tmp_path):
