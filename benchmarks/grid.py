@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-BENCHMARK = [sys.executable, "-m", "cs336_model.program.benchmark"]
+PROGRAM = [sys.executable, "-m", "cs336_model"]
 
 
 def cost(commands: list[list[str]]) -> tuple[float, float]:
@@ -33,15 +33,16 @@ def cost(commands: list[list[str]]) -> tuple[float, float]:
     return time.perf_counter() - began, cpu_s
 
 
-def loop(runs: Path, folder: Path) -> list[list[str]]:
+def list_commands(runs: Path, folder: Path) -> list[list[str]]:
     """The commands that measure again what is in the folder of runs."""
     commands = []
-    for stage, options in (("timing", []), ("capture", ["--profiler", "torch", "--capture"])):
+    for stage in ("timing", "capture"):
         for path in sorted(runs.glob(f"*/{stage}.json")):
-            spec = json.dumps(json.loads(path.read_text())["program"]["spec"])
+            spec = json.dumps(json.loads(path.read_text())["key"]["spec"])
             output = folder / f"{path.parent.name}_{stage}.json"
-            capture = [str(output.with_suffix(".sqlite"))] if options else []
-            commands.append([*BENCHMARK, "--spec", spec, "--output", str(output), *options, *capture])
+            profiler = ["--profiler", "torch", "--capture", str(output.with_suffix(".sqlite"))]
+            command = [*PROGRAM, "--spec", spec, "--output", str(output), "--locks", str(folder / "locks")]
+            commands.append([*command, *(profiler if stage == "capture" else [])])
     return commands
 
 
@@ -54,7 +55,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", folder]
         ours = cost([[*command, "--cores", "1", *grid, "--", options.target]])
-        commands = loop(Path(folder, "results", "runs"), Path(folder))
+        commands = list_commands(Path(folder, "results", "runs"), Path(folder))
         bare = cost(commands)
     print(f"snakemake --cores 1 {options.target}, and a loop over its {len(commands)} measurements:")
     for name, of_grid, of_loop in zip(("wall", "processor"), ours, bare, strict=True):

@@ -37,5 +37,5 @@ def test_reading_a_trace_is_compared_with_json_load():
 @pytest.mark.slow
 def test_a_grid_is_compared_with_a_loop_over_its_measurements(tmp_path):
     (tmp_path / "small.yaml").write_text(SMALL_GRID)
-    found = ratios("grid", "--configfile", tmp_path / "small.yaml", "results/tables/provenance.json")
+    found = ratios("grid", "--configfile", tmp_path / "small.yaml", "results/tables/runs.csv")
     assert set(found) == {"wall time", "processor time"} and min(found.values()) > 0
