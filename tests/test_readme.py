@@ -3,6 +3,7 @@
 import gzip
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +15,6 @@ from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.diagnosis.step_time import step_time
 from kernel_tables.terminal.tables import tree_lines
 from kernel_tables.trace import Trace
-from profile_grid.study.catalogue import QUESTIONS
-from tests.workflow.conftest import copy_sources
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -50,27 +49,22 @@ def example_rows():
     yield "| 10B · 512 | out of memory | | | | |"
 
 
-def test_the_table_of_questions_is_that_of_the_catalogue():
-    written = re.findall(r"^\| (?:\((\w)\) )?(.*\?) \| (.*) \|$", page("questions"), re.MULTILINE)
-    tables = {one.name: ", ".join(f"`{name}`" for name in one.tables) for one in QUESTIONS if one.has_document}
-    assert written == [(one.letter, one.title, tables[one.name]) for one in QUESTIONS if one.has_document]
-
-
-def test_the_studies_with_the_current_bound_of_unfused_attention_are_those_that_the_overview_names():
-    overview = (H200 / "README.md").read_text(encoding="utf-8")
-    sentence = re.search(r"in all studies\s+but (.*), the bound of unfused attention", overview)[1]
-    current = set()
-    for path in H200.glob("*/tables/findings.parquet"):
-        findings = pd.read_parquet(path).query("code == 'unfused_attention'")
-        if findings["message"].str.startswith("attention runs as separate kernels").any():  # as the rule says it now
-            current.add(path.parents[1].name)
-    assert set(re.findall(r"`([\w-]+)`", sentence)) == current
+def test_the_table_of_questions_has_each_template_with_its_question_and_tables():
+    rows = re.findall(r"^\| ((?:\(\w\) )?[^|]*\?) \| (.*) \|$", page("questions"), re.MULTILINE)
+    texts = {path.name: path.read_text(encoding="utf-8") for path in TEMPLATES.glob("*.md.j2")}
+    texts.pop("compare.md.j2")  # no question of a grid
+    asked = {re.search(r"^# (.*)$", text, re.MULTILINE)[1]: text for text in texts.values()}
+    kernel = {question.replace("{{ kernel }}", "kernel"): text for question, text in asked.items()}
+    assert {question for question, _ in rows} == kernel.keys()
+    for question, tables in rows:
+        used = set(re.findall(r"tables\.(\w+)", kernel[question]))
+        assert set(re.findall(r"`(\w+)`", tables)) <= used, question
 
 
 def test_every_test_that_the_table_of_faults_names_is_there():
     named = set(re.findall(r"`(?:tests/\w+/)?(test_\w+\.py)`", page("faults")))
     assert len(named) > 10
-    assert named <= {path.name for folder in ("tests", "profile_grid") for path in (ROOT / folder).rglob("test_*.py")}
+    assert named <= {path.name for path in (ROOT / "tests").rglob("test_*.py")}
 
 
 def test_every_module_that_a_document_runs_is_there():
@@ -115,10 +109,12 @@ def test_the_commands_of_the_readme_and_of_the_pages_are_shell():
 
 
 def test_a_custom_model_is_profiled_by_the_lines_of_its_page(tmp_path):
-    project = copy_sources(ROOT, tmp_path / "project")
+    project = tmp_path / "project"
+    ignored = shutil.ignore_patterns(".*", "__pycache__", "docs", "tests", "results", "logs")
+    shutil.copytree(ROOT, project, ignore=ignored)
     *files, command = first_commands(page("models")).strip().splitlines()
     assert command.startswith("snakemake --cores 1 all --configfile my_grid.yaml")
-    targets = "results/tables/timings.parquet results/answers/e_attention.md"
+    targets = "results/tables/timings.parquet results/answers/a_forward_time.md"
     script = "\n".join([*files, f"{command.replace(' all ', ' ')} -- {targets}"])
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     run = subprocess.run(["bash", "-e"], input=script, text=True, cwd=project, env={**os.environ, "PATH": path},
@@ -127,4 +123,5 @@ def test_a_custom_model_is_profiled_by_the_lines_of_its_page(tmp_path):
     timings = pd.read_parquet(project / "results/tables/timings.parquet")
     assert set(timings["phase"]) == {"step", "forward", "loss", "backward", "optimizer"}
     assert (timings["mean_ms"] > 0).all()
-    assert "computing softmax" in (project / "results/answers/e_attention.md").read_text(encoding="utf-8")
+    document = (project / "results/answers/a_forward_time.md").read_text(encoding="utf-8")
+    assert "A forward pass takes" in document and "tiny" in document

@@ -50,7 +50,7 @@ def test_the_program_finds_its_own_packages_and_of_ours_kernel_tables_alone(reco
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "mine"))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "sitecustomize.py").write_text("import sys; sys.of_the_program = True")
-    source = "import sys, importlib.util as u; print(sys.of_the_program, u.find_spec('profile_grid'), sys.path)"
+    source = "import sys, importlib.util as u; print(sys.of_the_program, u.find_spec('cs336_model'), sys.path)"
     done = record(source)
     assert done.out.startswith(f"True None ['{tmp_path}', '{tmp_path / 'mine'}', ")
     assert "injected" not in done.out
