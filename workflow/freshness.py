@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -22,6 +23,7 @@ import msgspec
 
 from workflow.grid import Config, ConfigError, Run, describe
 
+IS_JOB = "--target-jobs" in sys.argv  # of another Snakemake, such as on a node of Slurm: it does not plan again
 ROOT = Path(__file__).resolve().parents[1]
 PLAN = Path("results/plan/measurements.json")
 DIGESTS = Path("results/plan/code/measured")
@@ -60,7 +62,7 @@ def write_plan(config: Config, plan: Mapping[str, str]) -> None:
 
 
 def read_plan() -> dict[str, str]:
-    """The wanted keys as they were planned: for a job on another host, which must not plan again."""
+    """The wanted keys as they were planned: for a job, whose host may have other versions."""
     return {
         path: bytes(key).decode()
         for path, key in msgspec.json.decode(PLAN.read_bytes(), type=dict[str, msgspec.Raw]).items()
@@ -217,6 +219,7 @@ def hash_files(files: Mapping[str, bytes]) -> str:
     ).hexdigest()
 
 
+@cache
 def strip_comments(name: str, text: bytes) -> bytes:
     """The text of a file; of Python, its syntax tree without docstrings, so that neither they nor comments count."""
     if not name.endswith(".py"):
@@ -266,8 +269,8 @@ def read_module(path: Path) -> tuple[str, list[Path]]:
 
 
 def write_if_changed(path: Path, content: bytes) -> None:
-    """Writes a file whole, unless it has this content."""
-    if path.is_file() and path.read_bytes() == content:
+    """Writes a file whole, unless it has this content, or this is a job."""
+    if IS_JOB or (path.is_file() and path.read_bytes() == content):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f"{path.name}.{os.getpid()}")

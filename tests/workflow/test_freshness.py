@@ -317,7 +317,8 @@ def test_a_second_snakemake_ends_and_the_first_goes_on(project, tmp_path):
     wait_until(lambda: any((tmp_path / "project/.snakemake/locks").glob("*")))
     second = run(tmp_path / "project", target, status=1)
     assert "lock" in second.lower()
-    assert first.wait() == 0 and (tmp_path / "project" / target).exists()
+    first.communicate()
+    assert first.returncode == 0 and (tmp_path / "project" / target).exists()
 
 
 def test_kill_9_leaves_nothing_half_written_and_no_process(project, tmp_path):

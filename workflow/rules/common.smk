@@ -2,6 +2,7 @@
 
 import json
 import math
+import shlex
 
 from workflow.freshness import PLAN as PLAN_FILE
 from workflow.freshness import find_gpus, list_sources, write_digest
@@ -33,6 +34,10 @@ def count_gpus(wildcards):
     return 0 if CONFIG.device == "cpu" else RUNS[wildcards.run].gpus
 
 
+HAS_RANKS = any(run.gpus > 1 for run in RUNS.values())
+GPUS = count_gpus if HAS_RANKS else int(CONFIG.device != "cpu")  # a number takes less time in large grids
+
+
 # --- tables
 
 
@@ -53,9 +58,9 @@ def figure_files(figures, suffixes=("svg", "png")):
 
 HAS_STEPS = "time_lost" in QUESTIONS  # else attention is measured alone
 CLASSES = json.dumps(CONFIG.kernel_classes, sort_keys=True)
-RULES = json.dumps(CONFIG.diagnosis_rules, sort_keys=True)
+OWN_RULES = shlex.join(["--classes", CLASSES, "--rules", json.dumps(CONFIG.diagnosis_rules, sort_keys=True)])
 CAPTURE_TABLES = ["kernels", "phases", "ranges", "findings"]
-RANK_TABLES = ["rank_phases", "rank_steps", "collectives"]
+RANK_TABLES = ["rank_phases", "rank_steps", "collectives"] if HAS_RANKS else []
 MEMORY_TABLES = ["memory_phases", "memory_activations", "memory_largest", "memory_timeline"]
 MEMORY_TABLES += ["memory_totals", "memory_blocks", "module_dtypes"]
 MERGED = ["runs", "timings", "steps", "warmup_steps", *CAPTURE_TABLES, *MEMORY_TABLES, "energy_windows", "counters"]

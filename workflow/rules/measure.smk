@@ -23,7 +23,7 @@ rule timing:
     threads: 0
     resources:
         measuring=MEASURING,
-        gpu=count_gpus,
+        gpu=GPUS,
         time_limit_s=TIME_LIMIT_S,
     params:
         key=wanted_key("results/runs/{run}/timing.json"),
@@ -46,7 +46,7 @@ rule timing_process:
     threads: 0
     resources:
         measuring=MEASURING,
-        gpu=count_gpus,
+        gpu=GPUS,
         time_limit_s=TIME_LIMIT_S,
     params:
         key=wanted_key("results/processes/{process}/{run}/timing.json"),
@@ -68,7 +68,7 @@ rule capture:
     threads: 0
     resources:
         measuring=MEASURING,
-        gpu=count_gpus,
+        gpu=GPUS,
         time_limit_s=TIME_LIMIT_S,
     params:
         key=wanted_key("results/runs/{run}/capture.json"),
@@ -90,7 +90,7 @@ rule memory:
     threads: 0
     resources:
         measuring=MEASURING,
-        gpu=count_gpus,
+        gpu=GPUS,
         time_limit_s=TIME_LIMIT_S,
     params:
         key=wanted_key("results/runs/{run}/memory.json"),
@@ -111,7 +111,7 @@ rule energy:
     threads: 0
     resources:
         measuring=MEASURING,
-        gpu=count_gpus,
+        gpu=GPUS,
         time_limit_s=TIME_LIMIT_S,
     params:
         key=wanted_key("results/runs/{run}/energy.json"),
@@ -133,7 +133,7 @@ rule counters:
     threads: 0
     resources:
         measuring=MEASURING,
-        gpu=count_gpus,
+        gpu=GPUS,
         time_limit_s=TIME_LIMIT_S,
     params:
         key=wanted_key("results/runs/{run}/counters.json"),
@@ -154,7 +154,7 @@ rule attention:
     threads: 0
     resources:
         measuring=MEASURING,
-        gpu=count_gpus,
+        gpu=GPUS,
         time_limit_s=TIME_LIMIT_S,
     params:
         key=wanted_key("results/runs/{run}/attention.json"),

@@ -25,13 +25,12 @@ rule run_tables:
         "logs/{run}/run_tables.log",
     params:
         key=wanted_key("results/runs/{run}/capture.json"),
-        classes=CLASSES,
-        rules=RULES,
+        rules=OWN_RULES,
     message:
         "tables of {wildcards.run}"
     shell:
         "python -m workflow.scripts.run_tables --result {input.result:q} --key {params.key:q}"
-        " --classes {params.classes:q} --rules {params.rules:q} 2>&1 | tee {log:q}"
+        " {params.rules} 2>&1 | tee {log:q}"
 
 
 rule memory_tables:
