@@ -15,7 +15,7 @@ SLOW = (  # they run workflows, record programs, install packages, open a browse
     "tests/kernel_tables/test_attribution_property.py",
     "tests/kernel_tables/test_fuzz.py",
     "tests/test_installation.py",
-    "tests/test_readme.py",
+    "tests/test_readme.py::test_a_custom_model",
 )
 
 # In the background of a shell, pytest ignores Ctrl-C, and the programs that tests interrupt would inherit that.

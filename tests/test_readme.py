@@ -15,6 +15,7 @@ from kernel_tables.diagnosis.scope import Scope
 from kernel_tables.diagnosis.step_time import step_time
 from kernel_tables.terminal.tables import tree_lines
 from kernel_tables.trace import Trace
+from workflow.text import TEMPLATES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -52,12 +53,13 @@ def example_rows():
 def test_the_table_of_questions_has_each_template_with_its_question_and_tables():
     rows = re.findall(r"^\| ((?:\(\w\) )?[^|]*\?) \| (.*) \|$", page("questions"), re.MULTILINE)
     texts = {path.name: path.read_text(encoding="utf-8") for path in TEMPLATES.glob("*.md.j2")}
-    texts.pop("compare.md.j2")  # no question of a grid
-    asked = {re.search(r"^# (.*)$", text, re.MULTILINE)[1]: text for text in texts.values()}
-    kernel = {question.replace("{{ kernel }}", "kernel"): text for question, text in asked.items()}
-    assert {question for question, _ in rows} == kernel.keys()
+    asked = {}
+    for text in texts.values():
+        for question in re.findall(r"^# (.*\?)$", text, re.MULTILINE):
+            asked[question.replace("{{ kernel }}", "kernel")] = text
+    assert {question for question, _ in rows} == asked.keys()
     for question, tables in rows:
-        used = set(re.findall(r"tables\.(\w+)", kernel[question]))
+        used = set(re.findall(r"tables\.(\w+)", asked[question]))
         assert set(re.findall(r"`(\w+)`", tables)) <= used, question
 
 

@@ -34,8 +34,8 @@ def write_side(folder: Path, ms: dict[str, float], processes: int = 6, seed: int
 
 
 def compare_sides(tmp_path: Path, before: str, after: str, fail_on: str = "nothing", varies: str | None = None) -> str:
-    compare.main(before, after, varies, fail_on, str(tmp_path / "comparison.md"))
-    return (tmp_path / "comparison.md").read_text()
+    compare.main(before, after, varies, fail_on, str(tmp_path / "comparison/comparison.md"))
+    return (tmp_path / "comparison/comparison.md").read_text()
 
 
 def test_a_slower_run_is_named_with_its_interval_and_sets_the_exit_status(tmp_path):
@@ -45,7 +45,7 @@ def test_a_slower_run_is_named_with_its_interval_and_sets_the_exit_status(tmp_pa
         compare_sides(tmp_path, before, after, "slower")
     text = compare_sides(tmp_path, before, after, "faster")
     assert "`b` is" in text.splitlines()[2] and "slower" in text.splitlines()[2]
-    assert (tmp_path / "comparison.html").read_text().count("<table") == 1
+    assert (tmp_path / "comparison/comparison.html").read_text().count("<table") == 1
 
 
 def test_equal_programs_are_told_apart_in_about_five_of_a_hundred_comparisons(tmp_path):

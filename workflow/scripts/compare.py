@@ -44,6 +44,7 @@ def main(before: str, after: str, varies: str | None, fail_on: str, output: str)
     facts["short"] = short_names(facts["changes"].query("level == 'kernel'")["name"].unique())
     text = environment({"runs": sides[1]["runs"]}).get_template("compare.md.j2").render(facts).strip() + "\n"
     path = Path(output)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     page = ["--standalone", "--metadata=pagetitle:Before and after", "--variable=maxwidth:80em"]
     path.with_suffix(".html").write_text(pypandoc.convert_text(text, "html", format="gfm-raw_html", extra_args=page))
