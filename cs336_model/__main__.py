@@ -29,8 +29,8 @@ BENCHMARKED = ("timing", "capture", "counters")  # stages of benchmark.py; other
 PR_SET_PDEATHSIG = 1  # prctl(2): the signal that this process gets when its parent ends
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Measures what the command line says."""
+def main(arguments: list[str] | None = None) -> bool:
+    """Measures what the command line says. Returns whether the process must leave by os._exit."""
     parser = argparse.ArgumentParser(prog="python -m cs336_model", description=__doc__.partition("\n")[0])
     parser.add_argument("--spec", required=True, help="specification of the run, as JSON (cs336_model/spec.py)")
     parser.add_argument("--output", type=Path, required=True, help="file for the result")
@@ -50,12 +50,13 @@ def main(arguments: list[str] | None = None) -> None:
         from cs336_model import launch
 
         launch.run_ranks(spec, options)
-        return
-    run(spec, options)
+        return False
+    return run(spec, options)
 
 
-def run(spec: Spec, options: argparse.Namespace) -> None:
-    """Writes the result of this process: of a run, or of one rank, for which launch.py holds the locks."""
+def run(spec: Spec, options: argparse.Namespace) -> bool:
+    """Writes the result of this process: of a run, or of one rank, for which launch.py holds the locks. Returns whether
+    the process has ended the use of its device."""
     start = default_timer()
     sharing = locks.shared(options.locks) if options.rank is None else None
     waited_s = default_timer() - start
@@ -97,14 +98,18 @@ def run(spec: Spec, options: argparse.Namespace) -> None:
     result = attempt(spec, measure_here)
     result.machine = result.machine or device.describe_machine(place.device)
     result.seconds = progress.seconds | result.seconds
+    is_last = sharing and options.profiler == "none"  # nothing but the writing of the result is left to do
     # ncu keeps the GPU's counters until this process has ended; a rank that failed cannot meet the others any more
-    if options.profiler != "ncu" and (sharing or result.status == "complete"):
+    if is_last:
+        place.end()
+    elif options.profiler != "ncu" and (sharing or result.status == "complete"):
         place.leave()
     if sharing:
         result.waited_s, result.alone = waited_s + place.waited_s, [place.alone()]
     write_result(result, options.output)
     if options.rank is not None and result.status != "complete":
         os._exit(1)  # to leave the group of ranks would wait for the others
+    return bool(is_last)
 
 
 def choose_measure(spec: Spec, options: argparse.Namespace, subject_class: type) -> Callable[..., Result]:
@@ -153,4 +158,7 @@ def open_recording(profiler: str) -> Callable[[], None]:
 
 if __name__ == "__main__":
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # end with the parent, even if it is killed
-    main()
+    if main():  # at once, so that no end of this process runs beside another's steps
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)

@@ -1,5 +1,6 @@
 """The device of a run: how to have it alone, how to wait for it, its memory, and facts about the machine."""
 
+import ctypes
 import gc
 import hashlib
 import os
@@ -60,6 +61,15 @@ class Place:
             torch.cuda.empty_cache()
         self.held.release()
         self._after = locks.shared(self.folder)
+
+    def end(self) -> None:
+        """Lets another measure after the last use of the device: its context is ended before, with all its memory.
+        This process may then do little more than write its result, and must leave by os._exit: PyTorch would look for
+        the context."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+            ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxReset_v2(0)  # of the only visible GPU
+        self.held.release()
 
     def alone(self) -> tuple[float, float]:
         """Unix seconds: when it got the device, and when it left it (or now)."""

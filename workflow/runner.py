@@ -69,13 +69,11 @@ class ProfilerFailed(Exception):
 
 class Job:
     """What the programs of one measurement share: a scratch folder, in which `files` holds what is to be kept; the log;
-    the variables; and the locks that this process shares while no program of its own runs."""
+    and the variables."""
 
-    def __init__(
-        self, scratch: Path, log: Path, time_limit_s: float, environment: Mapping[str, str | None], sharing: locks.Held
-    ) -> None:
+    def __init__(self, scratch: Path, log: Path, time_limit_s: float, environment: Mapping[str, str | None]) -> None:
         self.scratch, self.files, self.log = scratch, scratch / "files", log
-        self.time_limit_s, self.sharing = time_limit_s, sharing
+        self.time_limit_s, self.sharing = time_limit_s, None  # the locks that this process shares
         self.environment = choose_environment(environment)
 
     def write_to_log(self, text: str) -> None:
@@ -150,9 +148,10 @@ def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
     """Runs the command line of a program, appends its output to the log, and returns how it ended; then nothing of it
     runs. The limit counts from when the program has its device: to wait for it costs none.
 
-    This process shares no locks until the program, which has left its device and shares them itself, has written its
-    result. Then it goes on with them: so no other measurement begins beside the end of a profiler and an export."""
-    job.sharing.release()
+    This process shares no locks while the program may want them alone. Under nsys, it joins those that the program
+    shares once that has written its result, and keeps them, so that no measurement begins beside an export."""
+    if job.sharing:
+        job.sharing.release()
     started, written = job.scratch / "started", job.scratch / "result.json"
     deadline, is_stopped, is_shared = inf, False, False
     watched, held = os.pipe()
@@ -166,7 +165,7 @@ def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
             time.sleep(0.02)
             if deadline == inf and started.exists():
                 deadline = time.monotonic() + job.time_limit_s
-            if not is_shared and profiler != "ncu" and written.exists():  # under ncu, it has its device to the end
+            if not is_shared and profiler == "nsys" and written.exists():
                 job.sharing, is_shared = locks.shared(locks.LOCKS, turnstile=False), True
                 deadline = time.monotonic() + END_S
             is_stopped = time.monotonic() > deadline
@@ -174,7 +173,7 @@ def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
         os.close(held)
         status = os.waitstatus_to_exitcode(os.waitpid(guard, 0)[1])
         end_descendants()  # of a guard that was killed
-    if not is_shared:
+    if profiler == "nsys" and not is_shared:
         job.sharing = locks.shared()
     return Ending(status, is_stopped)
 
@@ -332,7 +331,7 @@ def ncu_command(table: Path, metrics: Sequence[str]) -> list[str]:
     return [
         "ncu", "--profile-from-start", "off", "--clock-control", "none", "--cache-control", "all",
         "--import-sass", "off", "--kernel-name-base", "demangled", "--rename-kernels", "off",
-        "--kernel-name", "regex:^(?!nccl)", "--filter-mode", "per-launch-config", "--launch-count", "5",
+        "--kernel-name", "regex:^(?!nccl)", "--filter-mode", "per-launch-config", "--launch-count", "2",
         "--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(names), "--log-file", str(table),
     ]  # fmt: skip
 

@@ -7,23 +7,19 @@ The wanted key of a result -> the result, and beside it what was captured. Each 
 result last. Without a result, it ends with a line on standard error, after a crash with the end of the log.
 """
 
-from cs336_model import locks
+import argparse
+import shutil
+import sys
+import time
+from pathlib import Path
 
-sharing = locks.shared() if __name__ == "__main__" else None  # while this process imports, nobody measures
+import msgspec
 
-import argparse  # noqa: E402
-import shutil  # noqa: E402
-import sys  # noqa: E402
-import time  # noqa: E402
-from pathlib import Path  # noqa: E402
-
-import msgspec  # noqa: E402
-
-from cs336_model.results import STAGES, Counters, Result, write_result  # noqa: E402
-from cs336_model.spec import Spec, read_spec  # noqa: E402
-from workflow import freshness, runner  # noqa: E402
-from workflow.grid import ConfigError  # noqa: E402
-from workflow.runner import Job, ProfilerFailed, ProgramFailed  # noqa: E402
+from cs336_model.results import STAGES, Counters, Result, write_result
+from cs336_model.spec import Spec, read_spec
+from workflow import freshness, runner
+from workflow.grid import ConfigError
+from workflow.runner import Job, ProfilerFailed, ProgramFailed
 
 NOT_OF_EVERY_RESULT = {"capture": ("capture_rank*.sqlite", "capture*.nsys-rep"), "memory": ("memory_snapshot.pickle",)}
 
@@ -46,7 +42,7 @@ def main() -> None:
         options.log.parent.mkdir(parents=True, exist_ok=True)
         options.log.write_bytes(b"")
         with runner.scratch_folder(options.result) as scratch:
-            job = Job(scratch, options.log, options.time_limit, spec.environment, sharing or locks.shared())
+            job = Job(scratch, options.log, options.time_limit, spec.environment)
             result = measure(job, spec, key, options.capture and options.capture.name)
             require_planned_code(spec.stage, options.sources, key["code"])
             result.key, result.started_utc = key, started
