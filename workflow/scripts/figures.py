@@ -49,6 +49,7 @@ def main(inputs: list[str], outputs: list[str], figures: Iterable[str] = ()) -> 
 
 def replace_words(text: str, words: Iterable[tuple[str, str]]) -> str:
     for old, new in words:
+        new = new[0].upper() + new[1:] if text.startswith(old) else new
         text = text.replace(old, new)
     return text
 
