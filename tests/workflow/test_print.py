@@ -29,7 +29,7 @@ def printed(tmp_path_factory) -> Path:
     made = [str(folder / f"{name}.parquet") for name in [*MADE, "attention", "attention_backward"]]
     summaries.main(tables, made)
     answers.main([*tables, *made], [str(TEMPLATES / f"{name}.md.j2") for name in LETTERS], str(folder))
-    for name in ("phase_times", "top_kernels", "class_shares", "attention"):
+    for name in ("launch_bound", "top_kernels", "class_shares", "phase_times", "attention"):
         save(text_chart(name), folder.parent / f"figures/{name}.png")
     for suffix in ("tex", "typ"):
         printing.main(str(folder / "answers.md"), str(folder / f"answers.{suffix}"))
