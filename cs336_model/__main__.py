@@ -16,17 +16,16 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from timeit import default_timer
 
 from cs336_model import locks
-from cs336_model.results import STAGES, Result, write_result
+from cs336_model.results import STAGES, write_result
 from cs336_model.spec import Spec, read_spec
 
 BENCHMARKED = ("timing", "capture", "counters")  # stages of benchmark.py; others have a module of their name
-PR_SET_PDEATHSIG = 1  # prctl(2): the signal that this process gets when its parent ends
 
 
 def main(arguments: list[str] | None = None) -> bool:
@@ -61,7 +60,7 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
     sharing = locks.shared(options.locks) if options.rank is None else None
     waited_s = default_timer() - start
     gc.disable()  # imports make many objects and no garbage
-    from cs336_model import benchmark, device, ranges, variants
+    from cs336_model import benchmark, device, loading, ranges, variants
 
     variants.import_late_modules(spec)
     subject_class = benchmark.Subject
@@ -70,10 +69,14 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
 
         parallel.import_late_modules(spec)
         subject_class = parallel.SUBJECTS[spec.parallel]
-    measure = choose_measure(spec, options, subject_class)
+    module = import_module(f"cs336_model.{'benchmark' if spec.stage in BENCHMARKED else spec.stage}")
+    close_recording = None
     if options.profiler in ("nsys", "torch"):
         ranges.emit_ranges(options.profiler)
-    close_recording = open_recording(options.profiler)
+    if options.profiler == "nsys":  # it starts to record, while this process waits for a second and has no device yet
+        import nvtx
+
+        close_recording = partial(nvtx.end_range, nvtx.start_range(ranges.RECORDING, domain=ranges.DOMAIN))
     gc.enable()
     gc.freeze()
     # otherwise, Python searches all objects of torch for garbage when it ends, which takes a third of a second
@@ -89,13 +92,27 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
         options.started.touch()
     if spec.time_limit_s:  # shows where it hangs, before it is killed
         faulthandler.dump_traceback_later(max(spec.time_limit_s - min(5.0, spec.time_limit_s / 4), 0.1))
-
-    def measure_here() -> Result:
+    try:
         with progress.stage("context"):
             place.open()
-        return measure(place, close_recording)
-
-    result = attempt(spec, measure_here)
+        if spec.stage in BENCHMARKED:
+            result = module.measure(spec, place, options.profiler, options.capture, close_recording, subject_class)
+        elif spec.stage == "memory":
+            result = module.measure(spec, place.device, options.capture, subject_class)
+        else:
+            result = module.measure(spec, place.device)
+    except variants.Unsupported as error:
+        result = STAGES[spec.stage](status="unsupported", reason=str(error))
+    except loading.UnusableModel as error:
+        raise SystemExit(f"{spec.run}: {error}") from None
+    except Exception as error:
+        if not device.is_out_of_memory(error):
+            raise
+        memory = device.describe_out_of_memory(error, progress.during)
+        asked = f"; {memory.requested_bytes / 2**30:.2f} GiB more were asked for" if memory.requested_bytes else ""
+        reason = f"no memory was left during {memory.during}{asked}"
+        print(f"{spec.run}: {error}", file=sys.stderr, flush=True)
+        result = STAGES[spec.stage](status="out_of_memory", reason=reason, out_of_memory=memory)
     result.machine = result.machine or device.describe_machine(place.device)
     result.seconds = progress.seconds | result.seconds
     is_last = sharing and options.profiler == "none"  # nothing but the writing of the result is left to do
@@ -112,52 +129,9 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
     return bool(is_last)
 
 
-def choose_measure(spec: Spec, options: argparse.Namespace, subject_class: type) -> Callable[..., Result]:
-    """A function of the place and of what closes nsys's recording, with the module of the stage imported."""
-    module = import_module(f"cs336_model.{'benchmark' if spec.stage in BENCHMARKED else spec.stage}")
-    if spec.stage in BENCHMARKED:
-        more = options.profiler, options.capture
-        return lambda place, close_recording: module.measure(spec, place, *more, close_recording, subject_class)
-    if spec.stage == "memory":
-        return lambda place, _: module.measure(spec, place.device, options.capture, subject_class)
-    return lambda place, _: module.measure(spec, place.device)
-
-
-def attempt(spec: Spec, measure: Callable[[], Result]) -> Result:
-    """What `measure` returns, or a result that says why there are no times."""
-    from cs336_model import benchmark, device, loading, variants
-
-    try:
-        return measure()
-    except variants.Unsupported as error:
-        return STAGES[spec.stage](status="unsupported", reason=str(error))
-    except loading.UnusableModel as error:
-        raise SystemExit(f"{spec.run}: {error}") from None
-    except Exception as error:
-        if not device.is_out_of_memory(error):
-            raise
-        memory = device.describe_out_of_memory(error, benchmark.PROGRESS.during)
-        asked = f"; {memory.requested_bytes / 2**30:.2f} GiB more were asked for" if memory.requested_bytes else ""
-        reason = f"no memory was left during {memory.during}{asked}"
-        print(f"{spec.run}: {error}", file=sys.stderr, flush=True)
-        return STAGES[spec.stage](status="out_of_memory", reason=reason, out_of_memory=memory)
-
-
-def open_recording(profiler: str) -> Callable[[], None]:
-    """Opens the range in which nsys records (--capture-range=nvtx), and returns a function that closes it. nsys takes a
-    second to start, while this process waits, so this comes before it has a device alone."""
-    if profiler != "nsys":
-        return lambda: None
-    import nvtx
-
-    from cs336_model.ranges import DOMAIN, RECORDING
-
-    recording = nvtx.start_range(RECORDING, domain=DOMAIN)
-    return lambda: nvtx.end_range(recording)
-
-
 if __name__ == "__main__":
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # end with the parent, even if it is killed
+    pr_set_pdeathsig = 1  # prctl(2)
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)  # end with the parent, even if it is killed
     if main():  # at once, so that no end of this process runs beside another's steps
         sys.stdout.flush()
         sys.stderr.flush()

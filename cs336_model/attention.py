@@ -78,7 +78,9 @@ def fill_cell(cell: Cell, spec: Spec, device: torch.device) -> None:
     cell.peak_bytes = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
     if spec.bench_s:
         cell.call_seconds = passes.time_calls(spec.bench_s)
-    computed = passes.compute()
+    output = passes.forward()
+    passes.backward(output)
+    computed = [output.detach(), *(tensor.grad for tensor in passes.inputs)]
     names = ("output", "gradient of the queries", "gradient of the keys", "gradient of the values")
     for name, tensor in zip(names, computed, strict=True):
         if tensor is None or not torch.isfinite(tensor).all():
@@ -127,21 +129,13 @@ class Passes:
         devices.synchronize(self.device)
         return forward_s, default_timer() - start, used_bytes
 
-    def compute(self) -> list[Tensor | None]:
-        """The output, and the gradients of queries, keys and values."""
-        output = self.forward()
-        self.backward(output)
-        return [output.detach(), *(tensor.grad for tensor in self.inputs)]
-
     def time_calls(self, total_s: float) -> dict[str, list[float]]:
         """Seconds of single calls, for about `total_s` of each kind: forward, backward, and both together."""
         outputs: list[Tensor] = []  # the output of the last forward pass, until a backward pass takes it
+        backward = lambda: self.backward(outputs.pop())  # noqa: E731
 
         def forward() -> None:
             outputs[:] = [self.forward()]
-
-        def backward() -> None:
-            self.backward(outputs.pop())
 
         def both() -> None:
             forward()

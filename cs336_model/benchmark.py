@@ -15,6 +15,7 @@ import gc
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from timeit import default_timer
 
@@ -62,6 +63,7 @@ class Subject:
     def __init__(self, spec: Spec, device: torch.device) -> None:
         with PROGRESS.stage("initialise"):
             self.spec, self.device = spec, device
+            self.autocast = partial(variants.autocast, spec.precision, device)
             model = build_model(spec, device)
             variants.change_model(spec, model, device)
             if spec.annotate == "modules" and spec.compile == "off":  # in a compiled graph no module is called
@@ -110,10 +112,6 @@ class Subject:
         returned = self.model(self.inputs, **(self.loss_arguments if with_loss else {}))
         return read_output(returned, self.spec.vocab_size)
 
-    def autocast(self):
-        """The context of forward pass and loss in the run's precision."""
-        return variants.autocast(self.spec.precision, self.device)
-
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """A range around a phase, and its time."""
@@ -152,11 +150,8 @@ class Subject:
                 self.run_steps("compile", 1)
         self.marks.clear()
         seconds = []
-        with (
-            PROGRESS.stage({"measure": "measured"}.get(window, window)),
-            variants.forced_backend(self.spec.attention),
-            span(window),
-        ):
+        stage = PROGRESS.stage({"measure": "measured"}.get(window, window))
+        with stage, variants.forced_backend(self.spec.attention), span(window):
             for step in range(count):
                 self.position = f"{window} step {step}"
                 start = default_timer()
@@ -182,20 +177,16 @@ class Subject:
 
 
 def measure(
-    spec: Spec,
-    place: Place,
-    profiler: str = "none",
-    capture: Path | None = None,
-    close_recording: Callable[[], None] = lambda: None,
-    subject_class: type[Subject] = Subject,
-) -> Timing:
+    spec: Spec, place: Place, profiler: str, capture: Path | None, close_recording: Callable[[], None] | None,
+    subject_class: type[Subject],
+) -> Timing:  # fmt: skip
     """The result of the stages timing, capture and counters: all but what `__main__` adds.
 
     Memory is freed and the device given back (`place.leave`) before a profile is written, and before nsys stops, which
     takes it three seconds; ncu keeps the GPU until this process has ended."""
-    layers = spec.sizes.get("num_layers")
-    if spec.stage == "counters" and spec.layers and isinstance(layers, int) and spec.compile == "off":
-        spec = msgspec.structs.replace(spec, sizes=spec.sizes | {"num_layers": min(layers, spec.layers)})
+    if spec.stage == "counters" and spec.layers and "num_layers" in spec.sizes and spec.compile == "off":
+        layers = min(spec.sizes["num_layers"], spec.layers)
+        spec = msgspec.structs.replace(spec, sizes=spec.sizes | {"num_layers": layers})
     device = place.device
     subject = subject_class(spec, device)
     result = STAGES[spec.stage](status="complete", parameters=subject.parameter_count)
@@ -239,7 +230,8 @@ def measure(
         place.leave()
     if is_marked:
         torch.cuda.profiler.stop()
-    close_recording()
+    if close_recording:
+        close_recording()
     if recorded is not None:
         with PROGRESS.stage("export"):
             from kernel_tables.kineto.capture import export_capture

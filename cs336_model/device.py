@@ -25,10 +25,8 @@ class Place:
         """Takes any free GPU that is visible, and hides the others; for "cpu", and without a GPU, the host."""
         gpus = [] if name == "cpu" or not torch.backends.cuda.is_built() else locks.visible_gpus()
         if name == "cuda" and not gpus:
-            raise SystemExit(
-                f"device is 'cuda', and torch {torch.__version__} finds no GPU: check nvidia-smi and"
-                " CUDA_VISIBLE_DEVICES, or set device: auto or cpu"
-            )
+            remedy = "check nvidia-smi and CUDA_VISIBLE_DEVICES, or set device: auto or cpu"
+            raise SystemExit(f"device is 'cuda', and torch {torch.__version__} finds no GPU: {remedy}")
         start = default_timer()
         self.folder, self._after = folder, None
         self.held = locks.exclusive(folder, gpus or [locks.HOST])
@@ -115,12 +113,8 @@ def describe_out_of_memory(error: BaseException, during: str) -> OutOfMemory:
     request = re.search(r"[Tt]ried to allocate ([0-9.]+) (bytes|KiB|MiB|GiB)", str(error))
     unit_bytes = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
     free_bytes, total_bytes = torch.cuda.mem_get_info() if torch.cuda.is_initialized() else (None, None)
-    return OutOfMemory(
-        during=during,
-        requested_bytes=round(float(request[1]) * unit_bytes[request[2]]) if request else None,
-        free_bytes=free_bytes,
-        total_bytes=total_bytes,
-    )
+    requested_bytes = round(float(request[1]) * unit_bytes[request[2]]) if request else None
+    return OutOfMemory(during=during, requested_bytes=requested_bytes, free_bytes=free_bytes, total_bytes=total_bytes)
 
 
 def describe_machine(device: torch.device) -> Machine:
@@ -129,20 +123,15 @@ def describe_machine(device: torch.device) -> Machine:
     driver, clock_mhz = _ask_driver(uuid) if uuid else (None, None)
     # of all GPUs of the host, so that it stands for the host, whichever GPU was free
     uuids = "\n".join(sorted(locks.host_gpus() or [uuid])) if uuid else None
+    cpu_names = re.findall(r"^model name\s*: *(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    cpu_name = cpu_names[0] if cpu_names else platform.processor() or platform.machine()
     return Machine(
-        device=device.type,
-        device_name=torch.cuda.get_device_name(device) if on_gpu else cpu_name(),
+        device=device.type, device_name=torch.cuda.get_device_name(device) if on_gpu else cpu_name,
         gpu_uuid_sha256=hashlib.sha256(uuids.encode()).hexdigest() if uuids else None,
-        device_bytes=torch.cuda.get_device_properties(device).total_memory if on_gpu else None,
-        driver=driver,
-        cuda=torch.version.cuda if on_gpu else None,
-        torch=str(torch.__version__),
-        python=platform.python_version(),
-        cpu_name=cpu_name(),
-        cores=len(os.sched_getaffinity(0)),
-        threads=torch.get_num_threads(),
-        sm_clock_mhz=clock_mhz,
-    )
+        device_bytes=torch.cuda.get_device_properties(device).total_memory if on_gpu else None, driver=driver,
+        cuda=torch.version.cuda if on_gpu else None, torch=str(torch.__version__), python=platform.python_version(),
+        cpu_name=cpu_name, cores=len(os.sched_getaffinity(0)), threads=torch.get_num_threads(), sm_clock_mhz=clock_mhz,
+    )  # fmt: skip
 
 
 def _ask_driver(uuid: str) -> tuple[str | None, int | None]:
@@ -163,11 +152,3 @@ def _ask_driver(uuid: str) -> tuple[str | None, int | None]:
             return None, None
         version, _, clock = answer.partition(",")
         return version.strip(), int(clock) if clock.strip().isdigit() else None
-
-
-def cpu_name() -> str:
-    """The processor's model name as Linux reports it, else what the platform calls it."""
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

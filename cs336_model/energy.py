@@ -23,8 +23,8 @@ def measure(spec: Spec, device: torch.device) -> Energy:
     """Windows of at least `window_s` each: idle with the model in memory, `spec.windows` with steps, idle again.
 
     Raises Unsupported if no counter of this device can be read."""
-    counter = open_counter(device)
-    tick_s = measure_tick(counter.read)
+    name, read = open_counter(device)
+    tick_s = measure_tick(read)
     subject = benchmark.Subject(spec, device)
     subject.run_steps("warmup", spec.warmup_steps)
 
@@ -40,9 +40,8 @@ def measure(spec: Spec, device: torch.device) -> Energy:
         return 0
 
     works = [("idle", wait), *[("steps", run_steps)] * spec.windows, ("idle", wait)]
-    windows = [count_window(kind, work, counter.read, device) for kind, work in works]
-    flops = forward_flops(spec)
-    return Energy(status="complete", counter=counter.name, tick_s=tick_s, windows=windows, forward_flops=flops)
+    windows = [count_window(kind, work, read, device) for kind, work in works]
+    return Energy(status="complete", counter=name, tick_s=tick_s, windows=windows, forward_flops=forward_flops(spec))
 
 
 def count_window(kind: str, work: Callable[[], int], read: Callable[[], int], device: torch.device) -> Window:
@@ -71,59 +70,50 @@ def measure_tick(read: Callable[[], int], changes: int = 10, limit_s: float = 3.
     return statistics.median(end - start for start, end in itertools.pairwise(changed_at))
 
 
-class NvmlCounter:
-    """The energy of one GPU since its driver was loaded."""
-
-    name = "NVML, the whole GPU"
-
-    def __init__(self, uuid: str | None) -> None:
-        try:
-            import pynvml
-        except ImportError:
-            raise Unsupported("energy: NVML's Python binding is missing: pip install nvidia-ml-py") from None
-        if uuid is None:
-            raise Unsupported("energy: this PyTorch does not tell the GPU's UUID; 2.5 and newer do")
-        try:
-            pynvml.nvmlInit()
-            # by its UUID: NVML numbers the GPUs of the host, CUDA_VISIBLE_DEVICES those of the process
-            gpu = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-            pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu)
-        except pynvml.NVMLError as error:
-            raise Unsupported(f"energy: NVML has no counter of this GPU ({error})") from error
-        self.read = lambda: 1000 * pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu)  # microjoules
+def open_counter(device: torch.device) -> tuple[str, Callable[[], int]]:
+    """(name, function that returns microjoules) of the counter of this device. Raises Unsupported with the reason."""
+    if device.type == "cuda":
+        return "NVML, the whole GPU", open_nvml(devices.gpu_uuid(device))
+    return "RAPL, the processor's packages", open_rapl(Path("/sys/class/powercap"))
 
 
-class RaplCounter:
-    """The energy of all packages of the processor, by Linux's powercap files."""
-
-    name = "RAPL, the processor's packages"
-
-    def __init__(self, folder: Path = Path("/sys/class/powercap")) -> None:
-        zones = [zone for zone in sorted(folder.glob("intel-rapl:*")) if zone.joinpath("name").exists()]
-        zones = [zone for zone in zones if zone.joinpath("name").read_text().startswith("package")]
-        if not zones:
-            raise Unsupported(f"energy: this host shows no counter of its processor (no package in {folder.name})")
-        self.files = [zone / "energy_uj" for zone in zones]
-        try:
-            self.values = [int(file.read_text()) for file in self.files]
-            self.ranges = [int(zone.joinpath("max_energy_range_uj").read_text()) for zone in zones]
-        except PermissionError:
-            reason = (
-                "energy: only root may read the processor's counter: sudo chmod a+r /sys/class/powercap/*/energy_uj"
-            )
-            raise Unsupported(reason) from None
-        self.total_uj = 0
-
-    def read(self) -> int:
-        """Microjoules since this object was made. The files begin again at 0 after minutes: read it every minute."""
-        for index, file in enumerate(self.files):
-            value = int(file.read_text())
-            change = value - self.values[index]
-            self.total_uj += change if change >= 0 else change + self.ranges[index]
-            self.values[index] = value
-        return self.total_uj
+def open_nvml(uuid: str | None) -> Callable[[], int]:
+    """A function that returns the energy of one GPU since its driver was loaded."""
+    try:
+        import pynvml
+    except ImportError:
+        raise Unsupported("energy: NVML's Python binding is missing: pip install nvidia-ml-py") from None
+    if uuid is None:
+        raise Unsupported("energy: this PyTorch does not tell the GPU's UUID; 2.5 and newer do")
+    try:
+        pynvml.nvmlInit()
+        # by its UUID: NVML numbers the GPUs of the host, CUDA_VISIBLE_DEVICES those of the process
+        gpu = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu)
+    except pynvml.NVMLError as error:
+        raise Unsupported(f"energy: NVML has no counter of this GPU ({error})") from error
+    return lambda: 1000 * pynvml.nvmlDeviceGetTotalEnergyConsumption(gpu)  # microjoules
 
 
-def open_counter(device: torch.device) -> NvmlCounter | RaplCounter:
-    """The counter of this device. Raises Unsupported if there is none, with the reason."""
-    return NvmlCounter(devices.gpu_uuid(device)) if device.type == "cuda" else RaplCounter()
+def open_rapl(folder: Path) -> Callable[[], int]:
+    """A function that returns the energy of all packages of the processor since now, by Linux's powercap files. They
+    begin again at 0 after minutes: read it every minute."""
+    zones = [name.parent for name in sorted(folder.glob("intel-rapl:*/name")) if name.read_text().startswith("package")]
+    if not zones:
+        raise Unsupported(f"energy: this host shows no counter of its processor (no package in {folder.name})")
+    try:
+        limits = {zone / "energy_uj": int(zone.joinpath("max_energy_range_uj").read_text()) for zone in zones}
+        values = {file: int(file.read_text()) for file in limits}
+    except PermissionError:
+        remedy = "sudo chmod a+r /sys/class/powercap/*/energy_uj"
+        raise Unsupported(f"energy: only root may read the processor's counter: {remedy}") from None
+    total_uj = 0
+
+    def read() -> int:
+        nonlocal total_uj
+        for file, limit in limits.items():
+            change, values[file] = (value := int(file.read_text())) - values[file], value
+            total_uj += change if change >= 0 else change + limit
+        return total_uj
+
+    return read

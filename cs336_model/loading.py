@@ -31,13 +31,16 @@ def build_model(spec: Spec, device: torch.device) -> nn.Module:
         setattr(owner, attribute, in_range(name, getattr(owner, attribute)))
     arguments = spec.constructor_arguments()
     torch.manual_seed(spec.seed)
-    with torch.device(device):
-        if config is None:
-            model = _call(spec.constructor, constructor, **arguments)
-        else:
-            model = _call(spec.constructor, constructor, _call(spec.config, config, **arguments))
+    try:
+        with torch.device(device):
+            model = constructor(config(**arguments)) if config else constructor(**arguments)
+    except (torch.OutOfMemoryError, MemoryError):
+        raise
+    except Exception as error:  # whatever it raises
+        called = f"{spec.constructor}, called with {', '.join(arguments) or 'no arguments'}"
+        raise UnusableModel(f"{called}, raised {_shorten(error)}; see program.arguments in config.yaml") from error
     if not isinstance(model, nn.Module):
-        raise UnusableModel(f"{spec.constructor} returned {_describe(model)}, not a torch.nn.Module")
+        raise UnusableModel(f"{spec.constructor} returned {model!r:.100}, not a torch.nn.Module")
     largest = max((max(parameter.shape, default=0) for parameter in model.parameters()), default=0)
     if largest < spec.vocab_size:
         raise UnusableModel(
@@ -48,16 +51,13 @@ def build_model(spec: Spec, device: torch.device) -> nn.Module:
 
 
 def find_object(target: str) -> Any:
-    """The object that "module:name" or "module:Class.method" names. Raises UnusableModel if it does not exist."""
-    owner, attribute = find_owner(target)
-    return getattr(owner, attribute)
+    """The object that "module:name" names. Raises UnusableModel if it does not exist."""
+    return getattr(*find_owner(target))
 
 
-def find_owner(target: str) -> tuple[ModuleType | type, str]:
-    """(module or class that holds what the target names, the name in it). Raises UnusableModel if it does not exist."""
-    module, colon, path = target.partition(":")
-    if not (module and colon and path):
-        raise UnusableModel(f"{target!r} is not of the form module:name")
+def find_owner(target: str) -> tuple[ModuleType, str]:
+    """(module that holds what the target names, the name in it). Raises UnusableModel if it does not exist."""
+    module, _, attribute = target.partition(":")
     try:
         owner = import_module(module)
     except ModuleNotFoundError as error:
@@ -65,12 +65,8 @@ def find_owner(target: str) -> tuple[ModuleType | type, str]:
         raise UnusableModel(message) from error
     except Exception as error:  # whatever the module does when it is imported
         raise UnusableModel(f"{target!r}: importing {module} raises {_shorten(error)}") from error
-    *parents, attribute = path.split(".")
-    for name in (*parents, attribute):
-        if not hasattr(owner, name):
-            message = f"{target!r}: {getattr(owner, '__name__', owner)} has no attribute {name!r}; check the spelling"
-            raise UnusableModel(message)
-        owner = getattr(owner, name) if name in parents else owner
+    if not hasattr(owner, attribute):
+        raise UnusableModel(f"{target!r}: {module} has no attribute {attribute!r}; check the spelling")
     return owner, attribute
 
 
@@ -116,8 +112,8 @@ def read_output(returned: Any, vocab_size: int) -> Output:
         logits, loss = (get(name) if isinstance(get(name), Tensor) else None for name in ("logits", "loss"))
     if logits is None:
         raise UnusableModel(
-            f"the model returned {_describe(returned)}; expected: logits (batch, position, vocabulary) as a tensor, in"
-            " a tuple, or as .logits of an object"
+            f"the model returned a {type(returned).__name__}; expected: logits (batch, position, vocabulary) as a"
+            " tensor, in a tuple, or as .logits of an object"
         )
     if logits.shape[-1:] != (vocab_size,):
         raise UnusableModel(
@@ -140,20 +136,8 @@ def loss_of(output: Output, targets: Tensor) -> Tensor:
     return cross_entropy(output.logits, targets)
 
 
-def _call(target: str, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """What a constructor returns. Its exceptions become UnusableModel; only out of memory stays as it is."""
-    try:
-        return function(*args, **kwargs)
-    except (torch.OutOfMemoryError, MemoryError):
-        raise
-    except Exception as error:  # whatever it raises
-        names = ", ".join([*(type(value).__name__ for value in args), *kwargs]) or "no arguments"
-        message = f"{target}, called with {names}, raised {_shorten(error)}; see program.arguments in config.yaml"
-        raise UnusableModel(message) from error
-
-
 def _parameter_names(function: Callable) -> list[str] | None:
-    """The names of a function's parameters; None for one without a signature in Python."""
+    """None for a function without a signature in Python."""
     try:
         return [*inspect.signature(function).parameters]
     except (TypeError, ValueError):
@@ -165,13 +149,3 @@ def _shorten(error: BaseException) -> str:
     *_, last = extract_tb(error.__traceback__) or [None]
     place = f" ({Path(last.filename).name}, line {last.lineno})" if last else ""
     return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ") + place
-
-
-def _describe(value: Any) -> str:
-    if isinstance(value, (tuple, list)):
-        return f"a {type(value).__name__} of {', '.join(map(_describe, value)) or 'nothing'}"
-    if isinstance(value, Tensor):
-        return f"a tensor {tuple(value.shape)} of {str(value.dtype).removeprefix('torch.')}"
-    if isinstance(value, type):
-        return f"the class {value.__name__}"
-    return "None" if value is None else f"a {type(value).__name__}"

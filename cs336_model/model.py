@@ -100,8 +100,6 @@ class CausalSelfAttention(nn.Module):
 
     def __init__(self, d_model: int, num_heads: int) -> None:
         super().__init__()
-        if d_model % num_heads:
-            raise ValueError(f"d_model {d_model} is not divisible by num_heads {num_heads}: heads have equal widths")
         self.num_heads, self.attend = num_heads, scaled_dot_product_attention
         self.query, self.key, self.value, self.output = (Linear(d_model, d_model) for _ in range(4))
 

@@ -92,7 +92,8 @@ class RankPlace:
 
 
 class RankSubject(benchmark.Subject):
-    """A subject whose steps compute a part of the batch, and reduce the gradients of all ranks to their mean."""
+    """A subject whose steps compute a part of the batch, and reduce the gradients of all ranks to their mean. Its
+    `pause` makes a block whose steps do not communicate."""
 
     def take_part(self, tokens: Tensor) -> Tensor:
         return tokens.chunk(dist.get_world_size())[dist.get_rank()]
@@ -113,12 +114,6 @@ class RankSubject(benchmark.Subject):
         self.wait_for_all()
         with self.pause():
             return self.run_steps("no_sync", (self.spec.measured_steps + 1) // 2)
-
-    @contextmanager
-    def pause(self) -> Iterator[None]:
-        """A block whose steps do not communicate."""
-        raise NotImplementedError
-        yield
 
 
 class Naive(RankSubject):
@@ -165,7 +160,6 @@ class Buckets(RankSubject):
 
 
 def _reduce_in_range(_: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
-    """DistributedDataParallel's reduction of a bucket, inside a range."""
     from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 
     with ranges.span(f"all-reduce, bucket = {bucket.index()}"):

@@ -35,7 +35,6 @@ COMMUNICATION = ("all-reduce", "all-gather", "wait for all-gather", "reduce-scat
 _NO_RANGE = nullcontext()
 _open: Callable[[str], AbstractContextManager] | None = None  # what `span` does in this process; None: nothing
 _marker = None  # range_marks.marker.Marker while a profiler sees ranges
-_modules = None  # range_marks.module_parts.ModuleParts while modules have ranges
 
 
 def span(name: str) -> AbstractContextManager:
@@ -61,20 +60,11 @@ def are_recorded() -> bool:
 
 def emit_ranges(emitter: Any) -> None:
     """Sets what a span is in this process: a range of "nsys" (NVTX) or of PyTorch's profiler ("torch"), or what a
-    range_marks.marker.Emitter opens; nothing for None. The backward pass then opens the parts of the forward pass
-    again, each around what differentiates it."""
+    range_marks.marker.Emitter opens. The backward pass then opens the parts of the forward pass again, each around what
+    differentiates it."""
     global _marker
-    if emitter is None and _marker is None:
-        open_spans_with(None)
-        return
-    from range_marks import backward, compiled, marker
+    from range_marks import backward, marker
 
-    if emitter is None:
-        backward.follow_backward(None)
-        compiled.leave_compiled()
-        _marker = None
-        open_spans_with(None)
-        return
     if emitter == "torch":
         from kernel_tables.kineto.names import encoded
 
@@ -102,10 +92,6 @@ def silence_spans_while(is_silent: Callable[[], bool]) -> None:
 def mark_modules(model: Any) -> None:
     """Opens a range around each call of a module of this model, with its name in range_marks.module_parts.module_names,
     for a model that has no spans of its own. Does nothing in a timed run."""
-    global _modules
-    if _modules is not None:
-        _modules.end()
-        _modules = None
     if _open is None:
         return
     from range_marks import RECOMPUTATION, module_parts
@@ -113,8 +99,7 @@ def mark_modules(model: Any) -> None:
     taken = {*AROUND_PARTS, "loss", RECOMPUTATION}
     names = {id(module): f"module {name}" if name in taken else name
              for module, name in module_parts.module_names(model)}  # fmt: skip
-    _modules = module_parts.ModuleParts(span, lambda module: names.get(id(module)))
-    _modules.begin()
+    module_parts.ModuleParts(span, lambda module: names.get(id(module))).begin()
 
 
 def mark_compiled() -> None:

@@ -11,10 +11,11 @@ import torch
 import yaml
 
 from cs336_model import __main__ as program
-from cs336_model import locks, ranges
+from cs336_model import locks
 from cs336_model.results import Capture, read_result
 from cs336_model.spec import Spec
 from kernel_tables.trace import Trace
+from tests.cs336_model.conftest import end_ranges
 from workflow.grid import describe, expand_grid, read_config
 
 ROOT = Path(__file__).parents[1]
@@ -30,7 +31,7 @@ def stand_ins(monkeypatch):
     for folder in (STAND_INS, STAND_INS / "nanogpt"):
         monkeypatch.syspath_prepend(folder)
     yield
-    ranges.emit_ranges(None)
+    end_ranges()
     for name in ("model", "cs336_basics", "cs336_basics.model", "cs336_model.course"):
         sys.modules.pop(name, None)
 

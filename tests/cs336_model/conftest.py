@@ -12,6 +12,7 @@ from cs336_model import __main__ as program
 from cs336_model import locks, ranges
 from cs336_model.results import Result, read_result
 from cs336_model.spec import Spec
+from range_marks import backward, compiled, module_parts
 
 SIZES = {"d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 32}
 
@@ -23,11 +24,19 @@ def make_spec(**changes) -> Spec:
     return Spec(**values | changes)
 
 
+def end_ranges() -> None:
+    """What a span does is chosen once per process; a test must not choose it for the next."""
+    ranges._open = ranges._marker = None
+    backward.follow_backward(None)
+    compiled.leave_compiled()
+    for hooks in [*module_parts.ModuleHooks._active]:
+        hooks.end()
+
+
 @pytest.fixture(autouse=True)
 def no_ranges_left_on():
-    """What a span does is chosen once per process; a test must not choose it for the next."""
     yield
-    ranges.emit_ranges(None)
+    end_ranges()
 
 
 @pytest.fixture

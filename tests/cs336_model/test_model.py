@@ -173,8 +173,3 @@ def test_a_later_token_changes_no_earlier_logit():
     before, after = lm(tokens), lm(changed)
     assert torch.equal(before[:, :5], after[:, :5])
     assert not torch.allclose(before[:, 5], after[:, 5])
-
-
-def test_a_width_that_the_heads_do_not_divide_is_refused():
-    with pytest.raises(ValueError, match="d_model 10 is not divisible by num_heads 3"):
-        TransformerLM(11, 8, 10, 1, 3, 20)
