@@ -26,9 +26,6 @@ def run_out(queries, keys, values, is_causal):
 FUNCTIONS = {
     "right": scaled_dot_product_attention,
     "unmasked": lambda queries, keys, values, is_causal: scaled_dot_product_attention(queries, keys, values),
-    "unscaled": lambda queries, keys, values, is_causal: scaled_dot_product_attention(
-        queries, keys, values, is_causal=True, scale=1.0
-    ),
     "infinite": lambda queries, keys, values, is_causal: queries / 0,
     "detached": lambda queries, keys, values, is_causal: queries * keys.detach() * values.detach(),
     "run_out": run_out,
@@ -64,6 +61,7 @@ def test_a_cell_of_each_length_has_every_pass_and_single_calls_of_each_kind():
     [
         ({"attention": "eager"}, 1e-8, 1e-5),
         ({"attention": "math"}, 1e-8, 1e-5),
+        ({"attention": "mine:unmasked"}, 0.1, 1000),
         ({"attention": "mine:right", "precision": "bf16"}, 1e-4, 0.02),
         ({"attention": "eager", "precision": "bf16-weights"}, 1e-4, 0.05),
     ],
@@ -71,11 +69,6 @@ def test_a_cell_of_each_length_has_every_pass_and_single_calls_of_each_kind():
 def test_errors_against_fp64_are_those_of_rounding_in_the_precision(changes, least, most):
     for cell in measure_cells(**changes):
         assert least < cell.output_error < most and least < cell.gradient_error < most
-
-
-@pytest.mark.parametrize("name", ["unmasked", "unscaled"])
-def test_a_function_that_computes_something_else_is_far_from_fp64(name):
-    assert all(cell.output_error > 0.1 for cell in measure_cells(attention=f"mine:{name}"))
 
 
 def test_the_formulas_in_fp64_agree_with_autograd():

@@ -18,9 +18,7 @@ from tests.cs336_model.conftest import make_spec
     ("message", "expected"),
     [
         ("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 139 GiB", 2_684_354_560),
-        ("CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 139.81 GiB total capacity)", 20_971_520),
         ("HIP out of memory. Tried to allocate 512 bytes.", 512),
-        ("CUDA out of memory. Tried to allocate more than 1EB memory.", None),
         ("out of memory", None),
     ],
 )
@@ -28,13 +26,6 @@ def test_the_request_is_read_from_torchs_message(message, expected):
     assert describe_out_of_memory(torch.OutOfMemoryError(message), "warmup") == OutOfMemory(
         during="warmup", requested_bytes=expected
     )
-
-
-def test_what_the_device_has_comes_from_the_driver(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (10, 100))
-    memory = describe_out_of_memory(torch.OutOfMemoryError("out of memory"), "initialise")
-    assert (memory.free_bytes, memory.total_bytes) == (10, 100)
 
 
 def test_a_host_without_memory_is_out_of_memory_too():
@@ -45,14 +36,13 @@ def test_a_host_without_memory_is_out_of_memory_too():
 
 
 def test_on_a_processor_one_core_is_left_for_everything_else(tmp_path, monkeypatch):
-    threads = torch.get_num_threads()
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(9))
     monkeypatch.setattr(torch, "get_num_threads", lambda: 9)
     chosen = []
     monkeypatch.setattr(torch, "set_num_threads", chosen.append)
     place = Place("auto", tmp_path)
     place.open()
-    assert place.device == torch.device("cpu") and chosen == [8] and threads
+    assert place.device == torch.device("cpu") and chosen == [8]
 
 
 def test_a_gpu_that_is_asked_for_and_not_there_is_an_error_with_the_next_step(tmp_path):
@@ -68,13 +58,6 @@ def test_who_leaves_a_place_lets_others_measure_and_still_shares(tmp_path):
     assert since <= until and place.held.until == until
     place.leave()
     assert place.alone() == (since, until)
-
-
-def test_a_machine_is_described_by_what_is_known():
-    machine = device.describe_machine(torch.device("cpu"))
-    assert machine.device_name == machine.cpu_name != "" and machine.torch == torch.__version__
-    assert machine.driver is machine.gpu_uuid_sha256 is machine.device_bytes is None
-    assert machine.threads == torch.get_num_threads()
 
 
 def test_a_gpu_is_described_by_its_host_its_driver_and_its_clock_now(monkeypatch):

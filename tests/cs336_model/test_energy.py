@@ -1,5 +1,6 @@
 """Energy: counters of files and of a made-up NVML, and windows of a model that steps in milliseconds."""
 
+import itertools
 import sys
 from types import SimpleNamespace
 
@@ -23,18 +24,18 @@ def test_all_packages_of_a_processor_count_and_their_files_may_begin_again(tmp_p
     first = make_zone(tmp_path, "intel-rapl:0", "package-0", 900)
     second = make_zone(tmp_path, "intel-rapl:1", "package-1", 10)
     make_zone(tmp_path, "intel-rapl:0:0", "core", 500)
-    counter = energy.RaplCounter(tmp_path)
-    assert counter.read() == 0
+    read = energy.open_rapl(tmp_path)
+    assert read() == 0
     first.write_text("950")
     second.write_text("30")
-    assert counter.read() == 70
+    assert read() == 70
     first.write_text("20")  # after 1000
-    assert counter.read() == 70 + 70
+    assert read() == 70 + 70
 
 
 def test_a_host_without_a_counter_says_so(tmp_path):
     with pytest.raises(Unsupported, match="shows no counter of its processor"):
-        energy.RaplCounter(tmp_path)
+        energy.open_rapl(tmp_path)
 
 
 def test_a_counter_that_only_root_may_read_names_the_remedy(tmp_path, monkeypatch):
@@ -48,7 +49,7 @@ def test_a_counter_that_only_root_may_read_names_the_remedy(tmp_path, monkeypatc
 
     monkeypatch.setattr(type(file), "read_text", refuse)
     with pytest.raises(Unsupported, match="sudo chmod a\\+r"):
-        energy.RaplCounter(tmp_path)
+        energy.open_rapl(tmp_path)
 
 
 def test_a_gpu_is_found_by_its_uuid_and_counted_in_microjoules(monkeypatch):
@@ -65,11 +66,11 @@ def test_a_gpu_is_found_by_its_uuid_and_counted_in_microjoules(monkeypatch):
         nvmlDeviceGetTotalEnergyConsumption=lambda gpu: 7,
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    assert energy.NvmlCounter("GPU-1").read() == 7000
+    assert energy.open_nvml("GPU-1")() == 7000
     with pytest.raises(Unsupported, match="no counter of this GPU \\(Not Supported\\)"):
-        energy.NvmlCounter("GPU-2")
+        energy.open_nvml("GPU-2")
     with pytest.raises(Unsupported, match="UUID"):
-        energy.NvmlCounter(None)
+        energy.open_nvml(None)
 
 
 def test_the_tick_is_the_time_between_changes_and_a_stuck_counter_is_refused():
@@ -79,18 +80,9 @@ def test_the_tick_is_the_time_between_changes_and_a_stuck_counter_is_refused():
         energy.measure_tick(lambda: 5, limit_s=0.01)
 
 
-class Counter:
-    """A thousand microjoules at each reading."""
-
-    name, value = "made up", 0
-
-    def read(self) -> int:
-        self.value += 1000
-        return self.value
-
-
 def test_windows_of_steps_stand_between_idle_ones_of_the_same_length(monkeypatch):
-    monkeypatch.setattr(energy, "open_counter", lambda device: Counter())
+    readings = itertools.count(step=1000)
+    monkeypatch.setattr(energy, "open_counter", lambda device: ("made up", lambda: next(readings)))
     result = energy.measure(make_spec(stage="energy", windows=3, window_s=0.05), torch.device("cpu"))
     assert (result.status, result.counter) == ("complete", "made up") and result.tick_s > 0
     assert [window.kind for window in result.windows] == ["idle", "steps", "steps", "steps", "idle"]

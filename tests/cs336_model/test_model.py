@@ -5,23 +5,10 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from cs336_model.model import (
-    Linear,
-    RMSNorm,
-    RotaryEmbedding,
-    SwiGLU,
-    TransformerLM,
-    cross_entropy,
-    scaled_dot_product_attention,
-    softmax,
-)
+from cs336_model.model import Linear, TransformerLM, cross_entropy, scaled_dot_product_attention, softmax
 
 TABLE = {
     "small": (768, 3072, 12, 12, 128.6),
-    "medium": (1024, 4096, 24, 16, 423.2),
-    "large": (1280, 5120, 36, 20, 969.4),
-    "xl of 2025": (1600, 6400, 48, 25, 1998),
-    "2.7B": (2560, 10240, 32, 32, 3407),
     "10B": (4608, 12288, 50, 36, 12833),
 }
 
@@ -82,10 +69,6 @@ def transformer_in_numpy(weights: dict[str, np.ndarray], tokens: np.ndarray, lay
     return rms_norm_in_numpy(x, weights["final_norm.weight"]) @ weights["head.weight"].T
 
 
-def future(length: int) -> torch.Tensor:
-    return torch.ones(length, length, dtype=torch.bool).triu(diagonal=1)
-
-
 @pytest.mark.parametrize("name", TABLE)
 def test_parameter_counts_are_those_of_the_course_table(name):
     d_model, d_ff, layers, heads, millions = TABLE[name]
@@ -108,40 +91,10 @@ def test_initial_weights_stay_within_three_standard_deviations():
     assert weight.std().item() == pytest.approx(0.9865 * std, rel=0.02)  # a normal cut at 3 sigma has 0.9866 of its std
 
 
-def test_rms_norm_agrees_with_numpy():
-    norm, x = RMSNorm(6), torch.randn(2, 3, 6)
-    torch.nn.init.normal_(norm.weight)
-    assert_close(norm(x), torch.from_numpy(rms_norm_in_numpy(x.numpy(), norm.weight.detach().numpy())))
-
-
-def test_rope_agrees_with_turned_complex_numbers():
-    x = torch.randn(1, 1, 7, 6)
-    assert_close(RotaryEmbedding(100.0, 6, 9)(x)[0, 0], torch.from_numpy(rope_in_numpy(x[0, 0].numpy(), 100.0)))
-
-
-def test_rope_makes_scores_depend_on_the_distance_alone():
-    rope, query, key = RotaryEmbedding(10000.0, 4, 20), torch.randn(4), torch.randn(4)
-    queries, keys = (rope(vector.expand(1, 1, 20, 4))[0, 0] for vector in (query, key))
-    assert_close(queries[3] @ keys[1], queries[19] @ keys[17])
-
-
-def test_swiglu_agrees_with_numpy():
-    layer, x = SwiGLU(4, 10), torch.randn(2, 3, 4)
-    matrices = (part.weight.detach().numpy() for part in (layer.gate, layer.up, layer.down))
-    assert_close(layer(x), torch.from_numpy(swiglu_in_numpy(x.numpy(), *matrices)))
-
-
-def test_attention_agrees_with_numpy_in_every_head():
-    queries, keys, values = torch.randn(3, 2, 3, 5, 4)
-    found = scaled_dot_product_attention(queries, keys, values, future(5))
-    for batch, head in np.ndindex(2, 3):
-        expected = attention_in_numpy(*(tensor[batch, head].numpy() for tensor in (queries, keys, values)))
-        assert_close(found[batch, head], torch.from_numpy(expected))
-
-
 def test_gradients_through_the_in_place_mask_are_right():
     inputs = torch.randn(3, 1, 1, 3, 2, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda qkv: scaled_dot_product_attention(*qkv, future(3)), inputs)
+    future = torch.ones(3, 3, dtype=torch.bool).triu(diagonal=1)
+    assert torch.autograd.gradcheck(lambda qkv: scaled_dot_product_attention(*qkv, future), inputs)
 
 
 def test_softmax_and_its_gradient_survive_large_scores():
@@ -164,12 +117,3 @@ def test_the_whole_model_agrees_with_numpy():
     weights = {name: weight.detach().numpy() for name, weight in lm.named_parameters()}
     for sequence, logits in zip(tokens, lm(tokens), strict=True):
         assert_close(logits, torch.from_numpy(transformer_in_numpy(weights, sequence.numpy(), layers=2, heads=3)))
-
-
-def test_a_later_token_changes_no_earlier_logit():
-    lm, tokens = TransformerLM(11, 8, 12, 2, 3, 20), torch.randint(11, (1, 8))
-    changed = tokens.clone()
-    changed[0, 5] = (tokens[0, 5] + 1) % 11
-    before, after = lm(tokens), lm(changed)
-    assert torch.equal(before[:, :5], after[:, :5])
-    assert not torch.allclose(before[:, 5], after[:, 5])

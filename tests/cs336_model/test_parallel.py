@@ -12,11 +12,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from torch import nn
 
 from cs336_model import launch, locks
-from cs336_model.parallel import list_layers
-from cs336_model.results import Capture, Timing, read_result
+from cs336_model.results import Timing, read_result
 from cs336_model.spec import Spec
 
 NANO = {"d_model": 32, "d_ff": 64, "num_layers": 2, "num_heads": 2, "rope_theta": 10000.0}
@@ -157,18 +155,6 @@ def wait_until(holds, limit_s: float = 30.0) -> None:
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.02)
-
-
-def test_captures_are_counted():
-    results = [Capture(status="complete", step_seconds=[1.0]), Capture(status="complete", step_seconds=[2.0])]
-    merged = launch.merge_results(results)
-    assert (merged.ranks, merged.step_seconds) == (2, [2.0])
-
-
-def test_layers_are_the_items_of_the_outermost_lists():
-    layers = nn.ModuleList([nn.Sequential(nn.ModuleList([nn.Linear(1, 1)])), nn.Linear(1, 1)])
-    model = nn.Sequential(nn.Linear(1, 1), nn.Sequential(layers))
-    assert list(list_layers(model)) == list(layers)
 
 
 def measure(folder: Path, *more: str, **changes) -> Timing:

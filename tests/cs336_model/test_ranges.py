@@ -77,19 +77,6 @@ def test_the_backward_pass_opens_every_part_of_the_forward_pass_again(pushed):
     assert again == {*INSIDE_FORWARD.strip().splitlines(), "loss"}
 
 
-def test_without_a_profiler_a_span_is_one_shared_object_that_does_nothing():
-    assert ranges.span("step") is ranges.span("forward")
-    assert not ranges.are_recorded()
-
-
-def test_a_range_ends_when_its_body_raises(pushed):
-    with pytest.raises(RuntimeError), ranges.span("step"), ranges.span("forward"):
-        raise RuntimeError
-    with ranges.span("step"):
-        pass
-    assert pushed == ["step", "step > forward", "step"]
-
-
 def test_without_the_nvtx_package_that_is_said_when_ranges_are_asked_for(monkeypatch):
     monkeypatch.setitem(sys.modules, "nvtx", None)
     with pytest.raises(ModuleNotFoundError, match="pip install nvtx"):
@@ -105,7 +92,7 @@ def test_a_name_that_pytorchs_profiler_would_lose_is_kept_in_the_capture(tmp_pat
         assert trace.ranges()["range"].tolist() == ['\u6ce8\u610f "attention" \\']
 
 
-@pytest.mark.parametrize(("checkpoint", "recomputed"), [("1", 4), ("3", 4), ("9", 4), ("4-2", 6), ("3-1", 6)])
+@pytest.mark.parametrize(("checkpoint", "recomputed"), [("1", 4), ("3", 4), ("9", 4), ("4-2", 6)])
 def test_all_blocks_of_a_checkpoint_run_again_inside_recomputation(pushed, checkpoint, recomputed):
     """Four blocks; a block's range is opened four times forward, and again where it is computed again: of nested
     checkpoints, all but the last group inside a group are computed twice."""

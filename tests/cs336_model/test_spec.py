@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from cs336_model.spec import explain_impossible, read_spec, split_sizes
+from cs336_model.spec import explain_impossible, read_spec
 from tests.cs336_model.conftest import SIZES, make_spec
 
 
@@ -16,17 +16,12 @@ def test_a_specification_survives_its_text():
     ("changes", "message"),
     [
         ({"precision": "fp8"}, "Invalid enum value 'fp8' - at `$.precision`"),
-        ({"compile": True}, "Expected `str`, got `bool` - at `$.compile`"),
         ({"checkpoint": "8/2"}, "at `$.checkpoint`"),
-        ({"batch_size": 0}, "Expected `int` >= 1 - at `$.batch_size`"),
         ({"warmup_stepz": 1}, "unknown field `warmup_stepz`"),
-        ({"arguments": {"n": "$d_modle"}}, "argument n: $d_modle is no value of the run; sizes: ['d_model'"),
-        ({"sizes": {"width": 8}}, "argument d_model: $d_model is no value of the run; sizes: ['width']"),
-        ({"checkpoint": "2-2"}, "checkpoint 2-2: groups inside a group must be smaller"),
     ],
     ids=str,
 )
-def test_what_is_unknown_wrong_or_impossible_is_said_in_one_line(changes, message):
+def test_what_is_unknown_or_wrong_is_said_in_one_line(changes, message):
     values = msgspec.to_builtins(make_spec()) | changes
     with pytest.raises(ValueError) as refused:
         read_spec(msgspec.json.encode(values))
@@ -37,6 +32,7 @@ def test_what_is_unknown_wrong_or_impossible_is_said_in_one_line(changes, messag
     ("changes", "message"),
     [
         ({"compile": "on", "checkpoint": "1"}, "compile on with checkpoint 1"),
+        ({"checkpoint": "2-2"}, "checkpoint 2-2: groups inside a group must be smaller"),
         ({"attention": "flash", "constructor": "m:LM"}, "attention flash with the model m:LM"),
         ({"compile": "attention", "constructor": "m:LM"}, "compile attention with the model m:LM"),
         ({"checkpoint": "2", "constructor": "m:LM"}, "checkpoint 2 with the model m:LM"),
@@ -66,7 +62,3 @@ def test_arguments_are_the_values_of_the_run_by_name_and_all_of_the_shape_if_the
     arguments = {"n_embd": "$d_model", "block_size": "$context_length", "batch": "$batch_size", "dropout": 0.1}
     expected = {"n_embd": 16, "block_size": 8, "batch": 2, "dropout": 0.1}
     assert make_spec(arguments=arguments).constructor_arguments() == expected
-
-
-def test_sizes_of_checkpoints_are_the_outermost_first():
-    assert [split_sizes(text) for text in ("0", "4", "8-2")] == [(), (4,), (8, 2)]
