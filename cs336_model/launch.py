@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -99,16 +98,14 @@ def start_rank(rank: int, spec: Spec, options: argparse.Namespace, result: Path)
     # all processes are on one host; NVLink's multicast is off unless the environment says otherwise
     variables = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_NVLS_ENABLE": "0"} | os.environ
     variables |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(spec.gpus)}  # as torchrun names them
-    die_with_us = partial(_die_with, os.getpid())
-    return subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, preexec_fn=die_with_us)
+    parent, pr_set_pdeathsig = os.getpid(), 1  # prctl(2)
 
+    def die_with_parent() -> None:  # between fork and exec
+        C_LIBRARY.prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # which has ended already
+            os._exit(1)
 
-def _die_with(parent: int) -> None:
-    """Makes the kernel end this process with its parent. Called between fork and exec."""
-    set_signal_of_parents_death = 1  # prctl(2): PR_SET_PDEATHSIG
-    C_LIBRARY.prctl(set_signal_of_parents_death, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:  # which has ended already
-        os._exit(1)
+    return subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
 
 
 def wait_for(processes: Sequence[subprocess.Popen], files: Sequence[Path] = ()) -> None:

@@ -15,6 +15,8 @@ from cs336_model.model import cross_entropy
 from cs336_model.ranges import in_range
 from cs336_model.spec import Spec
 
+SET_VOCABULARY = "give the constructor vocab_size under program.arguments, or set vocab_size in config.yaml"
+
 
 class UnusableModel(Exception):
     """The model that the configuration names cannot be measured; the message is one line, with what to do about it."""
@@ -43,10 +45,10 @@ def build_model(spec: Spec, device: torch.device) -> nn.Module:
         raise UnusableModel(f"{spec.constructor} returned {model!r:.100}, not a torch.nn.Module")
     largest = max((max(parameter.shape, default=0) for parameter in model.parameters()), default=0)
     if largest < spec.vocab_size:
-        raise UnusableModel(
-            f"{spec.constructor} made a model without a parameter for each of {spec.vocab_size} tokens (the largest"
-            f" dimension is {largest}): give it vocab_size under program.arguments, or set vocab_size in config.yaml"
+        problem = (
+            f"a model without a parameter for each of {spec.vocab_size} tokens (the largest dimension is {largest})"
         )
+        raise UnusableModel(f"{spec.constructor} made {problem}: {SET_VOCABULARY}")
     return model.to(device).train("backward" in spec.phases)
 
 
@@ -61,8 +63,8 @@ def find_owner(target: str) -> tuple[ModuleType, str]:
     try:
         owner = import_module(module)
     except ModuleNotFoundError as error:
-        message = f"{target!r}: no module {error.name!r}; it must be importable from the folder the program runs in"
-        raise UnusableModel(message) from error
+        remedy = "it must be importable from the folder the program runs in"
+        raise UnusableModel(f"{target!r}: no module {error.name!r}; {remedy}") from error
     except Exception as error:  # whatever the module does when it is imported
         raise UnusableModel(f"{target!r}: importing {module} raises {_shorten(error)}") from error
     if not hasattr(owner, attribute):
@@ -77,10 +79,8 @@ def replace(target: str, replacement: str) -> None:
     new = find_object(replacement)
     takes_old, takes_new = _parameter_names(getattr(owner, attribute)), _parameter_names(new)
     if takes_old is not None and takes_new is not None and takes_old != takes_new:
-        raise UnusableModel(
-            f"{replacement!r} takes ({', '.join(takes_new)}) and cannot replace {target!r}, which takes"
-            f" ({', '.join(takes_old)})"
-        )
+        takes = f"{replacement!r} takes ({', '.join(takes_new)})"
+        raise UnusableModel(f"{takes} and cannot replace {target!r}, which takes ({', '.join(takes_old)})")
     setattr(owner, attribute, new)
 
 
@@ -111,15 +111,11 @@ def read_output(returned: Any, vocab_size: int) -> Output:
         get = returned.get if isinstance(returned, Mapping) else lambda name: getattr(returned, name, None)
         logits, loss = (get(name) if isinstance(get(name), Tensor) else None for name in ("logits", "loss"))
     if logits is None:
-        raise UnusableModel(
-            f"the model returned a {type(returned).__name__}; expected: logits (batch, position, vocabulary) as a"
-            " tensor, in a tuple, or as .logits of an object"
-        )
+        expected = "logits (batch, position, vocabulary) as a tensor, in a tuple, or as .logits of an object"
+        raise UnusableModel(f"the model returned a {type(returned).__name__}; expected: {expected}")
     if logits.shape[-1:] != (vocab_size,):
-        raise UnusableModel(
-            f"the model returned logits of shape {tuple(logits.shape)}, and vocab_size is {vocab_size}: give the"
-            " constructor vocab_size under program.arguments, or set vocab_size in config.yaml"
-        )
+        returned = f"the model returned logits of shape {tuple(logits.shape)}, and vocab_size is {vocab_size}"
+        raise UnusableModel(f"{returned}: {SET_VOCABULARY}")
     return Output(logits, loss)
 
 
@@ -129,10 +125,10 @@ def loss_of(output: Output, targets: Tensor) -> Tensor:
     if output.loss is not None:
         return output.loss
     if output.logits.shape[:-1] != targets.shape:
-        raise UnusableModel(
-            f"the model returned logits of shape {tuple(output.logits.shape)} for tokens of shape"
-            f" {tuple(targets.shape)} and no loss: a training step needs logits at every position, or a loss"
+        returned = (
+            f"logits of shape {tuple(output.logits.shape)} for tokens of shape {tuple(targets.shape)} and no loss"
         )
+        raise UnusableModel(f"the model returned {returned}: a training step needs logits at every position, or a loss")
     return cross_entropy(output.logits, targets)
 
 
@@ -146,6 +142,6 @@ def _parameter_names(function: Callable) -> list[str] | None:
 
 def _shorten(error: BaseException) -> str:
     """An error in one line, with the file and line that raised it."""
-    *_, last = extract_tb(error.__traceback__) or [None]
-    place = f" ({Path(last.filename).name}, line {last.lineno})" if last else ""
+    *_, last = extract_tb(error.__traceback__)
+    place = f" ({Path(last.filename).name}, line {last.lineno})"
     return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ") + place

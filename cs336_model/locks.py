@@ -8,6 +8,8 @@ starts before him. A lock ends with its process, however that ends. Any user of 
 
 import fcntl
 import os
+import re
+import subprocess
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
@@ -56,7 +58,7 @@ def shared(folder: Path = LOCKS, turnstile: bool = True) -> Held:
         if len(files) == len(names):
             return Held(names, files)
         _close(files)
-        _wait_for(folder, name, fcntl.LOCK_SH)
+        os.close(_wait_for(folder, name, fcntl.LOCK_SH))  # it could be had
 
 
 def exclusive(folder: Path = LOCKS, devices: Iterable[str] = (HOST,), count: int = 1) -> Held:
@@ -67,21 +69,21 @@ def exclusive(folder: Path = LOCKS, devices: Iterable[str] = (HOST,), count: int
         raise ValueError(f"{count} GPUs are asked for, and {len(devices)} are visible: check CUDA_VISIBLE_DEVICES")
     with _pass_turnstile(folder, fcntl.LOCK_EX):
         while True:
-            taken = {}
-            host = None if HOST in devices else _try_lock(folder, HOST, fcntl.LOCK_SH)
-            if host is not None or HOST in devices:
-                for name in devices:
-                    if len(taken) < count and (file := _try_lock(folder, name, fcntl.LOCK_EX)) is not None:
-                        taken[name] = file
-            files = [*taken.values(), *([] if host is None else [host])]
+            taken, files = [], []
+            if HOST not in devices and (file := _try_lock(folder, HOST, fcntl.LOCK_SH)) is not None:
+                files.append(file)
+            for name in devices if files or HOST in devices else ():
+                if len(taken) < count and (file := _try_lock(folder, name, fcntl.LOCK_EX)) is not None:
+                    taken.append(name)
+                    files.append(file)
             if len(taken) == count:
                 return Held(taken, files)
             _close(files)
             if len(devices) > 1:
                 time.sleep(0.02)  # for any of them
             else:
-                _wait_for(folder, HOST, fcntl.LOCK_EX if HOST in devices else fcntl.LOCK_SH)
-                _wait_for(folder, devices[0], fcntl.LOCK_EX)
+                os.close(_wait_for(folder, HOST, fcntl.LOCK_EX if HOST in devices else fcntl.LOCK_SH))
+                os.close(_wait_for(folder, devices[0], fcntl.LOCK_EX))
 
 
 def host_gpus() -> list[str]:
@@ -118,12 +120,6 @@ def visible_gpus() -> list[str]:
 @cache
 def _ask_nvidia_smi() -> list[str]:
     """UUIDs by nvidia-smi, which needs no context, for hosts whose /proc does not name the GPUs."""
-    import re
-    import shutil
-    import subprocess
-
-    if shutil.which("nvidia-smi") is None:
-        return []
     with suppress(OSError, subprocess.SubprocessError):
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True, timeout=60).stdout
         return re.findall(r"^GPU \d+:.*\(UUID: (GPU-[0-9a-f-]+)\)", listed, re.MULTILINE)
@@ -160,17 +156,14 @@ def _try_lock(folder: Path, name: str, kind: int) -> int | None:
     return file
 
 
-def _wait_for(folder: Path, name: str, kind: int) -> None:
-    """Waits until a lock could be had."""
+def _wait_for(folder: Path, name: str, kind: int) -> int:
     file = _open(folder, name)
     fcntl.flock(file, kind)
-    _close([file])
+    return file
 
 
 def _pass_turnstile(folder: Path, kind: int) -> Held:
-    file = _open(folder, TURNSTILE)
-    fcntl.flock(file, kind)
-    return Held((TURNSTILE,), [file])
+    return Held((TURNSTILE,), [_wait_for(folder, TURNSTILE, kind)])
 
 
 def _close(files: list[int]) -> None:

@@ -135,23 +135,20 @@ class GpuRecorder:
 
 def strip_snapshot(snapshot: dict[str, Any]) -> dict[str, Any]:
     """What pytorch.org/memory_viz draws of a snapshot, without folders of this machine: results are published."""
-    entry = ("action", "addr", "size", "stream", "time_us", "device_free", "pool_id", "segment_pool_id", "version")
-    segment = (
-        "device", "address", "total_size", "allocated_size", "active_size", "requested_size", "stream", "segment_type",
-        "segment_pool_id", "is_expandable",
+    kept = (
+        "action", "addr", "size", "stream", "time_us", "device_free", "pool_id", "segment_pool_id", "version", "device",
+        "address", "total_size", "allocated_size", "active_size", "requested_size", "segment_type", "is_expandable",
+        "state",
     )  # fmt: skip
-    block = ("address", "size", "requested_size", "state")
 
-    def keep(names: tuple[str, ...], values: dict[str, Any]) -> dict[str, Any]:
+    def keep(values: dict[str, Any]) -> dict[str, Any]:
         frames = [dict(one, filename=shorten_path(one["filename"])) for one in values.get("frames", ())]
-        return {name: values[name] for name in names if name in values} | {"frames": frames}
+        blocks = {"blocks": [keep(one) for one in values["blocks"]]} if "blocks" in values else {}
+        return {name: values[name] for name in kept if name in values} | {"frames": frames} | blocks
 
     return {
-        "segments": [
-            keep(segment, one) | {"blocks": [keep(block, inner) for inner in one["blocks"]]}
-            for one in snapshot["segments"]
-        ],
-        "device_traces": [[keep(entry, one) for one in trace] for trace in snapshot["device_traces"]],
+        "segments": [keep(one) for one in snapshot["segments"]],
+        "device_traces": [[keep(one) for one in trace] for trace in snapshot["device_traces"]],
     }
 
 
@@ -182,11 +179,9 @@ class CpuRecorder:
         self.open_spans[-1].__enter__()
 
     def operator(self, name: str, line: str | None) -> AbstractContextManager:
-        """A block whose events belong to an operator that this line calls."""
         return _RecordFunctionFast(f"{self.OPERATOR}{name} {line or ''}")
 
     def read(self) -> tuple[list[Event], list[dict], dict[str, int]]:
-        """Events, ranges, and what the allocator counted, in bytes."""
         timed, nodes = [], []  # (nanosecond, event, bytes of all live tensors after it); of ranges
         stack = [(node, (None, None)) for node in self.profile.kineto_results.experimental_event_tree()]
         while stack:
@@ -269,8 +264,7 @@ def shorten_path(file: str) -> str:
 
 def list_held(subject: Subject) -> dict[str, list[int]]:
     """By category, the addresses of the storages that the subject holds now."""
-    optimizer = subject.optimizer
-    if isinstance(optimizer, AdamW):
+    if isinstance(optimizer := subject.optimizer, AdamW):
         moments = [*optimizer.first_moments, *optimizer.second_moments]
     else:
         moments = [value for state in optimizer.state.values() for value in state.values()] if optimizer else []

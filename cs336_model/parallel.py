@@ -54,8 +54,7 @@ class RankPlace:
 
     def open(self) -> None:
         """Opens the context of the GPU, and joins the group of all ranks: NCCL between GPUs, Gloo on a CPU."""
-        on_gpu = self.device.type == "cuda"
-        if on_gpu:
+        if on_gpu := self.device.type == "cuda":
             torch.cuda.set_device(self.device)
             torch.empty(1, device=self.device)  # the context's time is not the model's
             torch.cuda.synchronize()
@@ -125,11 +124,10 @@ class Naive(RankSubject):
         if self.is_paused:
             return
         for parameter in self.parameters:
-            if parameter.grad is not None:
-                if dist.get_backend() == "nccl":
-                    dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
-                else:  # Gloo has no mean
-                    dist.all_reduce(parameter.grad.div_(dist.get_world_size()))
+            if parameter.grad is not None and dist.get_backend() == "nccl":
+                dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
+            elif parameter.grad is not None:  # Gloo has no mean
+                dist.all_reduce(parameter.grad.div_(dist.get_world_size()))
 
     @contextmanager
     def pause(self) -> Iterator[None]:

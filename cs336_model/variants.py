@@ -19,7 +19,7 @@ from cs336_model.model import CausalSelfAttention
 from cs336_model.spec import Spec, split_sizes
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
-BACKENDS = ("math", "flash", "efficient", "cudnn")
+BACKENDS = {"math": "MATH", "flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
 
 
 class Unsupported(Exception):
@@ -86,8 +86,7 @@ def forced_backend(attention: str) -> AbstractContextManager:
         return nullcontext()
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    names = {"math": "MATH", "flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
-    return sdpa_kernel(getattr(SDPBackend, names[attention]))
+    return sdpa_kernel(getattr(SDPBackend, BACKENDS[attention]))
 
 
 def require_backend(spec: Spec, attention: CausalSelfAttention, device: torch.device) -> None:
