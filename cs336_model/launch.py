@@ -28,7 +28,6 @@ from cs336_model import locks
 from cs336_model.results import STAGES, Capture, Result, Timing, read_result, write_result
 from cs336_model.spec import Spec
 
-RANK_STOPPED = 75  # exit status of a rank with a result that is not complete
 POLL_S = 0.01
 C_LIBRARY = ctypes.CDLL(None)  # loaded before a fork
 
@@ -74,8 +73,7 @@ def run_ranks(spec: Spec, options: argparse.Namespace) -> None:
             (statuses,) = error.args
             rank = min(statuses, key=lambda rank: not results[rank].exists())
             print(f"rank {rank} ended first, with status {statuses[rank]}", file=sys.stderr, flush=True)
-            result = read_result(results[rank]) if results[rank].exists() else None
-            if result is None or result.status == "complete":
+            if not results[rank].exists() or (result := read_result(results[rank])).status == "complete":
                 sys.exit(max(statuses[rank], 1))
         finally:
             for process in processes:
@@ -127,7 +125,7 @@ def merge_results(results: Sequence[Result]) -> Result:
     merged = results[0]
     if isinstance(merged, Timing):
         for name in ("step_seconds", "warmup_seconds", "without_communication_seconds"):
-            setattr(merged, name, [max(times) for times in zip(*(getattr(one, name) for one in results), strict=True)])
+            setattr(merged, name, list(map(max, *(getattr(one, name) for one in results))))
         for name in ("peak_allocated_bytes", "peak_reserved_bytes"):
             setattr(merged, name, max(getattr(one, name) or 0 for one in results) or None)
     if isinstance(merged, Capture):

@@ -166,12 +166,3 @@ def compiling(spec: Spec) -> Iterator[None]:
         if is_out_of_memory(cause):
             raise cause from error
         raise Unsupported(f"compile {spec.compile}: {type(cause).__name__}: {cause}") from error
-
-
-def count_graphs(spec: Spec) -> tuple[int | None, int | None]:
-    """(graphs that this process has compiled, breaks between graphs); (None, None) if nothing is compiled."""
-    if spec.compile == "off":
-        return None, None
-    from torch._dynamo.utils import counters
-
-    return counters["stats"]["unique_graphs"], sum(counters["graph_break"].values())

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from cs336_model import __main__ as program
-from cs336_model import benchmark, locks
+from cs336_model import locks
 from cs336_model.benchmark import Subject
-from cs336_model.results import Capture, read_result
+from cs336_model.results import Capture
 from tests.cs336_model.conftest import make_spec
 from tests.cs336_model.other_models import Failing
 
@@ -50,13 +50,6 @@ def test_every_mode_keeps_every_time_and_loss(measure, mode, phases, losses):
     ((since, until),) = result.alone
     assert before <= since and until - since >= sum(result.step_seconds) + sum(result.warmup_seconds)
     assert {"import", "context", "initialise", "warmup", "measured"} <= set(result.seconds)
-
-
-def test_the_device_is_waited_for_once_per_step(monkeypatch):
-    subject, waits = Subject(make_spec(), CPU), []
-    monkeypatch.setattr(benchmark, "synchronize", waits.append)
-    assert len(subject.run_steps("measure", 3)) == 3
-    assert waits == [CPU] * 3
 
 
 def test_gradients_do_not_add_up_over_steps():
@@ -133,26 +126,6 @@ def test_any_other_error_is_no_result(measure, their_module, tmp_path):
 def test_a_specification_that_is_wrong_ends_the_program_in_one_line(tmp_path):
     with pytest.raises(SystemExit, match=r"^specification: Invalid enum value 'fp8' - at `\$\.precision`$"):
         program.main(["--spec", '{"run": "r", "precision": "fp8"}', "--output", str(tmp_path / "timing.json")])
-
-
-def start_process(folder: Path, *options: str, **changes) -> subprocess.Popen:
-    spec = msgspec.json.encode(make_spec(**changes)).decode()
-    command = [sys.executable, "-m", "cs336_model", "--spec", spec, "--output", str(folder / "timing.json")]
-    command += ["--locks", str(folder / "locks"), "--started", str(folder / "started"), *options]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-@pytest.mark.slow
-def test_a_process_waits_for_others_to_share_and_is_alone_while_it_measures(tmp_path):
-    sharing = locks.shared(tmp_path / "locks")
-    process = start_process(tmp_path)
-    time.sleep(6)
-    assert process.poll() is None and not (tmp_path / "started").exists()
-    sharing.release()
-    released = time.time()
-    assert process.communicate()[0] == "" and process.returncode == 0
-    result = read_result(tmp_path / "timing.json")
-    assert result.alone[0][0] >= released - 0.1 and (tmp_path / "started").exists()
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """The device: its facts, its memory, its clock."""
 
 import hashlib
-import os
 from types import SimpleNamespace
 
 import pytest
@@ -33,16 +32,6 @@ def test_a_host_without_memory_is_out_of_memory_too():
         torch.empty(2**60, dtype=torch.int8)
     assert is_out_of_memory(error.value) and is_out_of_memory(MemoryError())
     assert not is_out_of_memory(RuntimeError("CUDA error: an illegal memory access"))
-
-
-def test_on_a_processor_one_core_is_left_for_everything_else(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(9))
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 9)
-    chosen = []
-    monkeypatch.setattr(torch, "set_num_threads", chosen.append)
-    place = Place("auto", tmp_path)
-    place.open()
-    assert place.device == torch.device("cpu") and chosen == [8]
 
 
 def test_a_gpu_that_is_asked_for_and_not_there_is_an_error_with_the_next_step(tmp_path):

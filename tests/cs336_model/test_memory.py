@@ -111,23 +111,3 @@ def test_a_published_snapshot_has_no_folder_of_this_machine_and_only_what_is_dra
     text = str(made)
     assert "someone" not in text and "/root" not in text and text.count("torch/nn/linear.py") == 3
     assert made["segments"][0]["blocks"][0]["state"] == "active"
-
-
-def test_a_release_that_was_not_seen_is_that_of_the_next_allocation_there_and_an_early_one_is_left_out():
-    events = [memory.Event(False, 9, 4, 0.0), memory.Event(True, 5, 4, 1.0), memory.Event(True, 5, 6, 2.0)]
-    spans = [{"name": "step", "inside": None, "opened": 2, "closed": None}]
-    rows = json.loads(gzip.decompress(memory.pack(events, spans, {"data": [5, 77]})))["allocations"]
-    assert (rows["bytes"], rows["made"], rows["freed"]) == ([4, 6], [1, 2], [2, None])
-    assert (rows["range"], rows["held"]) == ([None, 0], [None, "data"])
-
-
-@pytest.mark.parametrize(
-    ("path", "short"),
-    [
-        ("/home/me/env/lib/python3.11/site-packages/torch/nn/linear.py", "torch/nn/linear.py"),
-        ("/home/me/cs336_model/repo/cs336_model/model.py", "cs336_model/model.py"),
-        ("/home/me/my_model.py", "my_model.py"),
-    ],
-)
-def test_a_path_loses_the_folders_of_this_machine(path, short):
-    assert memory.shorten_path(path) == short

@@ -78,12 +78,6 @@ def test_parameter_counts_are_those_of_the_course_table(name):
     assert count == pytest.approx(millions, abs=0.05 if millions < 1000 else 0.5)
 
 
-def test_weights_and_buffers_are_made_on_the_device_of_the_context():
-    with torch.device("meta"):
-        lm = TransformerLM(50, 8, 16, 2, 2, 32)
-    assert {tensor.device.type for tensor in (*lm.parameters(), *lm.buffers())} == {"meta"}
-
-
 def test_initial_weights_stay_within_three_standard_deviations():
     weight = Linear(200, 100).weight
     std = (2 / 300) ** 0.5

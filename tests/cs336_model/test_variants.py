@@ -49,14 +49,6 @@ def test_a_lower_precision_is_off_by_its_rounding_and_no_more(precision):
     assert UNIT_ROUNDOFF["fp32"] < off < 16 * UNIT_ROUNDOFF[precision]
 
 
-def test_bf16_computes_in_bf16_and_keeps_weights_in_fp32():
-    subject, dtypes = Subject(make_spec(precision="bf16"), CPU), []
-    subject.model.head.register_forward_hook(lambda module, inputs, output: dtypes.append(output.dtype))
-    subject.run_steps("measure", 1)
-    assert dtypes == [torch.bfloat16] == [variants.activation_dtype("bf16")]
-    assert {parameter.dtype for parameter in subject.parameters} == {torch.float32}
-
-
 @pytest.mark.parametrize(("precision", "setting"), [("tf32", "high"), ("fp32", "highest"), ("bf16", "highest")])
 def test_fp32_products_may_use_tf32_where_it_is_asked_for_and_nowhere_else(precision, setting):
     run_one_step(precision=precision)
