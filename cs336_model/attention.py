@@ -99,7 +99,8 @@ class Passes:
     def __init__(self, spec: Spec, context_length: int, device: torch.device) -> None:
         shape = (spec.batch_size, 1, context_length, spec.head_dim)
         generator = torch.Generator(device=device).manual_seed(spec.seed)
-        form = {"generator": generator, "device": device, "dtype": variants.activation_dtype(spec.precision)}
+        dtype = variants.AUTOCAST.get(spec.precision.removesuffix("-weights"), torch.float32)
+        form = {"generator": generator, "device": device, "dtype": dtype}
         *inputs, self.upstream = (torch.randn(shape, **form) for _ in range(4))
         self.spec, self.device, self.attend = spec, device, choose_attention(spec)
         self.inputs = [tensor.requires_grad_() for tensor in inputs]

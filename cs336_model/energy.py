@@ -39,20 +39,16 @@ def measure(spec: Spec, device: torch.device) -> Energy:
         time.sleep(spec.window_s)
         return 0
 
-    works = [("idle", wait), *[("steps", run_steps)] * spec.windows, ("idle", wait)]
-    windows = [count_window(kind, work, read, device) for kind, work in works]
+    windows = []
+    for kind, work in (("idle", wait), *[("steps", run_steps)] * spec.windows, ("idle", wait)):
+        devices.synchronize(device)
+        begin_uj, begin_s = read(), time.perf_counter()
+        steps = work()
+        devices.synchronize(device)
+        change_uj, seconds = read() - begin_uj, time.perf_counter() - begin_s
+        clock = devices.describe_machine(device).sm_clock_mhz if device.type == "cuda" else None
+        windows.append(Window(kind=kind, seconds=seconds, microjoules=change_uj, steps=steps, sm_clock_mhz=clock))
     return Energy(status="complete", counter=name, tick_s=tick_s, windows=windows, forward_flops=forward_flops(spec))
-
-
-def count_window(kind: str, work: Callable[[], int], read: Callable[[], int], device: torch.device) -> Window:
-    """The window during which `work` runs, which returns the number of its steps; the device is idle at both ends."""
-    devices.synchronize(device)
-    begin_uj, begin_s = read(), time.perf_counter()
-    steps = work()
-    devices.synchronize(device)
-    end_uj, end_s = read(), time.perf_counter()
-    clock = devices.describe_machine(device).sm_clock_mhz if device.type == "cuda" else None
-    return Window(kind=kind, seconds=end_s - begin_s, microjoules=end_uj - begin_uj, steps=steps, sm_clock_mhz=clock)
 
 
 def measure_tick(read: Callable[[], int], changes: int = 10, limit_s: float = 3.0) -> float:

@@ -199,24 +199,20 @@ class CpuRecorder:
             stack += [(child, operator) for child in reversed(node.children)]
         timed.sort(key=lambda one: one[0])
         times, events, totals = map(list, zip(*timed, strict=True))
+        # a range of the backward pass may begin in one node of autograd and end in another, so what it contains follows
+        # from times, not from the profiler's tree
+        nodes.sort(key=attrgetter("start_time_ns"))
+        spans, around = [], []
+        for number, node in enumerate(nodes):
+            while around and nodes[around[-1]].end_time_ns <= node.start_time_ns:
+                around.pop()
+            opened, closed = (bisect_left(times, time) for time in (node.start_time_ns, node.end_time_ns))
+            name, inside = node.name.removeprefix(self.SPAN), around[-1] if around else None
+            spans.append({"name": name, "inside": inside, "opened": opened, "closed": closed})
+            around.append(number)
         # an earlier profile of this process may have left something in the totals
         before = totals[0] - (events[0].size if events[0].allocates else -events[0].size)
-        return events, nest(nodes, times, self.SPAN), {"requested_peak_bytes": max(totals) - before}
-
-
-def nest(nodes: list[Any], times: list[int], prefix: str) -> list[dict]:
-    """The ranges of these nodes. One of the backward pass may begin in one node of autograd and end in another, so what
-    it contains follows from times, not from the profiler's tree."""
-    nodes = sorted(nodes, key=attrgetter("start_time_ns"))
-    spans, around = [], []
-    for number, node in enumerate(nodes):
-        while around and nodes[around[-1]].end_time_ns <= node.start_time_ns:
-            around.pop()
-        opened, closed = (bisect_left(times, time) for time in (node.start_time_ns, node.end_time_ns))
-        inside = around[-1] if around else None
-        spans.append({"name": node.name.removeprefix(prefix), "inside": inside, "opened": opened, "closed": closed})
-        around.append(number)
-    return spans
+        return events, spans, {"requested_peak_bytes": max(totals) - before}
 
 
 class Operators(TorchDispatchMode):

@@ -83,12 +83,6 @@ def open_spans_with(open_range: Callable[[str], AbstractContextManager] | None) 
     _open = open_range
 
 
-def silence_spans_while(is_silent: Callable[[], bool]) -> None:
-    """Makes spans do nothing while `is_silent()`: a range would break the graph that a compiler traces."""
-    if (open_range := _open) is not None:
-        open_spans_with(lambda name: _NO_RANGE if is_silent() else open_range(name))
-
-
 def mark_modules(model: Any) -> None:
     """Opens a range around each call of a module of this model, with its name in range_marks.module_parts.module_names,
     for a model that has no spans of its own. Does nothing in a timed run."""
@@ -102,9 +96,12 @@ def mark_modules(model: Any) -> None:
     module_parts.ModuleParts(span, lambda module: names.get(id(module))).begin()
 
 
-def mark_compiled() -> None:
-    """Makes compiled code, which has no spans, open a range around each kernel, named after the parts that the kernel
-    computes. Does nothing in a timed run."""
+def mark_compiled(is_compiling: Callable[[], bool]) -> None:
+    """Makes spans do nothing while `is_compiling()`: a range would break the graph that is traced. Compiled code, which
+    has no spans, opens a range around each kernel, named after the parts that the kernel computes. Does nothing in a
+    timed run."""
+    if (open_range := _open) is not None:
+        open_spans_with(lambda name: _NO_RANGE if is_compiling() else open_range(name))
     if _marker is not None:
         from range_marks import compiled
 

@@ -68,11 +68,6 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager:
     return torch.autocast(device.type, dtype=AUTOCAST[precision]) if precision in AUTOCAST else nullcontext()
 
 
-def activation_dtype(precision: str) -> torch.dtype:
-    """The type of activations, such as queries, keys and values."""
-    return torch.bfloat16 if precision == "bf16-weights" else AUTOCAST.get(precision, torch.float32)
-
-
 def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, future: Tensor | None) -> Tensor:
     """The output of PyTorch's function, with the scale and the causal mask of the written-out attention; the argument
     `future` is not used. Shapes (batch, head, position, d_head)."""
@@ -140,14 +135,13 @@ def prepare_compiler() -> None:
     """Settings of the process for the compiler: an empty cache that ends with it, and spans that do nothing while a
     graph is traced, which they would break. In a capture, the compiled code opens ranges of its own."""
     global _cache
-    ranges.silence_spans_while(torch.compiler.is_compiling)
     _cache = TemporaryDirectory(prefix="inductor-", ignore_cleanup_errors=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = _cache.name
     os.environ.pop("TRITON_CACHE_DIR", None)  # it is below inductor's unless it is set
     from torch._inductor import config
 
     config.cpp.enable_kernel_profile = True  # otherwise profiles of a CPU program lack its fused kernels
-    ranges.mark_compiled()
+    ranges.mark_compiled(torch.compiler.is_compiling)
 
 
 _cache: TemporaryDirectory | None = None  # removed when the process ends
