@@ -40,23 +40,28 @@ class Column(NamedTuple):
 
 def declared_columns(name: str, keys: bool = True) -> dict[str, Column]:
     """The declared columns of a table by name, in order: KEYS first if `keys`. Raises WrongTable for another table."""
-    declared = _declarations()
-    if name not in declared or name == "leading":
+    if name not in declared_tables():
         raise WrongTable(f"table {name}: not declared; add its columns to workflow/columns.yaml")
-    columns = {column: Column(*declaration) for column, declaration in declared[name].items() if column != "rows"}
-    leading = {column: Column(*declaration) for column, declaration in declared["leading"].items()} if keys else {}
-    return leading | columns
+    declared = (_declarations()["leading"] if keys else {}) | _declarations()[name]
+    return {column: Column(*declaration) for column, declaration in declared.items() if column != "rows"}
 
 
 def declared_tables() -> list[str]:
     """The names of all declared tables."""
-    return [name for name in _declarations() if name != "leading"]
+    return [name for name in _declarations() if name not in ("leading", "groups")]
 
 
 @cache
 def _declarations() -> dict[str, dict]:
     text = Path(__file__).with_name("columns.yaml").read_text(encoding="utf-8")
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # the one in C takes a tenth of the time
+    declared = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # that in C takes a tenth of the time
+    for name, table in declared.items():
+        if like := table.get("like"):
+            columns = declared["groups"].get(like) or declared[like]
+            declared[name] = {}
+            for column, declaration in table.items():
+                declared[name] |= columns | {"rows": table["rows"]} if column == "like" else {column: declaration}
+    return declared
 
 
 def make_table(name: str, rows: Iterable[Mapping | Sequence] = (), keys: bool = True) -> pd.DataFrame:
@@ -89,6 +94,13 @@ def read_table(path: str | Path) -> pd.DataFrame:
     frame = pq.ParquetFile(path).read().to_pandas()
     declared = declared_columns(path.stem) if path.stem in declared_tables() else {}
     return _cast(frame, {name: column for name, column in declared.items() if name in frame})
+
+
+def write_tables(made: Mapping[str, pd.DataFrame], outputs: Iterable[str]) -> None:
+    """Writes those of the tables, by name, that the Parquet files of the outputs name."""
+    for path in outputs:
+        if path.endswith(".parquet"):
+            write_table(made[Path(path).stem], path)
 
 
 def read_tables(paths: Iterable[str | Path]) -> dict[str, pd.DataFrame]:

@@ -7,33 +7,27 @@ import pandas as pd
 import pytest
 
 from cs336_model.results import write_result
-from kernel_tables.counters.metrics import (
-    DRAM_BYTES,
-    INSTRUCTIONS,
-    LIMITS,
-    METRICS,
-    MULTIPROCESSORS,
-    OPERATION_INDICATORS,
-    STALLS,
-    TIME_NS,
-)
+from kernel_tables.counters import metrics
 from kernel_tables.errors import TraceError
 from tests.kernel_tables.synthetic import Synthetic
 from tests.workflow.small_results import make_key, make_result
+from tests.workflow.small_tables import DEFAULTS
 from workflow import text
 from workflow.scripts import counter_tables, counters
 from workflow.tables import make_table, read_table, write_table
 
-FFMA, (READ, _) = INSTRUCTIONS["ffma"], DRAM_BYTES
-SIZES = dict.fromkeys(LIMITS.values(), 16.0) | {MULTIPROCESSORS: 132.0}
+FFMA, (READ, _) = metrics.INSTRUCTIONS["ffma"], metrics.DRAM_BYTES
+STALL = metrics.STALLS["long_scoreboard"]
+SIZES = dict.fromkeys(metrics.LIMITS.values(), 16.0) | {metrics.MULTIPROCESSORS: 132.0}
 RUN = "nano_ctx8_train_step"
-KEYS = {
-    "run": RUN, "model": "nano", "context_length": 8, "mode": "train_step", "precision": "fp32", "batch_size": 4,
-    "compile": "off", "attention": "eager", "checkpoint": "0", "gpus": 1, "parallel": "none", "optimizer": "adamw",
-}  # fmt: skip
+KEYS = DEFAULTS | {"run": RUN, "model": "nano", "context_length": 8, "mode": "train_step"}
 COUNTED = {  # of one launch: an H200 computes 67 TFLOP/s and moves 4.8 TB/s, so 10 µs are 670 MFLOP or 48 MB at most
-    ("sgemm", "(4, 1, 1)", "(128, 1, 1)"): {FFMA: 0.8 * 335e6, READ: 4000.0, TIME_NS: 10_000.0},
-    ("add", "(2, 1, 1)", "(64, 1, 1)"): {READ: 0.75 * 4.8e6, TIME_NS: 1000.0, STALLS["long_scoreboard"]: 3.0},
+    ("sgemm", "(4, 1, 1)", "(128, 1, 1)"): {FFMA: 0.8 * 335e6, READ: 4000.0, metrics.TIME_NS: 10_000.0},
+    ("add", "(2, 1, 1)", "(64, 1, 1)"): {
+        READ: 0.75 * 4.8e6,
+        metrics.TIME_NS: 1000.0,
+        metrics.STALLS["long_scoreboard"]: 3.0,
+    },
 }
 
 
@@ -50,14 +44,14 @@ def write_folder(folder: Path, *further: tuple[str, int], **counters_changes) ->
     write_result(make_result(RUN, "capture", machine={"device_name": "NVIDIA H200"}), folder / "capture.json")
     counted = {"status": "complete", "key": make_key(RUN, "counters")} | counters_changes
     write_result(make_result(RUN, "counters", **counted), folder / "counters.json")
-    metrics = [*METRICS, *OPERATION_INDICATORS]
+    columns = [*metrics.METRICS, *metrics.OPERATION_INDICATORS]
     with (folder / "ncu.csv").open("w", newline="") as file:
         if counted["status"] == "complete":  # else the file is empty
             writer = csv.writer(file, quoting=csv.QUOTE_ALL)
-            writer.writerow(["ID", "Kernel Name", "Grid Size", "Block Size", *(metric.name for metric in metrics)])
-            writer.writerow(["", "", "", "", *(metric.units[0] for metric in metrics)])
+            writer.writerow(["ID", "Kernel Name", "Grid Size", "Block Size", *(metric.name for metric in columns)])
+            writer.writerow([""] * 4 + [metric.units[0] for metric in columns])
             for number, (launch, values) in enumerate(COUNTED.items()):
-                writer.writerow([number, *launch, *((SIZES | values).get(metric.name, 0.0) for metric in metrics)])
+                writer.writerow([number, *launch, *((SIZES | values).get(metric.name, 0.0) for metric in columns)])
     return folder
 
 
@@ -90,18 +84,10 @@ def test_times_are_of_one_step_and_shares_of_all_kernels(tables, tmp_path):
     assert table["possible_ms"].tolist() == pytest.approx([0.008, 0.00075])
 
 
-@pytest.mark.parametrize("changes", [{"status": "unsupported", "reason": "no counters: no GPU"}])
-def test_a_run_without_counters_has_a_table_without_rows(tmp_path, changes):
-    counter_tables.main(write_folder(tmp_path, **changes))
+def test_a_run_without_counters_has_a_table_without_rows(tmp_path):
+    counter_tables.main(write_folder(tmp_path, status="unsupported", reason="no counters: no GPU"))
     table = pd.read_csv(tmp_path / "counters.csv")
     assert table.empty and {"kernel", "occupancy", "stall", "l2_bytes", "verdict"} <= set(table.columns)
-
-
-def test_counters_join_captures_of_nsys_only(tmp_path):
-    write_folder(tmp_path)
-    write_result(make_result(RUN, "capture", profiler="torch"), tmp_path / "capture.json")
-    counter_tables.main(tmp_path)
-    assert pd.read_parquet(tmp_path / "counters.parquet").empty
 
 
 def test_a_kernel_without_counters_is_an_error_from_one_percent_of_the_time_on(tmp_path):
@@ -137,9 +123,3 @@ def test_without_counters_the_document_names_the_run_and_the_figure_says_why(tab
     assert tables["counter_kernels"].empty and "No run has counters" in Path(outputs[1]).read_text()
     document = text.environment(tables).get_template("l_counters.md.j2").render()
     assert "Not answered" in document and "nano at context 8" in document and "NVIDIA GPU" in document
-
-
-def test_the_roofline_draws_no_point_above_the_roofs(tables):
-    drawn = counters.draw(tables["counter_kernels"], tables["runs"]).to_dict()
-    rows = [row for rows in drawn["datasets"].values() for row in rows if "verdict" in row]
-    assert rows and all(row["tera"] <= min(67, 4.8 * row["flops_per_byte"]) for row in rows)

@@ -4,15 +4,15 @@ import pandas as pd
 import pytest
 
 from cs336_model.results import Energy, Window
+from tests.workflow.small_tables import DEFAULTS
 from workflow import text
 from workflow.scripts import energy
 from workflow.tables import make_table, write_table
 
 
 def keys(run: str, **changes) -> dict:
-    return {"run": run, "model": "nano", "context_length": 8, "mode": "train_step", "precision": "fp32",
-            "batch_size": 2, "compile": "off", "attention": "eager", "checkpoint": "0", "gpus": 1, "parallel": "none",
-            "optimizer": "adamw"} | changes  # fmt: skip
+    nano = {"run": run, "model": "nano", "context_length": 8, "mode": "train_step", "batch_size": 2}
+    return DEFAULTS | nano | changes
 
 
 def make_windows(step_j: float, steps: int = 10) -> list[dict]:
@@ -59,12 +59,6 @@ def test_what_idle_power_takes_while_the_gpu_waits_and_what_a_precision_saves(ta
     assert (row["base_run"], row["energy_ratio"]) == ("fp32", 0.5)
 
 
-def test_a_forward_pass_has_the_flops_of_one_pass(tables):
-    for name in ("runs", "energy_windows"):
-        tables[name]["mode"] = "forward"
-    assert summarize(tables).set_index("run").loc["fp32", "tflops_per_watt"] == pytest.approx(2 / 60)
-
-
 def test_the_document_leads_with_the_pair_of_precisions(tables):
     tables["energy"] = summarize(tables)
     document = text.environment(tables).get_template("m_energy.md.j2").render()
@@ -85,8 +79,3 @@ def test_without_counted_energy_there_is_a_table_without_rows_and_a_document_tha
     document = text.environment(tables).get_template("m_energy.md.j2").render()
     assert "Not answered: the energy of no run was counted" in document and "nano" in document
     assert "unsupported" in document
-
-
-def test_the_figure_says_what_a_lower_precision_saves(tables):
-    (title,) = energy.draw(summarize(tables), tables["runs"]).to_dict()["title"]["text"]
-    assert " ".join(title.split()) == "A training step in bf16 takes 50 % of the energy of fp32"

@@ -3,13 +3,12 @@
 import pandas as pd
 import pytest
 
+from tests.workflow.small_tables import DEFAULTS
 from workflow import text
 from workflow.scripts import memory_parts
-from workflow.tables import KEYS, make_table, read_tables, write_table
+from workflow.tables import make_table, read_tables, write_table
 
-PLAIN = {"model": "nano", "context_length": 16, "mode": "train_step", "precision": "fp32", "batch_size": 2,
-         "compile": "off", "attention": "eager", "checkpoint": "0", "gpus": 1, "parallel": "none",
-         "optimizer": "adamw"}  # fmt: skip
+PLAIN = DEFAULTS | {"model": "nano", "context_length": 16, "mode": "train_step"}
 RUNS = {  # by run, what differs, and MiB of parameters, of activations in the forward pass, and in the backward pass
     "small": ({}, 10, 5, 30), "middle": ({"context_length": 32}, 10, 60, 70),
     "large": ({"context_length": 64}, 10, 200, 300),
@@ -74,18 +73,13 @@ def test_a_run_has_its_peak_by_category_and_what_one_setting_changes(tables):
         "activations", 70 * MIB, 80 * MIB, 0.875, "backward",
     ]  # fmt: skip
     assert set(peaks.index[peaks["is_typical"]]) == {"middle", "pass"}  # not the one with checkpoints
-    assert list(peaks.loc["middle_1", ["change", "base_run", "base_peak_bytes"]]) == [
-        "checkpoint 1",
-        "middle",
-        80 * MIB,
-    ]
-    assert peaks["base_run"].notna().sum() == 1
+    changed = peaks.loc["middle_1", ["change", "base_run", "base_peak_bytes"]]
+    assert list(changed) == ["checkpoint 1", "middle", 80 * MIB] and peaks["base_run"].notna().sum() == 1
 
 
-def test_parts_are_summed_over_blocks_and_all_that_is_outside_is_one_place(tables):
+def test_parts_are_summed_over_blocks(tables):
     parts = tables["memory_parts"].set_index("part")
-    assert parts.loc["norm", ["bytes", "places", "bytes_of_a_place", "share"]].tolist() == [20, 2, 10.0, 0.25]
-    assert parts.loc["head", "places"] == 1 and parts["share"].sum() == 1
+    assert parts.loc["norm", ["bytes", "share"]].tolist() == [20, 0.25] and parts["share"].sum() == 1
 
 
 def test_the_document_leads_with_the_typical_run_and_says_what_a_change_gained(tables):
@@ -102,8 +96,3 @@ def test_without_a_complete_record_the_document_names_the_runs(tables):
     assert "No run has a complete record" in document and "middle_1" in document
     chart = memory_parts.draw_timeline(nothing["memory_timeline"], nothing["memory_peak"], tables["runs"])
     assert "No data" in str(chart.to_dict())
-
-
-def test_no_phases_give_no_peaks():
-    assert memory_parts.find_peaks(make_table("memory_phases")).empty
-    assert set(KEYS) <= set(memory_parts.sum_parts(make_table("memory_activations")))

@@ -68,21 +68,10 @@ def test_a_run_has_a_row_with_its_sizes_its_machine_and_the_status_of_every_stag
     ]  # fmt: skip
     assert row[["timing_status", "capture_status", "memory_status"]].tolist() == ["complete", "complete", "not_asked"]
     assert row[["backend", "nsys", "torch", "device_name"]].tolist() == ["nsys", "2025.3.1", "2.11.0", "NVIDIA H200"]
-    assert row[["steps_timed", "steps_captured", "steps_warmed", "processes_timed", "loss"]].tolist() == [
-        3,
-        3,
-        1,
-        1,
-        2.5,
-    ]
+    counted = row[["steps_timed", "steps_captured", "steps_warmed", "processes_timed", "loss"]]
+    assert counted.tolist() == [3, 3, 1, 1, 2.5]
     assert row[["sizes", "note"]].tolist() == ["d_model 16, d_ff 32, num_layers 1, num_heads 2", "steps vary"]
     assert pd.isna(row["reason"]) and row["timing_started_utc"] == "2026-01-02T03:04:05Z"
-
-
-def test_sizes_of_an_own_model_stand_in_the_row_of_its_run(grid):
-    grid.add(make_result(RUN, "timing", {"sizes": {"width": 8}}))
-    row = grid.merge()["runs"].iloc[0]
-    assert row["sizes"] == "width 8" and pd.isna(row["num_layers"])
 
 
 def test_a_launch_costs_the_wall_time_of_a_phase_by_its_kernels(grid):
@@ -118,10 +107,7 @@ def test_times_of_every_phase_stand_in_milliseconds_with_the_deviation_of_a_samp
     assert timings.index.tolist() == ["step", "forward"] and np.isnan(timings.loc["step", "process_spread"])
     steps = merged["steps"]
     assert steps[steps["phase"] == "step"]["ms"].tolist() == pytest.approx([10, 12, 14])
-    assert merged["warmup_steps"][["phase", "step", "ms"]].to_numpy().tolist() == [
-        ["step", 0, 50.0],
-        ["forward", 0, 20.0],
-    ]
+    assert merged["warmup_steps"][["phase", "ms"]].to_numpy().tolist() == [["step", 50.0], ["forward", 20.0]]
 
 
 def test_several_processes_give_the_geometric_mean_of_their_means_and_the_spread_between_them(grid):
@@ -135,12 +121,6 @@ def test_several_processes_give_the_geometric_mean_of_their_means_and_the_spread
     assert step[["n", "processes", "min_ms", "max_ms"]].tolist() == pytest.approx([6, 2, 10, 56])
     assert merged["steps"]["ms"].max() == pytest.approx(14)  # those of the first process
     assert merged["runs"]["processes_timed"].tolist() == [2]
-
-
-def test_a_process_that_was_stopped_does_not_count(grid):
-    stopped = make_result(RUN, "timing", {"process": 2}, status="stopped", step_seconds=[], phase_seconds={})
-    grid.add(make_result(RUN, "timing"), stopped)
-    assert grid.merge()["timings"]["processes"].tolist() == [1, 1]
 
 
 def test_tables_of_runs_stand_below_each_other_with_the_keys_of_their_run(grid):
@@ -163,20 +143,9 @@ def test_tables_of_different_captures_are_refused(grid):
 def test_a_result_of_something_else_is_refused_with_the_command_that_measures_again(grid):
     grid.add(make_result(RUN, "timing"), make_result(RUN, "capture"))
     grid.wanted[f"results/runs/{RUN}/timing.json"]["spec"]["measured_steps"] = 7
-    with pytest.raises(
-        BadResult, match=rf"(?s)1 of 2 results.*measured_steps was 3, is 7.*--forcerun .*{RUN}/timing.json"
-    ):
+    said = rf"(?s)1 of 2 results.*measured_steps was 3, is 7.*--forcerun .*{RUN}/timing.json"
+    with pytest.raises(BadResult, match=said):
         grid.merge()
-
-
-def test_results_of_an_earlier_release_end_with_one_line(grid):
-    grid.add(make_result(RUN, "timing"), make_result(RUN, "capture"))
-    for stage in ("timing", "capture"):
-        with open(f"results/runs/{RUN}/{stage}.json", "w") as file:
-            json.dump({"format": 7, "status": "complete", "program": {}}, file)
-    with pytest.raises(BadResult, match=rf"{RUN}/timing.json.*1 more like this; an earlier release") as error:
-        grid.merge()
-    assert "\n" not in str(error.value)
 
 
 def test_losses_that_differ_between_stages_are_noted_except_of_the_smaller_model_of_counters(grid):

@@ -46,15 +46,9 @@ def test_kernels_are_ranked_in_three_scopes_with_the_part_that_needs_them(made):
 
 
 def test_shares_add_up_to_one(made):
-    for name, whole in {
-        "forward_classes": [],
-        "forward_parts": [],
-        "class_shares": ["phase"],
-        "training_parts": ["pass"],
-    }.items():
-        assert made[name].groupby(["run", *whole])["share"].sum().to_list() == pytest.approx(
-            [1.0] * made[name].groupby(["run", *whole]).ngroups
-        )
+    wholes = {"forward_classes": [], "forward_parts": [], "class_shares": ["phase"], "training_parts": ["pass"]}
+    for name, whole in wholes.items():
+        assert (made[name].groupby(["run", *whole])["share"].sum() - 1).abs().max() < 1e-9
 
 
 def test_a_part_is_shared_with_and_without_its_matrix_multiplies(made):
@@ -85,12 +79,6 @@ def test_a_step_without_a_kernel_counts_as_zero(tmp_path):
     row = summarize(tmp_path, run)["forward_classes"].query("`class` == 'gemm/cutlass'").iloc[0]
     assert row["gpu_time_ms"] == pytest.approx(0.25) and row["invocations"] == 1 and not row["same_in_every_step"]
     assert row["gpu_time_std_ms"] == pytest.approx(0.5 / 2**0.5)
-
-
-def test_what_is_before_the_first_step_counts_nowhere(tmp_path):
-    run = make_run("forward")
-    run["kernels"] += [row | {"step": -1, "total_ns": 10**12} for row in run["kernels"][:1]]
-    assert summarize(tmp_path, run)["forward_classes"]["gpu_time_ms"].sum() == pytest.approx(1.001)
 
 
 def test_a_grid_without_any_complete_run_has_tables_without_rows(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 
 from workflow import text
 from workflow.scripts import time_lost
-from workflow.tables import make_table, read_table, write_table
+from workflow.tables import make_table
 
 KEYS = {"model": "nano", "context_length": 8, "mode": "train_step", "batch_size": 1, "gpus": 1}
 
@@ -74,14 +74,6 @@ def test_the_largest_gain_comes_first_and_rules_that_lack_data_last():
     table = limit(abstained, a_finding("launch_bound", 9.0), a_finding("unfused_attention", 6.0))
     assert table.index.tolist() == ["unfused_attention", "launch_bound", "wave_tail"]
     assert pd.isna(table.loc["wave_tail", "gain_ms"])
-
-
-def test_the_table_of_a_grid_without_captures_has_no_rows(tmp_path):
-    made = tables([])
-    for name, table in made.items():
-        write_table(table, tmp_path / f"{name}.parquet")
-    time_lost.main([tmp_path / f"{name}.parquet" for name in made], [str(tmp_path / "time_lost.parquet")])
-    assert read_table(tmp_path / "time_lost.parquet").empty
 
 
 def document(*findings: dict) -> list[str]:

@@ -57,10 +57,6 @@ def test_a_run_does_not_tell_if_its_steps_differ_or_its_last_warm_up_step_was_ne
     assert (row["enough"], row["tells"]) == (2, False)
 
 
-def test_a_run_that_ended_after_its_warm_up_has_no_row():
-    assert warmup.find_enough(times("warmup_steps", {"8": [1.0]}), times("steps", {})).empty
-
-
 def test_the_table_and_the_figure_are_written_even_without_steps(tmp_path):
     for by_run in ({"8": [30.0, 10.0]}, {}):
         paths = [tmp_path / "warmup_steps.parquet", tmp_path / "steps.parquet"]

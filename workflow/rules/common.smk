@@ -60,7 +60,7 @@ HAS_STEPS = "time_lost" in QUESTIONS  # else attention is measured alone
 CLASSES = json.dumps(CONFIG.kernel_classes, sort_keys=True)
 OWN_RULES = shlex.join(["--classes", CLASSES, "--rules", json.dumps(CONFIG.diagnosis_rules, sort_keys=True)])
 CAPTURE_TABLES = ["kernels", "phases", "ranges", "findings"]
-RANK_TABLES = ["rank_phases", "rank_steps", "collectives"] if HAS_RANKS else []
+RANK_TABLES = ["rank_steps", "collectives"] if HAS_RANKS else []
 MEMORY_TABLES = ["memory_phases", "memory_activations", "memory_largest", "memory_timeline"]
 MEMORY_TABLES += ["memory_totals", "memory_blocks", "module_dtypes"]
 MERGED = ["runs", "timings", "steps", "warmup_steps", *CAPTURE_TABLES, *MEMORY_TABLES, "energy_windows", "counters"]

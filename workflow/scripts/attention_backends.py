@@ -4,7 +4,7 @@ import altair as alt
 import pandas as pd
 
 from workflow import charts
-from workflow.tables import KEYS, read_tables, write_table
+from workflow.tables import KEYS, read_tables, write_tables
 from workflow.text import MODES, find_middle
 from workflow.verdict import judge_gpu_times, judge_wall_times
 
@@ -14,8 +14,8 @@ PART = "scaled dot product attention"
 
 def main(inputs: list[str], outputs: list[str]) -> None:
     tables = read_tables(inputs)
-    table = compare_backends(tables["runs"], tables["timings"], tables["phases"], tables["kernels"])
-    write_table(table, next(path for path in outputs if path.endswith("attention_backends.parquet")))
+    table = compare_backends(*(tables[name] for name in ("runs", "timings", "phases", "kernels")))
+    write_tables({"attention_backends": table}, outputs)
     charts.save_all({"attention_backends": draw(table, tables["runs"])}, outputs)
 
 
@@ -23,28 +23,31 @@ def compare_backends(
     runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame, kernels: pd.DataFrame
 ) -> pd.DataFrame:
     """The table `attention_backends`."""
-    table = runs[runs.groupby(OTHERS, dropna=False)["attention"].transform("nunique") > 1].reset_index(drop=True)
-    table = table[[*KEYS, "timing_status", "peak_allocated_bytes"]]
-    table = table.rename(columns={"timing_status": "status", "peak_allocated_bytes": "peak_bytes"})
-    eager = table.loc[table["attention"] == "eager", [*OTHERS, "run"]].rename(columns={"run": "base_run"})
-    table = table.merge(eager, on=OTHERS, how="left", validate="many_to_one")
-    table["base_run"] = table["base_run"].mask(table["attention"] == "eager")
-    pairs = table[["base_run", "run"]].set_axis(["before", "after"], axis=1)
-    judged = judge_gpu_times(phases, pairs)
-    table["gpu_ms"], table["gpu_ratio"], table["gpu_verdict"] = judged["after_ms"], judged["ratio"], judged["verdict"]
-    table["gpu_low"], table["gpu_high"] = judged["low"], judged["high"]
-    judged = judge_wall_times(timings, pairs)
-    table["wall_ms"], table["wall_ratio"] = judged["after_ms"], judged["ratio"]
-    table["wall_verdict"] = judged["verdict"]
+    table = compare_steps(runs, timings, phases, "attention", "eager")
+    table["peak_bytes"] = table["run"].map(runs.set_index("run")["peak_allocated_bytes"])
     table["idle_share"] = (1 - table["gpu_ms"] / table["wall_ms"]).clip(lower=0)
     inside = kernels[(kernels["phase"] == "forward") & kernels["range"].astype("str").str.contains(PART, regex=False)]
     steps = phases.groupby("run")["step"].nunique()
     attention_ms = inside.groupby("run")["total_ns"].sum() / 1e6 / steps
     table["attention_ms"] = table["run"].map(attention_ms).astype("float64")
     table["attention_ratio"] = table["attention_ms"] / table["base_run"].map(attention_ms).astype("float64")
-    for name in ("gpu", "wall"):
-        table[f"{name}_verdict"] = table[f"{name}_verdict"].where(table[f"{name}_ratio"].notna())
     return table.assign(is_typical=table["run"] == find_typical(table))
+
+
+def compare_steps(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame, key: str, base: str) -> pd.DataFrame:
+    """Runs that another differs from in `key` alone: times of a step, compared with those of the run that has `base`
+    there, the base_run."""
+    others = [name for name in KEYS[1:] if name != key]
+    table = runs[runs.groupby(others, dropna=False)[key].transform("nunique") > 1]
+    table = table[[*KEYS, "timing_status"]].rename(columns={"timing_status": "status"})
+    bases = table.loc[table[key] == base, [*others, "run"]].rename(columns={"run": "base_run"})
+    table = table.merge(bases, on=others, how="left", validate="many_to_one")
+    table["base_run"] = table["base_run"].mask(table[key] == base)
+    pairs = table[["base_run", "run"]].set_axis(["before", "after"], axis=1)
+    for name, judged in (("gpu", judge_gpu_times(phases, pairs)), ("wall", judge_wall_times(timings, pairs))):
+        table[f"{name}_ms"], table[f"{name}_ratio"] = judged["after_ms"], judged["ratio"]
+        table[f"{name}_verdict"] = judged["verdict"].where(judged["ratio"].notna())
+    return table
 
 
 def find_typical(table: pd.DataFrame) -> str | None:

@@ -8,7 +8,7 @@ import pandas as pd
 from cs336_model.results import Attention
 from workflow import charts
 from workflow.peaks import peak_flop_per_s
-from workflow.tables import read_tables, write_table
+from workflow.tables import read_tables, write_tables
 
 MAX_ERROR = 0.1  # more than rounding explains in any precision
 CELL = ["head_dim", "context_length", "precision", "batch_size"]  # cells that agree in these differ in the variant
@@ -17,7 +17,7 @@ CELL = ["head_dim", "context_length", "precision", "batch_size"]  # cells that a
 def main(inputs: list[str], outputs: list[str]) -> None:
     tables = read_tables(inputs)
     table = compare_cells(tables["attention_cells"], tables["runs"])
-    write_table(table, next(path for path in outputs if path.endswith("attention_sweep.parquet")))
+    write_tables({"attention_sweep": table}, outputs)
     charts.save_all({"attention_sweep": draw(table, tables["runs"])}, outputs)
 
 

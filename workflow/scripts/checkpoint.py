@@ -7,9 +7,9 @@ import altair as alt
 import pandas as pd
 
 from workflow import charts
-from workflow.tables import KEYS, read_tables, write_table
+from workflow.scripts.attention_backends import compare_steps
+from workflow.tables import KEYS, read_tables, write_tables
 from workflow.text import describe_machine, find_middle, write_percent
-from workflow.verdict import judge_gpu_times, judge_wall_times
 
 ALIKE = [key for key in KEYS[1:] if key != "checkpoint"]
 
@@ -17,26 +17,15 @@ ALIKE = [key for key in KEYS[1:] if key != "checkpoint"]
 def compare_checkpoints(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """A row per run with a backward pass that another differs from in checkpoints alone. Reads runs, timings, phases,
     kernels, and if they are there, memory_totals and memory_activations."""
-    runs, phases = tables["runs"], tables["phases"]
-    is_one_of_several = runs.groupby(ALIKE, dropna=False)["checkpoint"].transform("nunique") > 1
-    runs = runs[is_one_of_several & (runs["mode"] != "forward")]
-    table = runs[[*KEYS, "timing_status"]].rename(columns={"timing_status": "status"})
-    base = table.loc[table["checkpoint"] == "0", [*ALIKE, "run"]].rename(columns={"run": "base_run"})
-    table = table.merge(base, on=ALIKE, how="left", validate="many_to_one")
-    table["base_run"] = table["base_run"].mask(table["checkpoint"] == "0")
-    pairs = table[["base_run", "run"]].set_axis(["before", "after"], axis=1)
-    for name, judged in {
-        "gpu": judge_gpu_times(phases, pairs), "wall": judge_wall_times(tables["timings"], pairs)
-    }.items():  # fmt: skip
-        table[f"{name}_ms"], table[f"{name}_ratio"] = judged["after_ms"], judged["ratio"]
-        table[f"{name}_verdict"] = judged["verdict"].where(judged["ratio"].notna())
+    runs = tables["runs"]
+    table = compare_steps(runs[runs["mode"] != "forward"], tables["timings"], tables["phases"], "checkpoint", "0")
     recorded = tables["memory_totals"].set_index("run")["requested_peak_bytes"] if "memory_totals" in tables else {}
     kept = tables["memory_activations"].groupby("run")["bytes"].sum() if "memory_activations" in tables else {}
-    counted = runs.set_index("run")["peak_allocated_bytes"].where(runs.set_index("run")["timing_status"] == "complete")
-    for name, source in {"peak_bytes": counted, "recorded_peak_bytes": recorded, "kept_bytes": kept}.items():
+    counted = runs[runs["timing_status"] == "complete"].set_index("run")["peak_allocated_bytes"]
+    if table["run"].map(counted).isna().all():  # a processor's allocator counts nothing
+        counted = recorded
+    for name, source in {"peak_bytes": counted, "kept_bytes": kept}.items():
         table[name] = table["run"].map(source).astype("float64")
-    if table["peak_bytes"].isna().all():  # a processor's allocator counts nothing
-        table["peak_bytes"] = table["recorded_peak_bytes"]
     peaks = table.set_index("run")["peak_bytes"]
     table["peak_ratio"] = table["peak_bytes"] / table["base_run"].map(peaks)
     kernels = tables["kernels"]
@@ -47,7 +36,7 @@ def compare_checkpoints(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     lowest = table.dropna(subset=["peak_ratio", "gpu_ratio"])
     lowest = lowest.loc[lowest.groupby(ALIKE)["peak_bytes"].idxmin()]
     typical = find_middle(lowest, "gpu_ratio")["run"] if len(lowest) else None
-    return table.assign(is_typical=table["run"] == typical).drop(columns="recorded_peak_bytes")
+    return table.assign(is_typical=table["run"] == typical)
 
 
 def draw(table: pd.DataFrame, machine: str) -> alt.TopLevelMixin:
@@ -72,9 +61,8 @@ def draw(table: pd.DataFrame, machine: str) -> alt.TopLevelMixin:
     result = "Checkpoints trade time for memory"
     if len(typical):
         row = typical.iloc[0]
-        result = (
-            f"{write_percent(row['peak_ratio'])} of the memory for {write_percent(row['gpu_ratio'])} of the GPU time"
-        )
+        gains = write_percent(row["peak_ratio"]), write_percent(row["gpu_ratio"])
+        result = "{} of the memory for {} of the GPU time".format(*gains)
         result += f": {row['model']}, context {row['context_length']}, checkpoint {row['checkpoint']}"
     quantity = "A point is a number of blocks that share a checkpoint; lower left is better. The axes do not begin at 0"
     return charts.titled(alt.vconcat(*lines), result, quantity, machine)
@@ -83,7 +71,7 @@ def draw(table: pd.DataFrame, machine: str) -> alt.TopLevelMixin:
 def main(inputs: list[str], outputs: list[str]) -> None:
     tables = read_tables(inputs)
     table = compare_checkpoints(tables)
-    write_table(table, next(path for path in outputs if path.endswith(".parquet")))
+    write_tables({"checkpoint": table}, outputs)
     charts.save_all({"checkpoint": draw(table, describe_machine(tables["runs"]))}, outputs)
 
 

@@ -4,13 +4,11 @@ merge_ranks: rank_steps, collectives of all runs -> communication_steps, communi
 main: merged tables -> communication_times, communication_scaling, and the figure
 """
 
-from pathlib import Path
-
 import altair as alt
 import pandas as pd
 
 from workflow import charts
-from workflow.tables import KEYS, read_tables, write_table
+from workflow.tables import KEYS, read_tables, write_tables
 from workflow.text import describe_machine, find_middle, write_percent
 from workflow.verdict import find_pairs, judge, judge_wall_times
 
@@ -25,7 +23,7 @@ PARTS = {  # of a captured step, with the columns that are their time
 MAX_BARS = 16
 
 
-def merge_ranks(rank_steps: pd.DataFrame, calls: pd.DataFrame, _: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def merge_ranks(rank_steps: pd.DataFrame, calls: pd.DataFrame) -> dict[str, pd.DataFrame]:
     """communication_steps and communication_collectives, from rank_steps and collectives of all runs: means over the
     captured steps, and of collectives also over ranks."""
     leading, keys = rank_steps[KEYS].drop_duplicates(), ["run", "rank", "device"]
@@ -65,8 +63,7 @@ def compare_steps(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     judged = judge_cost(timings, table["run"])
     for name in ("low", "high"):
         table[f"cost_{name}_ms"] = table["mean_ms"] * (1 - 1 / judged[name])
-    table["verdict"] = judged["verdict"].where(table["cost_ms"].notna())
-    table["used"] = judged["used"].where(table["cost_ms"].notna())
+    table[["verdict", "used"]] = judged[["verdict", "used"]].where(table["cost_ms"].notna())
 
     names = ["step_ms", "exposed_communication_ms", "overlapped_ms", "communication_ms"]
     means = tables["communication_steps"].groupby("run")[names].mean()  # over ranks, which have as many captured steps
@@ -154,13 +151,8 @@ def main(inputs: list[str], outputs: list[str]) -> None:
     """Reads runs, timings and communication_steps; writes the outputs that are named."""
     tables = read_tables(inputs)
     times = compare_steps(tables)
-    made = {
-        "communication_times": times,
-        "communication_scaling": compare_with_one_gpu(tables["runs"], tables["timings"]),
-    }
-    for path in outputs:
-        if path.endswith(".parquet"):
-            write_table(made[Path(path).stem], path)
+    scaling = compare_with_one_gpu(tables["runs"], tables["timings"])
+    write_tables({"communication_times": times, "communication_scaling": scaling}, outputs)
     machine = describe_machine(tables["runs"])
     charts.save_all({"communication": draw(tables["communication_steps"], times, machine)}, outputs)
 

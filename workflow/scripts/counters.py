@@ -6,14 +6,9 @@ import pandas as pd
 
 from workflow import charts
 from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
-from workflow.tables import KEYS, read_tables, write_table
+from workflow.tables import read_tables, write_tables
 from workflow.text import MODES, describe_run, find_middle
 
-COPIED = [
-    "kernel", "class", "grid", "block", "flop_per_s", "dram_bytes_per_s", "flops_per_byte", "compute_share",
-    "memory_share", "occupancy", "occupancy_possible", "limited_by", "waves", "stall", "second_stall", "verdict",
-    "because",
-]  # fmt: skip
 LEAST_SHARE = 0.001  # of the time, of a kernel in the figure
 LIMITS = {"compute": "computation", "memory": "memory", "latency": "latency", "too small": "too few blocks"}
 
@@ -21,14 +16,14 @@ LIMITS = {"compute": "computation", "memory": "memory", "latency": "latency", "t
 def main(inputs: list[str], outputs: list[str]) -> None:
     tables = read_tables(inputs)
     table = rank_kernels(tables["counters"], tables["phases"])
-    write_table(table, next(path for path in outputs if path.endswith("counter_kernels.parquet")))
+    write_tables({"counter_kernels": table}, outputs)
     charts.save_all({"measured_roofline": draw(table, tables["runs"])}, outputs)
 
 
 def rank_kernels(counters: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     """The table `counter_kernels`: times and launches per step."""
     steps = counters["run"].map(phases.groupby("run")["step"].nunique()).astype("float64")
-    table = counters[[*KEYS, *COPIED]].copy()
+    table = counters.copy()
     table["invocations"] = counters["launches"] / steps
     table["gpu_time_ms"] = counters["total_ns"] / 1e6 / steps
     table["share"] = table["gpu_time_ms"] / table.groupby("run")["gpu_time_ms"].transform("sum")

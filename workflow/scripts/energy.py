@@ -6,14 +6,14 @@ import pandas as pd
 
 from cs336_model.results import Energy
 from workflow import charts
-from workflow.tables import KEYS, read_tables, write_table
+from workflow.tables import KEYS, read_tables, write_tables
 from workflow.text import MODES, find_middle
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
     tables = read_tables(inputs)
     table = summarize_energy(tables["energy_windows"], tables["runs"], tables["phases"])
-    write_table(table, next(path for path in outputs if path.endswith("energy.parquet")))
+    write_tables({"energy": table}, outputs)
     charts.save_all({"energy": draw(table, tables["runs"])}, outputs)
 
 

@@ -55,12 +55,10 @@ def find_bases(runs: pd.DataFrame, defaults: dict[str, str]) -> pd.DataFrame:
 
 
 def sum_parts(activations: pd.DataFrame) -> pd.DataFrame:
-    """What each part of the model keeps for the backward pass, in all blocks and, on average, in one."""
+    """What each part of the model keeps for the backward pass, in all blocks."""
     sums = activations.groupby([*tables.KEYS, "part"], sort=False)
-    # all that is outside of blocks has the number -1, so it counts as one place
-    table = sums.agg(bytes=("bytes", "sum"), places=("block", "nunique")).reset_index()
-    total = table.groupby("run")["bytes"].transform("sum")
-    return table.assign(bytes_of_a_place=table["bytes"] / table["places"], share=table["bytes"] / total)
+    table = sums["bytes"].sum().reset_index()
+    return table.assign(share=table["bytes"] / table.groupby("run")["bytes"].transform("sum"))
 
 
 def draw_timeline(timeline: pd.DataFrame, peaks: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
@@ -111,10 +109,7 @@ def main(inputs: list[str], outputs: list[str]) -> None:
     given = tables.read_tables(inputs)
     peaks = find_peaks(given["memory_phases"])
     made = {"memory_peak": peaks, "memory_parts": sum_parts(given["memory_activations"])}
-    for path in outputs:
-        if path.endswith(".parquet"):
-            stem = path.rpartition("/")[2].removesuffix(".parquet")
-            tables.write_table(made[stem], path)
+    tables.write_tables(made, outputs)
     charts.save_all({"memory_timeline": draw_timeline(given["memory_timeline"], peaks, given["runs"])}, outputs)
 
 

@@ -25,12 +25,14 @@ import sys
 from functools import cached_property
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pandas as pd
 
 from cs336_model.ranges import COMMUNICATION
-from cs336_model.results import BadResult, Memory, read_result
+from cs336_model.results import BadResult, Memory
 from kernel_tables.errors import NotConserved
+from workflow.scripts.run_tables import read_fresh
 from workflow.tables import declared_columns, make_table, write_table
 
 TABLES = (
@@ -70,12 +72,10 @@ class History:
         is_activation = rows["phase"].isin(["forward", "loss"]) & (rows["freed"] >= begin)
         in_communication = rows["is_communication"].astype(bool)
         cases = {
-            "gradients": in_communication & is_gradient, "communication": in_communication, "workspace": ~was_freed,
-            "activations": is_activation, "gradient": is_gradient,
+            "communication": in_communication & ~is_gradient, "workspace": ~was_freed, "activations": is_activation,
+            "gradients": is_gradient,
         }  # fmt: skip
-        by_life = np.select(
-            list(cases.values()), ["gradients" if name == "gradient" else name for name in cases], "temporary"
-        )
+        by_life = np.select(list(cases.values()), list(cases), "temporary")
         return np.where(rows["held"] != "", rows["held"], by_life)
 
     @cached_property
@@ -173,9 +173,7 @@ def sum_largest(history: History) -> pd.DataFrame:
     groups = groups.sort_values(["bytes", "each_bytes"], ascending=False, kind="stable", ignore_index=True)
     small = groups[MAX_GROUPS:].groupby("category", sort=False)[["allocations", "bytes"]].sum().reset_index()
     small = small.assign(phase="", range="(smaller ones)", operator="", line="", each_bytes=pd.NA)
-    groups = pd.concat(
-        [part[[*keys, "allocations", "bytes"]].astype({"each_bytes": "Int64"}) for part in (groups[:MAX_GROUPS], small)]
-    )
+    groups = pd.concat([part.astype({"each_bytes": "Int64"}) for part in (groups[:MAX_GROUPS], small)])
     require_same("bytes at the peak", groups["bytes"].sum(), history.total[state])
     return groups
 
@@ -186,14 +184,12 @@ def list_moments(history: History) -> pd.DataFrame:
     states = np.arange(max(first - 1, 0), after)
     slices = np.array_split(states, min(MAX_MOMENTS, len(states)))
     chosen = [part[history.total[part].argmax()] for part in slices]
-    table = pd.DataFrame(
-        history.live[chosen], columns=[f"{category.replace(' ', '_')}_bytes" for category in CATEGORIES]
-    )
-    table.insert(0, "moment", range(len(chosen)))
-    table.insert(1, "ms", (history.time_us[chosen] - history.time_us[states[0]]) / 1e3)
-    names = [next((name for name, begin, end in phases if begin <= state < end), OUTSIDE) for state in chosen]
-    table.insert(2, "phase", names)
-    return table.assign(live_bytes=history.total[chosen])
+    columns = [f"{category.replace(' ', '_')}_bytes" for category in CATEGORIES]
+    return pd.DataFrame(history.live[chosen], columns=columns).assign(
+        moment=range(len(chosen)), ms=(history.time_us[chosen] - history.time_us[states[0]]) / 1e3,
+        phase=[next((name for name, begin, end in phases if begin <= state < end), OUTSIDE) for state in chosen],
+        live_bytes=history.total[chosen],
+    )  # fmt: skip
 
 
 def sum_blocks(history: History) -> pd.DataFrame:
@@ -211,20 +207,11 @@ def sum_blocks(history: History) -> pd.DataFrame:
     made = rows[(rows["phase"] == "backward") & (rows["category"] == "gradients")]
     gradients = made.groupby(len(blocks) - 1 - made["block"])["bytes"].sum().reindex(blocks, fill_value=0)
     has_backward = "backward" in {name for name, *_ in history.spans(history.steps[-1])}
-    return pd.DataFrame(
-        {
-            "saved_bytes": saved if has_backward else None,
-            "gradient_bytes": gradients if counts.get("backward", 0) == len(blocks) else None,
-            "residual_bytes": residual,
-        },
-        index=blocks,
-    ).reset_index()
-
-
-def describe_totals(result: Memory, history: History) -> pd.DataFrame:
-    names = ["requested_peak_bytes", "allocated_peak_bytes", "reserved_peak_bytes", "driver_used_bytes"]
-    row = {name: getattr(result, name) for name in names}
-    return pd.DataFrame([row | {"events": len(history.time_us), "not_seen": "; ".join(result.not_seen)}])
+    sums = {
+        "saved_bytes": saved if has_backward else None,
+        "gradient_bytes": gradients if counts.get("backward", 0) == len(blocks) else None, "residual_bytes": residual,
+    }  # fmt: skip
+    return pd.DataFrame(sums, index=blocks).reset_index()
 
 
 def require_same(what: str, found: int, expected: int) -> None:
@@ -241,7 +228,7 @@ def make_tables(result: Memory, history: History) -> dict[str, pd.DataFrame]:
         "memory_activations": sum_activations(history),
         "memory_largest": sum_largest(history),
         "memory_timeline": list_moments(history),
-        "memory_totals": describe_totals(result, history),
+        "memory_totals": make_table("memory_totals", [msgspec.to_builtins(result)], keys=False),
         "memory_blocks": sum_blocks(history),
         "module_dtypes": pd.DataFrame(result.dtypes, columns=list(declared_columns("module_dtypes", keys=False))),
     }
@@ -250,18 +237,14 @@ def make_tables(result: Memory, history: History) -> dict[str, pd.DataFrame]:
 def main(result: Path, key: dict | None = None) -> None:
     """Writes TABLES beside the result; without rows if it is not complete. `key`: what the result must have been made
     from. Raises BadResult and NotConserved, in one line."""
-    measured, made, again = read_result(result), {}, f"measure again: snakemake --forcerun {result}"
-    if key is not None:
-        from workflow.freshness import explain_difference
-
-        if difference := explain_difference(measured.key, key):
-            raise BadResult(f"{result} was made from something else ({difference}); {again}")
+    measured, made = read_fresh(result, key), {}
     if measured.status == "complete":
         record = json.loads(gzip.decompress(result.with_name("memory_history.json.gz").read_bytes()))
         try:
             made = make_tables(measured, History(record))
         except NotConserved as error:
-            raise NotConserved(f"{result}: {error}; some are missing, {again}") from None
+            again = f"some are missing, measure again: snakemake --forcerun {result}"
+            raise NotConserved(f"{result}: {error}; {again}") from None
     for name in TABLES:
         frame = made[name] if made else make_table(name, keys=False)
         write_table(frame, result.with_name(f"{name}.parquet"), keys=False)

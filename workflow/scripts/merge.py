@@ -24,7 +24,6 @@ from workflow.tables import KEYS, declared_tables, dictionary, make_table, write
 
 STAGES = ("timing", "capture", "memory", "energy", "counters", "attention")
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions change the last digits from process to process
-STATISTICS = ["n", "mean_ms", "std_ms", "min_ms", "max_ms"]
 Stages = dict[str, list[Result]]  # by stage, the result of each process
 
 
@@ -44,17 +43,17 @@ def main(results: Sequence[str], tables: Sequence[str], plan: str, outputs: Sequ
     merged |= merge_timings(stages_by_run)
     merged |= merge_lists(stages_by_run)
     if len(merged["rank_steps"]):
-        from workflow.scripts.communication import merge_ranks
+        from workflow.scripts.communication import merge_ranks  # which also draws
 
-        merged |= merge_ranks(merged["rank_steps"], merged["collectives"], merged["timings"])
-    wanted = {Path(path).stem: Path(path) for path in outputs if path.endswith(".parquet")}
-    for name, path in wanted.items():
-        write_table(merged[name] if name in merged else make_table(name), path)
-    for path in map(Path, outputs):
-        if path.name == "README.md":
-            with written_whole(path) as partial:
-                partial.write_text(dictionary(), encoding="utf-8")
-    remove_others(next(iter(wanted.values())).parent, {*wanted, *keep})
+        merged |= merge_ranks(merged["rank_steps"], merged["collectives"])
+    folder, wanted = Path(outputs[0]).parent, {Path(path).stem for path in outputs if path.endswith(".parquet")}
+    for name in wanted:
+        write_table(merged[name] if name in merged else make_table(name), folder / name)
+    with written_whole(folder / "README.md") as partial:
+        partial.write_text(dictionary(), encoding="utf-8")
+    for name in {*declared_tables()} - wanted - {*keep}:  # of an earlier grid
+        for suffix in ("csv", "parquet"):
+            (folder / f"{name}.{suffix}").unlink(missing_ok=True)
 
 
 def read_results(paths: Sequence[str], wanted: dict[str, dict]) -> dict[str, Stages]:
@@ -132,11 +131,8 @@ def list_notes(by_stage: dict[str, Result]) -> list[str]:
     """What makes the numbers of a run hard to compare: notes of its stages, graph breaks, and losses that differ, so
     that stages measured other work. The stage counters has a smaller model."""
     notes = [f"{stage}: {note}" for stage, result in by_stage.items() for note in result.notes]
-    losses = {
-        stage: result.losses
-        for stage, result in by_stage.items()
-        if isinstance(result, Timing) and stage != "counters" and result.losses
-    }
+    losses = {stage: getattr(result, "losses", []) for stage, result in by_stage.items() if stage != "counters"}
+    losses = {stage: found for stage, found in losses.items() if found}
     if breaks := next((result.graph_breaks for result in by_stage.values() if getattr(result, "graph_breaks", 0)), 0):
         notes.append(f"the compiled model is broken into parts by {breaks} graph break{'s' * (breaks > 1)}")
     for stage in list(losses)[1:]:
@@ -153,11 +149,10 @@ def add_launch_times(runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     its kernels. It tells a slow host from a quick one; empty without a capture."""
     sums = phases.groupby(["run", "phase"])[["wall_ns", "kernels"]].sum()
     per_launch = sums["wall_ns"] / sums["kernels"].where(sums["kernels"] > 0).astype("float64") / 1e3
-    columns = {"launch_us": "forward", "step_launch_us": "step"}
-    found = {name: per_launch[per_launch.index.get_level_values("phase") == phase] for name, phase in columns.items()}
-    return runs.assign(**{
-        name: runs["run"].map(values.droplevel("phase")).astype("float64") for name, values in found.items()
-    })  # fmt: skip
+    for name, phase in {"launch_us": "forward", "step_launch_us": "step"}.items():
+        of_phase = per_launch[per_launch.index.get_level_values("phase") == phase].droplevel("phase")
+        runs[name] = runs["run"].map(of_phase).astype("float64")
+    return runs
 
 
 def merge_timings(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
@@ -192,7 +187,7 @@ def summarize_times(processes: Sequence[Sequence[float]]) -> dict[str, float]:
     deviation of the logarithms of the processes' means, NaN for one process."""
     times = [1e3 * np.asarray(seconds, dtype="float64") for seconds in processes if len(seconds)]
     if not times:
-        return {"n": 0, "processes": 0} | dict.fromkeys([*STATISTICS[1:], "process_spread"], np.nan)
+        return {"n": 0, "processes": 0}
     variances = [process.var(ddof=1) if len(process) > 1 else np.nan for process in times]
     means = np.array([process.mean() for process in times])
     return {
@@ -254,13 +249,6 @@ def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
                 f"{run}, step {step}, {phase}: its kernels take {found} ns, the phase {expected} ns; the tables are of"
                 f" different captures: snakemake --forcerun results/runs/{run}/kernels.parquet"
             )
-
-
-def remove_others(folder: Path, names: set[str]) -> None:
-    """Removes the tables of an earlier grid, which have other names than these."""
-    for name in {*declared_tables()} - names:
-        for suffix in ("csv", "parquet"):
-            (folder / f"{name}.{suffix}").unlink(missing_ok=True)
 
 
 if "snakemake" in globals():

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cs336_model.results import BadResult, Capture, read_result
+from cs336_model.results import BadResult, Capture, Result, read_result
 from kernel_tables.attribution.path_text import as_path, names_in
 from kernel_tables.diagnosis.custom_rules import rules_of_entries
 from kernel_tables.diagnosis.diagnose import as_table, diagnose
@@ -32,9 +32,10 @@ from kernel_tables.intervals import union
 from kernel_tables.kernel_classes.categories import ON_TENSOR_CORES, family, users_rules
 from kernel_tables.trace import Trace
 from kernel_tables.whole_files import written_whole
+from workflow.freshness import explain_difference
 from workflow.tables import declared_columns, make_table, write_table
 
-TABLES = ("kernels", "phases", "ranges", "findings", "rank_phases", "rank_steps", "collectives")
+TABLES = ("kernels", "phases", "ranges", "findings", "rank_steps", "collectives")
 MEMORY_OPERATIONS = ("memcpy", "memset")
 OUTSIDE = "(outside)"
 
@@ -43,13 +44,7 @@ def main(result: Path, classes: Sequence[dict] = (), rules: Sequence[dict] = (),
     """Writes TABLES and status.json beside `result`. `classes` and `rules` are kernel_classes and diagnosis_rules of
     config.yaml. `key`: what the result must have been made from. Raises TraceError or BadResult, one line each."""
     users_rules(classes)  # for its errors, which are not the capture's
-    custom_rules, folder, capture = rules_of_entries(rules, "diagnosis_rules"), result.parent, read_result(result)
-    again = f"capture again: snakemake --forcerun {result}"
-    if key is not None:
-        from workflow.freshness import explain_difference
-
-        if difference := explain_difference(capture.key, key):
-            raise BadResult(f"{result} was made from something else ({difference}); {again}")
+    custom_rules, folder, capture = rules_of_entries(rules, "diagnosis_rules"), result.parent, read_fresh(result, key)
     made, warnings = {}, []
     if capture.status == "complete":
         paths = [folder / f"capture{f'_rank{rank}' if rank else ''}.sqlite" for rank in range(capture.ranks)]
@@ -61,6 +56,7 @@ def main(result: Path, classes: Sequence[dict] = (), rules: Sequence[dict] = (),
         except NotConserved:
             raise
         except TraceError as error:
+            again = f"capture again: snakemake --forcerun {result}"
             raise TraceError(f"{paths[0]} gives no tables: {error}; {again}") from None
     for name in TABLES:
         frame = made[name] if name in made else make_table(name, keys=False)
@@ -68,6 +64,16 @@ def main(result: Path, classes: Sequence[dict] = (), rules: Sequence[dict] = (),
     status = {"status": capture.status, "reason": capture.reason, "warnings": warnings}
     with written_whole(folder / "status.json") as partial:
         partial.write_text(json.dumps(status, indent=1) + "\n", encoding="utf-8")
+
+
+def read_fresh(path: Path, key: dict | None) -> Result:
+    """The result in a file. Raises BadResult if it was made from something else than `key`."""
+    result = read_result(path)
+    if key is not None and (difference := explain_difference(result.key, key)):
+        raise BadResult(
+            f"{path} was made from something else ({difference}); measure again: snakemake --forcerun {path}"
+        )
+    return result
 
 
 def make_run_tables(
@@ -90,18 +96,14 @@ def make_run_tables(
         warnings.append("nsys records no operators of a CPU program: wall times of ranges only, no kernels")
         measured = [name for name in phases if name not in ("step", "phase", "wall_ns")]
         phases = phases.assign(**dict.fromkeys(measured, pd.array([pd.NA] * len(phases), dtype="Int64")))
-    return {
-        "kernels": kernels,
-        "phases": phases,
-        "ranges": sum_ranges(activities, ranges),
-        "findings": findings,
-    }, warnings
+    made = {"kernels": kernels, "phases": phases, "ranges": sum_ranges(activities, ranges), "findings": findings}
+    return made, warnings
 
 
 def make_rank_tables(
     captures: Sequence[Path], steps: int, device: str, profiler: str, classes: Sequence[dict]
 ) -> dict[str, pd.DataFrame]:
-    """rank_phases, rank_steps and collectives of a run, from its captures in the order of the ranks; that of rank 0 is
+    """rank_steps and collectives of a run, from its captures in the order of the ranks; that of rank 0 is
     already checked. Raises TraceError if another one is incomplete, or ranks do not fit together."""
     from kernel_tables.ranks.collectives import collectives
     from kernel_tables.ranks.communication import communication, findings_of_ranks
@@ -119,29 +121,14 @@ def make_rank_tables(
         for finding in findings_of_ranks(ranks, "step"):
             if finding.severity == ERROR:
                 raise TraceError(finding.message)
-        phases = [frame for rank in ranks for frame in sum_phases_by_device(rank)]
-        return {
-            "rank_phases": pd.concat(phases or [make_table("rank_phases", keys=False)], ignore_index=True),
-            "rank_steps": communication(ranks, "step"),
-            "collectives": collectives(ranks, "step"),
-        }
-
-
-def sum_phases_by_device(rank) -> list[pd.DataFrame]:
-    """The phases of a rank on each of its devices."""
-    activities, ranges = measured_activities(rank.trace), measured_ranges(rank.trace)
-    return [
-        sum_phases(activities[activities["device"] == device], ranges).assign(rank=rank.number, device=device)
-        for device in rank.devices
-    ]
+        return {"rank_steps": communication(ranks, "step"), "collectives": collectives(ranks, "step")}
 
 
 def find_problems(trace: Trace, steps: int, device: str, profiler: str) -> tuple[list[str], list[str]]:
     """(errors, warnings) of a capture: why it is not used, and what may be odd. The messages of nsys itself name the
     host, so they are printed (to the log), and another text stands for them."""
     texts = {
-        "nsys_lost_events": "nsys reports that it lost events: times and counts may be too small; capture less at a"
-        " time",
+        "nsys_lost_events": "nsys lost events: times and counts may be too small; capture less at a time",
         "nsys_error": "nsys reports an error: what it failed to record is missing",
         "nsys_warning": "nsys printed a warning, but no loss of events is known",
         "nsys_older_than_driver": "nsys does not know the CUDA of this driver: install a newer nsys",
@@ -161,7 +148,7 @@ def measured_activities(trace: Trace) -> pd.DataFrame:
     """One row per activity (on a CPU, operator) of the measured window, with `step` (−1 outside), `phase`, `range`."""
     is_measured = trace.enclosing("measure") >= 0
     activities, steps = trace.activities()[is_measured], trace.enclosing("step")[is_measured]
-    instances = _measured_instances(trace, "step")
+    instances = _instances_in_steps(trace)
     instances = instances.loc[instances["name"] == "step", "instance"]
     numbers = pd.Series(np.arange(len(instances)), index=instances)  # in the order in which the steps began
     phases, inner = _split_paths(trace.paths)
@@ -173,7 +160,7 @@ def measured_activities(trace: Trace) -> pd.DataFrame:
 
 def measured_ranges(trace: Trace) -> pd.DataFrame:
     """One row per measured step and range instance in it, by start, with the columns `step`, `phase` and `range`."""
-    instances = _measured_instances(trace, "step")
+    instances = _instances_in_steps(trace)
     step_starts = instances.loc[instances["name"] == "step", "start_ns"].to_numpy()
     phases, inner = _split_paths(trace.paths)
     return instances.assign(
@@ -182,9 +169,9 @@ def measured_ranges(trace: Trace) -> pd.DataFrame:
     ).reset_index(drop=True)  # fmt: skip
 
 
-def _measured_instances(trace: Trace, name: str) -> pd.DataFrame:
-    """The range instances in `measure` that are in a range of this name, or are one, by start."""
-    is_wanted = np.array(["measure" in path and name in path for path in trace.paths], dtype=bool)
+def _instances_in_steps(trace: Trace) -> pd.DataFrame:
+    """The measured steps and the range instances in them, by start."""
+    is_wanted = np.array(["measure" in path and "step" in path for path in trace.paths], dtype=bool)
     instances = trace.range_instances()
     return instances[is_wanted[instances["path_id"]]].sort_values(["start_ns", "instance"])
 
@@ -210,7 +197,7 @@ def sum_phases(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     """One row per step x phase, and one with the phase `step` per step: wall time, span, busy and summed GPU time."""
     rows = []
     steps, phases = activities["step"].to_numpy(), activities["phase"].to_numpy()
-    is_kernel = ~activities["kind"].isin(MEMORY_OPERATIONS).to_numpy(dtype=bool)
+    kernel = ~activities["kind"].isin(MEMORY_OPERATIONS).to_numpy(dtype=bool)
     start_ns, end_ns = activities["start_ns"].to_numpy("int64"), activities["end_ns"].to_numpy("int64")
     # of a phase, its own range alone; the range of a step is in no phase
     ranges = ranges[ranges["range"] == ""]
@@ -221,24 +208,18 @@ def sum_phases(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
         # in the order in which they open; then OUTSIDE, which has activities, but no range
         for phase in ["step", *dict.fromkeys([*wall_ns, *sorted(set(phases[is_in_step]))])]:
             is_in = is_in_step if phase == "step" else is_in_step & (phases == phase)
-            rows.append(_sum_phase(is_kernel[is_in], start_ns[is_in], end_ns[is_in]) | {
-                "step": step, "phase": phase, "wall_ns": whole_ns if phase == "step" else wall_ns.get(phase, 0)
+            start, end, is_kernel = start_ns[is_in], end_ns[is_in], kernel[is_in]
+            rows.append({
+                "step": step, "phase": phase, "wall_ns": whole_ns if phase == "step" else wall_ns.get(phase, 0),
+                "gpu_span_ns": end.max() - start.min() if len(end) else 0, "gpu_busy_ns": union(start, end).total_ns,
+                "kernel_ns": (end - start)[is_kernel].sum(), "kernels": is_kernel.sum(),
+                "memop_ns": (end - start)[~is_kernel].sum(), "memops": (~is_kernel).sum(),
             })  # fmt: skip
     table = pd.DataFrame(rows, columns=list(declared_columns("phases", keys=False)))
     is_step = table["phase"] == "step"
     for column in ("kernel_ns", "kernels", "memop_ns", "memops"):
         require_same(f"{column} of all phases", table.loc[~is_step, column].sum(), table.loc[is_step, column].sum())
     return table
-
-
-def _sum_phase(is_kernel: np.ndarray, start_ns: np.ndarray, end_ns: np.ndarray) -> dict[str, int]:
-    duration_ns = end_ns - start_ns
-    return {
-        "gpu_span_ns": int(end_ns.max() - start_ns.min()) if len(end_ns) else 0,
-        "gpu_busy_ns": union(start_ns, end_ns).total_ns,
-        "kernel_ns": int(duration_ns[is_kernel].sum()), "kernels": int(is_kernel.sum()),
-        "memop_ns": int(duration_ns[~is_kernel].sum()), "memops": int((~is_kernel).sum()),
-    }  # fmt: skip
 
 
 def sum_ranges(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
@@ -275,9 +256,7 @@ def check_tensor_cores(kernels: pd.DataFrame, precision: str) -> list[str]:
 def require_same(quantity: str, actual: int, expected: int) -> None:
     """Raises NotConserved unless the two integers are equal."""
     if int(actual) != int(expected):
-        raise NotConserved(
-            f"{quantity}: {int(actual)} in the table, {int(expected)} in the capture; this is a defect of the program"
-        )
+        raise NotConserved(f"{quantity}: {int(actual)} in the table, {int(expected)} in the capture: a defect")
 
 
 if __name__ == "__main__":

@@ -14,9 +14,7 @@ from kernel_tables.kernel_classes.categories import family
 from workflow.tables import KEYS, make_table, read_tables, write_table
 
 SCORES, SOFTMAX, VALUES = "computing attention scores", "computing softmax", "final matmul"
-MATCH_TOLERANCE = (
-    0.05  # under the profiler, a step takes as long as without if the ratio differs from 1 by at most this
-)
+MATCH_TOLERANCE = 0.05  # by which a step under the profiler may differ from one without, and still match
 LAUNCH_BOUND_IDLE = 0.15  # of the captured step
 MAX_RANK = 5
 NO_RANGE, ALL_PHASES, RECOMPUTATION = "(no inner range)", "all phases", "recomputation"
@@ -169,7 +167,6 @@ def share_parts(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
     other_ns = table[["run", "part"]].merge(others.groupby(["run", "part"])["total_ns"].sum().reset_index(), how="left")
     other_ns = other_ns["total_ns"].fillna(0).astype("float64").set_axis(table.index)
     whole, whole_of_others = (table["run"].map(rows.groupby("run")["total_ns"].sum()) for rows in (forward, others))
-    table["other_time_ms"] = other_ns / table["run"].map(steps) / 1e6
     return table.assign(other_share=other_ns / whole, share_of_others=other_ns / whole_of_others)
 
 

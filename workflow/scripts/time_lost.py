@@ -12,13 +12,13 @@ import pandas as pd
 
 from kernel_tables.diagnosis.rules import RULES_WITH_IDLE_TIME
 from workflow.peaks import peak_flop_per_s
-from workflow.tables import read_tables, write_table
+from workflow.tables import read_tables, write_tables
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
     tables = read_tables(inputs)
     table = limit_gains(tables["findings"], tables["runs"], tables["timings"], tables["phases"])
-    write_table(table, next(path for path in outputs if path.endswith(".parquet")))
+    write_tables({"time_lost": table}, outputs)
 
 
 def limit_gains(

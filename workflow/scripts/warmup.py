@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from workflow import charts
-from workflow.tables import KEYS, make_table, read_tables, write_table
+from workflow.tables import KEYS, make_table, read_tables, write_tables
 
 TOLERANCE = 0.01  # of the mean; that of a run is two standard errors of its median if these are larger
 MOST_TOLERANCE = 0.05  # a run that is known less exactly is not steady: it does not tell
@@ -18,7 +18,7 @@ MOST_TOLERANCE = 0.05  # a run that is known less exactly is not steady: it does
 def main(inputs: list[str], outputs: list[str]) -> None:
     tables = read_tables(inputs)
     table = find_enough(tables["warmup_steps"], tables["steps"])
-    write_table(table, next(path for path in outputs if path.endswith(".parquet")))
+    write_tables({"warmup_enough": table}, outputs)
     charts.save_all({"warmup": draw(tables["warmup_steps"], tables["steps"])}, outputs)
 
 
