@@ -4,7 +4,6 @@ import pandas as pd
 import pytest
 
 from cs336_model.results import Attention, Cell
-from tests.workflow.small_results import make_result
 from workflow import text
 from workflow.scripts import attention_sweep
 from workflow.tables import make_table, write_table
@@ -25,17 +24,17 @@ def make_cell(attention: str, length: int, ms: float | None) -> Cell:
     )  # fmt: skip
 
 
-def make_tables(precision: str = "bf16", ms: dict = MS, device: str = "NVIDIA H200") -> dict[str, pd.DataFrame]:
+def make_tables(ms: dict = MS) -> dict[str, pd.DataFrame]:
     """The merged tables of runs that measured these times."""
     cells, runs = [], []
     for attention in dict.fromkeys(attention for attention, _ in ms):
-        keys = {"run": attention, "model": "attention", "precision": precision, "batch_size": 8, "compile": "off"}
+        keys = {"run": attention, "model": "attention", "precision": "bf16", "batch_size": 8, "compile": "off"}
         keys["attention"] = attention
         key = {"spec": {"head_dim": 64}}
         made = [make_cell(attention, length, value) for (name, length), value in ms.items() if name == attention]
         rows = attention_sweep.list_cells(Attention(status="complete", key=key, cells=made))
         cells += [keys | row for row in rows]
-        runs.append(keys | {"device": "cuda", "device_name": device, "attention_status": "complete"})
+        runs.append(keys | {"device": "cuda", "device_name": "NVIDIA H200", "attention_status": "complete"})
     return {"attention_cells": make_table("attention_cells", cells), "runs": make_table("runs", runs)}
 
 
@@ -47,15 +46,11 @@ def tables() -> dict[str, pd.DataFrame]:
 
 
 def test_a_cell_becomes_a_row_with_means_in_milliseconds_and_one_without_times_keeps_its_reason():
-    result = make_result(
-        "attention_d8", "attention", {"head_dim": 8},
-        cells=[
-            {"context_length": 16, "status": "complete", "forward_seconds": [0.001, 0.003], "backward_seconds": [0.004],
-             "call_seconds": {"both": [0.005]}, "peak_bytes": 7},
-            {"context_length": 32, "status": "unsupported", "reason": "refused"},
-        ],
-    )  # fmt: skip
-    first, second = attention_sweep.list_cells(result)
+    times = {"forward_seconds": [0.001, 0.003], "backward_seconds": [0.004], "call_seconds": {"both": [0.005]}}
+    cells = [Cell(context_length=16, status="complete", peak_bytes=7, **times)]
+    cells.append(Cell(context_length=32, status="unsupported", reason="refused"))
+    key = {"spec": {"head_dim": 8}}
+    first, second = attention_sweep.list_cells(Attention(status="complete", key=key, cells=cells))
     assert (first["head_dim"], first["context_length"], first["passes"], first["peak_bytes"]) == (8, 16, 2, 7)
     assert (first["forward_ms"], first["backward_ms"], first["bench_both_ms"]) == (2.0, 4.0, 5.0)
     assert first["forward_std_ms"] == pytest.approx(2**0.5) and first["backward_std_ms"] is None
@@ -63,22 +58,12 @@ def test_a_cell_becomes_a_row_with_means_in_milliseconds_and_one_without_times_k
     assert second["forward_ms"] is None
 
 
-def test_variants_are_compared_with_eager_attention_of_the_same_sizes(tables, tmp_path):
+def test_variants_are_compared_with_eager_attention_of_the_same_sizes(tables):
     table = tables["attention_sweep"].set_index(["variant", "context_length"])
     assert table.loc[("flash", 4096), "speed_up"] == pytest.approx(16)
     assert pd.isna(table.loc[("flash", 16384), "speed_up"]) and pd.isna(table.loc[("eager", 16384), "both_ms"])
     assert set(table.index[table["is_wrong"]].get_level_values(0)) == {"mine:wrong"}
     assert table.index[table["is_typical"]].tolist() == [("flash", 1024)]  # of those with eager attention, the middle
-    write_table(tables["attention_sweep"], tmp_path / "attention_sweep.parquet")
-
-
-@pytest.mark.parametrize(
-    ("precision", "variant", "peak"),
-    [("fp32", "eager", 67e12), ("fp32", "efficient", 494.7e12 / 3), ("bf16", "efficient", 989.4e12)],
-)
-def test_the_peak_of_efficient_attention_in_fp32_is_that_of_three_products_in_tf32(precision, variant, peak):
-    assert attention_sweep.find_peak("NVIDIA H200", precision, variant) == pytest.approx(peak)
-    assert pd.isna(attention_sweep.find_peak("some CPU", precision, variant))
 
 
 def test_the_document_leads_with_the_middle_length_and_lists_what_does_not_count(tables):
@@ -93,7 +78,7 @@ def test_the_document_leads_with_the_middle_length_and_lists_what_does_not_count
 
 
 def test_without_any_measured_cell_the_document_says_so_and_the_figure_too(tables, tmp_path):
-    empty = make_tables(ms={("eager", 256): None})
+    empty = make_tables({("eager", 256): None})
     empty["attention_sweep"] = attention_sweep.compare_cells(empty["attention_cells"], empty["runs"])
     document = text.environment(empty).get_template("attention_sweep.md.j2").render()
     assert "Not answered: no pass of attention was measured to its end: eager out of memory" in document

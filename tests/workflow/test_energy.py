@@ -41,9 +41,8 @@ def summarize(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     return energy.summarize_energy(tables["energy_windows"], tables["runs"], tables["phases"])
 
 
-def test_energy_and_power_are_means_over_windows(tables, tmp_path):
+def test_energy_and_power_are_means_over_windows(tables):
     table = summarize(tables)
-    write_table(table, tmp_path / "energy.parquet")
     row = table.set_index("run").loc["fp32"]
     assert (row["windows"], row["step_ms"], row["joules_per_step"]) == (3, 200.0, 60.0)
     assert (row["joules_per_token"], row["power_w"], row["idle_power_w"]) == (60 / 16, 300.0, 100.0)

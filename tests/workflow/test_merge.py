@@ -11,7 +11,7 @@ from kernel_tables.errors import NotConserved
 from tests.workflow import small_results
 from tests.workflow.small_results import OUT_OF_MEMORY, make_result
 from workflow.scripts import merge, process_steps
-from workflow.tables import declared_columns, make_table, read_table, write_table
+from workflow.tables import make_table, read_table, write_table
 
 RUN, OTHER = "small_ctx8_train_step", "small_ctx8_forward"
 NAMES = ("runs", "timings", "steps", "warmup_steps", "kernels", "phases", "findings", "energy_windows")
@@ -123,15 +123,6 @@ def test_several_processes_give_the_geometric_mean_of_their_means_and_the_spread
     assert merged["runs"]["processes_timed"].tolist() == [2]
 
 
-def test_tables_of_runs_stand_below_each_other_with_the_keys_of_their_run(grid):
-    grid.add(make_result(OTHER, "capture", {"mode": "forward"}), make_result(RUN, "capture"))
-    kernels = grid.merge()["kernels"]
-    assert kernels[["run", "mode", "kernel", "total_ns"]].to_numpy().tolist() == [
-        [OTHER, "forward", "gemm", 60], [OTHER, "forward", "fill", 9],
-        [RUN, "train_step", "gemm", 60], [RUN, "train_step", "fill", 9],
-    ]  # fmt: skip
-
-
 def test_tables_of_different_captures_are_refused(grid):
     grid.add(make_result(RUN, "capture"))
     rows = [(0, "forward", "", "gemm", "gemm", 2, 61, 30.0, 20, 40)]
@@ -164,13 +155,6 @@ def test_attention_alone_is_a_row_without_what_it_does_not_have(grid):
         "attention", 16, "complete", "not_asked"
     ]  # fmt: skip
     assert row[["context_length", "mode", "checkpoint", "parallel", "optimizer"]].isna().all()
-
-
-def test_every_asked_table_is_written_with_its_columns_even_without_rows(grid):
-    grid.add(make_result(RUN, "timing"))
-    for name, table in grid.merge(names=(*NAMES, "counters", "memory_totals")).items():
-        assert list(table) == list(declared_columns(name)), name
-    assert "## memory_totals" in (grid.folder / "results/tables/README.md").read_text()
 
 
 def test_tables_of_an_earlier_grid_are_removed_and_others_kept(grid):

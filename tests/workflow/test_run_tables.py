@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,13 +12,11 @@ import pytest
 from cs336_model.results import BadResult
 from kernel_tables.errors import NotConserved, TraceError
 from kernel_tables.trace import Trace
-from tests.kernel_tables.synthetic import Synthetic, changed
+from tests.kernel_tables.synthetic import Synthetic
 from tests.workflow import small_results
 from workflow.scripts import run_tables
-from workflow.tables import declared_columns
 
 ROOT = Path(__file__).parents[2]
-CAPTURES = ROOT / "tests" / "captures"
 RUN = "small_ctx8_train_step"
 
 
@@ -33,9 +30,8 @@ def a_run(tmp_path):
         if isinstance(capture, Synthetic):
             capture.write(path.with_name("capture.sqlite"))
         elif capture:
-            path.with_name("capture.sqlite").write_bytes(
-                gzip.decompress((CAPTURES / f"{capture}.sqlite.gz").read_bytes())
-            )
+            packed = (ROOT / f"tests/captures/{capture}.sqlite.gz").read_bytes()
+            path.with_name("capture.sqlite").write_bytes(gzip.decompress(packed))
         return path
 
     return write
@@ -78,34 +74,9 @@ def test_the_parts_of_attention_are_exact_to_the_nanosecond(a_run):
     assert ranges.loc["scaled dot product attention > computing softmax"].tolist() == [6, 30, 75_999]
 
 
-def test_every_table_is_a_parquet_and_a_csv_file_even_without_rows(a_run):
-    path = a_run()
-    run_tables.main(path)
-    for name in run_tables.TABLES:
-        csv = pd.read_csv(path.with_name(f"{name}.csv"))
-        assert list(csv) == list(read(path, name)) == list(declared_columns(name, keys=False))
-    assert len(read(path, "findings")) and len(read(path, "rank_steps")) == 0
-
-
-@pytest.mark.parametrize(
-    ("options", "key"),
-    [([[{"class": "x", "pattern": "("}]], "kernel_classes"), ([[], [{"code": "x"}]], "diagnosis_rules")],
-)
-def test_a_class_or_rule_that_cannot_be_used_is_no_fault_of_the_capture(a_run, options, key):
-    with pytest.raises(TraceError, match=f"^{key}"):
-        run_tables.main(a_run(), *options)
-
-
-@pytest.mark.parametrize(
-    ("change", "missing"),
-    [
-        ({"spec": {"measured_steps": 4}}, "found 3 ranges 'step', expected 4"),
-        ({"capture": "tiny_2022.4.2"}, "no kernel was recorded"),
-    ],
-)
-def test_an_incomplete_capture_gives_no_tables_but_the_command_that_captures_again(a_run, change, missing):
-    path = a_run(**change)
-    with pytest.raises(TraceError, match=rf"{missing}.*snakemake --forcerun .*{RUN}/capture.json"):
+def test_an_incomplete_capture_gives_no_tables_but_the_command_that_captures_again(a_run):
+    path = a_run("tiny_2022.4.2")
+    with pytest.raises(TraceError, match=rf"no kernel was recorded.*snakemake --forcerun .*{RUN}/capture.json"):
         run_tables.main(path)
     assert not path.with_name("status.json").exists()
 
@@ -130,15 +101,6 @@ def test_a_program_without_a_gpu_under_nsys_keeps_wall_times_and_has_no_gpu_time
     assert "nsys records no operators of a CPU program" in status_of(path)["warnings"][-1]
     phases = read(path, "phases")
     assert (phases["wall_ns"] > 0).all() and phases["gpu_busy_ns"].isna().all()
-
-
-def test_kernels_outside_of_phases_are_kept_and_named(a_run):
-    path = a_run()
-    changed(path.with_name("capture.sqlite"), "DELETE FROM NVTX_EVENTS WHERE text = 'forward'")
-    run_tables.main(path)
-    phases = read(path, "phases")
-    assert phases.query("phase == '(outside)'")["kernels"].sum() == 300  # the others have an inner range
-    assert phases.query("phase == 'step'")["kernel_ns"].sum() == 5_932_568
 
 
 def test_overlapping_kernels_are_busy_once_and_those_between_steps_count_in_none(a_run):
@@ -186,7 +148,3 @@ def test_the_command_ends_with_one_line_if_the_capture_is_incomplete(a_run):
     command = [sys.executable, "-m", "workflow.scripts.run_tables", "--result", str(path), "--classes", "[]"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1 and done.stderr.count("\n") == 1 and "expected 4" in done.stderr
-    shutil.copy(path.with_name("capture.sqlite"), path.with_name("again"))
-    small_results.write(path.parents[3], small_results.make_result(RUN, "capture"))
-    subprocess.run(command, cwd=ROOT, check=True)
-    assert len(read(path, "kernels"))

@@ -5,7 +5,7 @@ import pytest
 
 from workflow import text
 from workflow.scripts import warmup
-from workflow.tables import make_table, read_table, write_table
+from workflow.tables import make_table
 
 STEADY = [10.0] * 10
 
@@ -55,16 +55,6 @@ def test_a_run_does_not_tell_if_its_steps_differ_or_its_last_warm_up_step_was_ne
     assert not find([30.0, 10.0], [10.0])["tells"]  # one step says nothing of the next
     row = find([30.0, 30.0], STEADY)
     assert (row["enough"], row["tells"]) == (2, False)
-
-
-def test_the_table_and_the_figure_are_written_even_without_steps(tmp_path):
-    for by_run in ({"8": [30.0, 10.0]}, {}):
-        paths = [tmp_path / "warmup_steps.parquet", tmp_path / "steps.parquet"]
-        write_table(times("warmup_steps", by_run), paths[0])
-        write_table(times("steps", dict.fromkeys(by_run, STEADY)), paths[1])
-        warmup.main(paths, [str(tmp_path / name) for name in ("warmup_enough.parquet", "warmup.svg")])
-        assert len(read_table(tmp_path / "warmup_enough.parquet")) == len(by_run)
-        assert "<svg" in (tmp_path / "warmup.svg").read_text()
 
 
 def document(warm: dict[str, list[float]], measured: dict[str, list[float]]) -> str:
