@@ -118,6 +118,7 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
     is_last = sharing and options.profiler == "none"  # nothing but the writing of the result is left to do
     # ncu keeps the GPU's counters until this process has ended; a rank that failed cannot meet the others any more
     if is_last:
+        variants.remove_cache()
         place.end()
     elif options.profiler != "ncu" and (sharing or result.status == "complete"):
         place.leave()

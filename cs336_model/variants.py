@@ -144,7 +144,13 @@ def prepare_compiler() -> None:
     ranges.mark_compiled(torch.compiler.is_compiling)
 
 
-_cache: TemporaryDirectory | None = None  # removed when the process ends
+_cache: TemporaryDirectory | None = None
+
+
+def remove_cache() -> None:
+    """Removes what was compiled, before a process leaves without its own end."""
+    if _cache:
+        _cache.cleanup()
 
 
 @contextmanager
