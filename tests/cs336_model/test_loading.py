@@ -100,9 +100,3 @@ def test_every_module_has_a_range_and_one_that_is_called_as_a_step_is_told_from_
     assert instances["measure > step"] == 2
     assert instances["measure > step > forward > LM > module step"] == 2
     assert instances["measure > step > backward > LM > head"] == 2
-
-
-def test_no_module_has_a_range_where_a_run_is_timed(measure, their_module, monkeypatch):
-    monkeypatch.setattr("range_marks.module_parts.ModuleParts.begin", lambda self: pytest.fail("it has"))
-    arguments = {"vocab": "$vocab_size"}
-    assert measure(constructor="their_module:LM", arguments=arguments, annotate="modules").status == "complete"

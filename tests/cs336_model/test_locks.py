@@ -84,8 +84,6 @@ def test_several_gpus_are_taken_together_or_not_at_all(folder, gpus, start):
     with exclusive(folder, ["GPU-b"]):
         both = start(exclusive, folder, ["GPU-b", "GPU-a"], 2)
         assert waits(both)
-        free = locks.exclusive(folder / "other", ["GPU-a"])  # nothing of the first folder
-        free.release()
     with both.result(5) as held:
         assert held.names == ("GPU-a", "GPU-b")
         single = start(exclusive, folder, GPUS)

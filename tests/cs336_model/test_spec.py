@@ -46,14 +46,7 @@ def test_what_is_unknown_or_wrong_is_said_in_one_line(changes, message):
     ids=str,
 )
 def test_a_combination_that_no_machine_can_measure_has_a_reason(changes, message):
-    assert message in explain_impossible(make_spec(**changes))
-
-
-@pytest.mark.parametrize(
-    "changes", [{}, {"compile": "on", "constructor": "m:LM"}, {"gpus": 2, "parallel": "naive"}, {"checkpoint": "8-2"}]
-)
-def test_other_combinations_have_none(changes):
-    assert explain_impossible(make_spec(**changes)) is None
+    assert message in explain_impossible(make_spec(**changes)) and explain_impossible(make_spec()) is None
 
 
 def test_arguments_are_the_values_of_the_run_by_name_and_all_of_the_shape_if_there_are_none():
