@@ -1,15 +1,12 @@
 """How every figure looks, and how it becomes a file.
 
-    chart = alt.Chart(rows).mark_bar().encode(y=label_axis(rows), x="share:Q", color=part_color(rows, "class"))
     save(titled(chart, "Matrix multiplies take most", "share of GPU time", machine), "results/figures/shares.svg")
 
-Colours are those of Okabe and Ito, which the colour-blind tell apart; a name has the same one in every figure. The
-font is the one that vl-convert ships; Arial and Helvetica, which have the same widths, follow for browsers. The margin
-leaves room for labels where a browser has none of these, and draws a wider font.
+Colours are those of Okabe and Ito, which the colour-blind tell apart; a name has the same one in every figure. The font
+is the one that vl-convert ships; Arial and Helvetica have the same widths.
 """
 
 import html
-import math
 import re
 import textwrap
 from collections.abc import Iterable
@@ -43,33 +40,31 @@ KINDS = [  # names that have the same colour and shape in every figure: those of
     ["fp32", "tf32", "bf16", "fp16", "bf16-weights"],
     ["eager", "math", "flash", "efficient", "cudnn"],
     ["none", "naive", "ddp", "fsdp"],
-    ["off", "on", "attention"],
+    ["off", "the entire model", "only attention"],
 ]
 PLAIN_NUMBER = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '~g')"  # 0.05, 3000, 40M
 
 
-def theme() -> dict:
-    """The configuration of every chart."""
-    axis = {"labelColor": INK, "titleColor": INK, "domainColor": SOFT, "tickColor": SOFT, "gridColor": LINE}
-    small = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "labelLimit": 0, "titleLimit": 0}
-    title = {"anchor": "start", "color": INK, "fontSize": 12, "fontWeight": "normal", "subtitleColor": SOFT, "limit": 0}
-    return {
-        "config": {
-            "font": FONT, "background": "white", "padding": {"left": 24, "right": 24, "top": 8, "bottom": 8},
-            "aria": False, "view": {"stroke": None}, "axis": axis | small,
-            "legend": {"orient": "bottom", "title": None, "labelColor": INK, "labelLimit": 0, "labelFontSize": 11,
-                       "symbolSize": 70},
-            "header": {"labelColor": INK, "labelFontSize": 12, "labelAnchor": "start", "labelLimit": 0, "title": None},
-            "title": title | {"subtitleFontSize": 11, "frame": "group", "offset": 10},
-            "text": {"color": INK, "fontSize": 10, "limit": 0}, "line": {"strokeWidth": 1.4},
-            "point": {"size": 45, "filled": True, "opacity": 1},
-        }
-    }  # fmt: skip
+AXIS = {"labelColor": INK, "titleColor": INK, "domainColor": SOFT, "tickColor": SOFT, "gridColor": LINE}
+SMALL = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "labelLimit": 0, "titleLimit": 0}
+TITLE = {"anchor": "start", "color": INK, "fontSize": 12, "fontWeight": "normal", "subtitleColor": SOFT, "limit": 0}
+THEME = {
+    "font": FONT, "background": "white", "padding": {"left": 24, "right": 24, "top": 8, "bottom": 8}, "aria": False,
+    "view": {"stroke": None}, "axis": AXIS | SMALL,
+    "legend": {"orient": "bottom", "title": None, "labelColor": INK, "labelLimit": 0, "labelFontSize": 11,
+               "symbolSize": 70},
+    "header": {"labelColor": INK, "labelFontSize": 12, "labelAnchor": "start", "labelLimit": 0, "title": None},
+    "title": TITLE | {"subtitleFontSize": 11, "frame": "group", "offset": 10},
+    "text": {"color": INK, "fontSize": 10, "limit": 0}, "line": {"strokeWidth": 1.4},
+    "point": {"size": 45, "filled": True, "opacity": 1},
+}  # fmt: skip
 
 
 def save(chart: alt.TopLevelMixin, *paths: str | Path) -> None:
     """Writes a chart as .svg or .png, by the end of each path; the same bytes for the same chart."""
-    svg = _number_again(vl_convert.vegalite_to_svg(chart.to_dict() | theme()))
+    new: dict[str, str] = {}  # the library goes on numbering gradients and clips from figure to figure
+    svg = vl_convert.vegalite_to_svg(chart.to_dict() | {"config": THEME})
+    svg = re.sub(r"\b(gradient_|clip)\d+", lambda match: new.setdefault(match[0], f"{match[1]}{len(new)}"), svg)
     for path in map(Path, paths):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(vl_convert.svg_to_png(svg, scale=2) if path.suffix == ".png" else svg.encode())
@@ -87,11 +82,8 @@ def titled(chart: alt.TopLevelMixin, result: str, quantity: str, *notes: str) ->
     texts = [line for note in notes for line in textwrap.wrap(html.unescape(note.replace("\\", "")), 130)]
     foot = alt.TitleParams(texts, orient="bottom", fontSize=9, color=SOFT, lineHeight=12, frame="bounds")
     result = re.sub(r"(?<=\d) ", "\N{NO-BREAK SPACE}", result)  # before a unit
-    head = textwrap.wrap(result, 60)
-    head = alt.TitleParams(head, subtitle=quantity, fontSize=15, fontWeight="bold", frame="bounds")
-    inner = alt.vconcat(chart, title=foot).resolve_scale(
-        color="independent", shape="independent"
-    )  # legends above notes
+    head = alt.TitleParams(textwrap.wrap(result, 60), subtitle=quantity, fontSize=15, fontWeight="bold", frame="bounds")
+    inner = alt.vconcat(chart, title=foot).resolve_scale(color="independent", shape="independent")  # legends above
     return alt.vconcat(inner, title=head)
 
 
@@ -103,31 +95,15 @@ def text_chart(reason: str) -> alt.Chart:
     ).properties(width=WIDTH, height=60)  # fmt: skip
 
 
-def context_axis(title: str | None = "context length (tokens)") -> alt.X:
-    """The context length, each value with its own tick."""
-    return alt.X("context_length:O", title=title, axis=alt.Axis(labelAngle=0))
-
-
 def label_axis(rows: pd.DataFrame, column: str = "label") -> alt.Y:
     """Rows of bars by a column of names, in the order of the frame."""
     return alt.Y(f"{column}:N", title=None, sort=list(dict.fromkeys(rows[column])))
 
 
-def log_axis(channel: type, column: str, title: str | None, values: Iterable[float] = ()) -> alt.X | alt.Y:
-    """A logarithmic axis with plain numbers; `channel` is alt.X or alt.Y. With `values`, all that is drawn, it has the
-    ticks 1, 2 and 5 of each decade, or as many as it needs for three."""
-    known = [float(value) for value in values if value > 0]
-    if not known:
-        axis, scale = alt.Axis(labelExpr=PLAIN_NUMBER, tickCount=5), alt.Scale(type="log", nice=False, padding=8)
-        return channel(f"{column}:Q", title=title, scale=scale, axis=axis)
-    low, high, ticks = min(known) / 1.25, max(known) * 1.25, []
-    for digits in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)):
-        decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        ticks = [tick for decade in decades for digit in digits if low <= (tick := digit * 10.0**decade) <= high]
-        if len(ticks) >= 3:
-            break
-    scale = alt.Scale(type="log", nice=False, domain=[low, high])
-    return channel(f"{column}:Q", title=title, scale=scale, axis=alt.Axis(labelExpr=PLAIN_NUMBER, values=ticks))
+def log_axis(channel: type, column: str, title: str | None) -> alt.X | alt.Y:
+    """A logarithmic axis with plain numbers; `channel` is alt.X or alt.Y."""
+    axis, scale = alt.Axis(labelExpr=PLAIN_NUMBER, tickCount=5), alt.Scale(type="log", nice=False, padding=8)
+    return channel(f"{column}:Q", title=title, scale=scale, axis=axis)
 
 
 def label_rows(rows: pd.DataFrame, but: Iterable[str] = ("mode",)) -> pd.DataFrame:
@@ -140,28 +116,30 @@ def label_rows(rows: pd.DataFrame, but: Iterable[str] = ("mode",)) -> pd.DataFra
     return rows.assign(label=labels)
 
 
-def draw_speed_ups(rows: pd.DataFrame, key: str, base: str) -> alt.TopLevelMixin:
-    """Bars of `speed_up` (GPU time) by run and value of `key`, with `wall_speed_up` as a mark; a panel per mode."""
-    rows = label_rows(rows[rows["speed_up"].notna()], but=("mode", key))
+def draw_speed_ups(table: pd.DataFrame, key: str, base: str, machine: str) -> alt.TopLevelMixin:
+    """The figure of a table of verdict.compare_runs: bars of the speed-up of a step in GPU time by run and value of
+    `key`, with that without a profiler as a mark; a panel per mode."""
+    rows = table[(table["phase"] == "step") & table["speed_up"].notna()]
+    if rows.empty:
+        return text_chart(f"No two captured runs differ in {key} alone.")
+    rows = label_rows(rows, but=("mode", key))
     values, labels = list(dict.fromkeys(rows[key])), list(dict.fromkeys(rows["label"]))
     rows = rows.assign(furthest=rows[["speed_up", "wall_speed_up"]].max(axis=1))
-    panels = []
+    scale = alt.Scale(domain=[0, rows["furthest"].max() * 1.1], nice=False)
+    speed_up, panels = alt.X("speed_up:Q", title=f"times as fast as {base}", scale=scale), []
     for mode in rows["mode"].unique():
-        base_chart = alt.Chart(rows[rows["mode"] == mode]).encode(
-            y=alt.Y("label:N", title=None, sort=labels, axis=None if panels else alt.Axis()),
-            yOffset=alt.YOffset(f"{key}:N", sort=values),
-        )  # fmt: skip
-        scale = alt.Scale(domain=[0, rows["furthest"].max() * 1.1], nice=False)
-        speed_up = alt.X("speed_up:Q", title=f"times as fast as {base}", scale=scale)
-        bars = base_chart.mark_bar().encode(x=speed_up, color=series_color(rows, key))
-        texts = base_chart.mark_text(align="left", dx=3, fontSize=9).encode(
-            x="furthest:Q", text=alt.Text("speed_up:Q", format=".2f")
-        )
-        walls = base_chart.mark_tick(color=INK, thickness=2, opacity=1).encode(x="wall_speed_up:Q")
+        y = alt.Y("label:N", title=None, sort=labels, axis=None if panels else alt.Axis())
+        bars = alt.Chart(rows[rows["mode"] == mode]).encode(y=y, yOffset=alt.YOffset(f"{key}:N", sort=values))
+        text = bars.mark_text(align="left", dx=3, fontSize=9)
+        text = text.encode(x="furthest:Q", text=alt.Text("speed_up:Q", format=".2f"))
+        walls = bars.mark_tick(color=INK, thickness=2, opacity=1).encode(x="wall_speed_up:Q")
+        bars = bars.mark_bar().encode(x=speed_up, color=series_color(rows, key))
         equal = alt.Chart(pd.DataFrame({"x": [1]})).mark_rule(color=SOFT).encode(x="x:Q")
-        size = {"width": 260, "height": alt.Step(13)}
-        panels.append(alt.layer(bars, equal, texts, walls).properties(title=MODES.get(mode, mode), **size))
-    return alt.hconcat(*panels)
+        panel = alt.layer(bars, equal, text, walls)
+        panels.append(panel.properties(title=MODES.get(mode, mode), width=260, height=alt.Step(13)))
+    medians = [f"{rows['speed_up'].median():.2f} ({value})" for value, rows in rows.groupby(key, sort=False)]
+    quantity = "Speed-up of a step in GPU time (bars), and of the step without a profiler (ticks)"
+    return titled(alt.hconcat(*panels), f"Times as fast as {base}: {', '.join(medians)}", quantity, machine)
 
 
 def part_color(rows: pd.DataFrame, column: str) -> alt.Color:
@@ -173,14 +151,8 @@ def part_color(rows: pd.DataFrame, column: str) -> alt.Color:
 
 def _legend(names: list[str], width: int = WIDTH) -> alt.Legend:
     """A legend in as many columns as the width of a figure or panel has."""
-    return alt.Legend(
-        columns=max(1, int(width // (7.2 * max(map(len, names), default=0) + 50))), symbolLimit=0, columnPadding=26
-    )
-
-
-def is_dark(name: str) -> bool:
-    """Whether text on the colour of this part is white."""
-    return PARTS.get(name.partition("/")[0], PALE) in (BLUE, VERMILLION, GREEN, "#117733", "#882255", "#b5651d")
+    columns = max(1, int(width // (7.2 * max(map(len, names), default=0) + 50)))
+    return alt.Legend(columns=columns, symbolLimit=0, columnPadding=26)
 
 
 def sort_parts(names: Iterable[str]) -> list[str]:
@@ -191,23 +163,16 @@ def sort_parts(names: Iterable[str]) -> list[str]:
 
 def series_color(rows: pd.DataFrame, column: str, width: int = WIDTH) -> alt.Color:
     """The colours of lines and points by a column of names, such as models; `width` is that of the legend."""
-    scale, legend = _series_scale(rows[column], SERIES), _legend(list(rows[column].unique()), width)
-    return alt.Color(f"{column}:N", title=None, scale=scale, legend=legend)
+    return alt.Color(f"{column}:N", title=None, **_series(rows[column], SERIES, width))
 
 
 def series_shape(rows: pd.DataFrame, column: str, width: int = WIDTH) -> alt.Shape:
     """Their shapes, so that grey print tells them apart."""
-    scale, legend = _series_scale(rows[column], SHAPES), _legend(list(rows[column].unique()), width)
-    return alt.Shape(f"{column}:N", title=None, scale=scale, legend=legend)
+    return alt.Shape(f"{column}:N", title=None, **_series(rows[column], SHAPES, width))
 
 
-def _series_scale(column: pd.Series, looks: list[str]) -> alt.Scale:
+def _series(column: pd.Series, looks: list[str], width: int) -> dict:
     names = list(dict.fromkeys(column))
     kind = next((kind for kind in KINDS if set(names) <= set(kind)), names)
-    return alt.Scale(domain=names, range=[looks[kind.index(name) % len(looks)] for name in names])
-
-
-def _number_again(svg: str) -> str:
-    """The SVG with its gradients and clips numbered from 0; the library goes on counting from figure to figure."""
-    new: dict[str, str] = {}
-    return re.sub(r"\b(gradient_|clip)\d+", lambda match: new.setdefault(match[0], f"{match[1]}{len(new)}"), svg)
+    scale = alt.Scale(domain=names, range=[looks[kind.index(name) % len(looks)] for name in names])
+    return {"scale": scale, "legend": _legend(names, width)}

@@ -1,42 +1,9 @@
 """From tables to Markdown: the Jinja environment in which every document is written.
 
-A template holds the prose and gets facts; a script that has more facts than tables hands them over by name:
+    environment(tables).get_template("compare.md.j2").render(times=frame)
 
-    environment(tables).get_template("f_precision.md.j2").render(speed_ups=frame)
-
-What every template gets:
-
-- `tables`: the frames by name, as in `tables.forward_time`
-- `runs`: the table of runs; `machine`: the sentence that says what was measured with
-- `inference`, `training`: the modes that stand for both ("forward", "train_step", or what the grid has instead)
-- `on_gpu`; `kernel` ("kernel" or "operator"); `gpu_time` ("GPU time" or "operator time")
-- `columns({"heading": column, ...})`: a frame of columns with the same index, in the order of the grid
-- `describe(run)`: a run in words, as in "10B at context 512, training step"
-- `mode_name(mode)`: "forward pass", "forward + backward", "training step"
-- `peak_flop_per_s(device_name, precision)`: of the maker's data sheet, NaN if it is not known
-
-Filters that write numbers take one number, or a column or frame, which becomes one of texts; nothing is "–":
-
-- `number`: 12.3456 is "12.3"; `number(2)`: two digits      - `amount`: 1003.0 is "1,003"
-- `percent`: 0.3821 is "38.2 %"                             - `points`: -0.123 is "−12.3"
-- `size`: bytes as "82 MiB"                                 - `rate`: 2.41e13 is "24.1 TFLOP/s"
-- `spread`: `rows.ms | spread(rows.std_ms)` is "12.3 ± 0.4"
-
-Others:
-
-- `select`: `tables.attention | select(training)`: the rows of a mode in the order of the grid; their index is model,
-  context and what else varies. Columns of two such tables of the same runs can be added, divided and compared.
-- `plain`: of selected rows, those of the first run's precision, compilation, attention and so on, for long tables
-- `range`: of a column, "8.24 to 727"; `range("percent")`, `range(unit=" ms", median=True)`
-- `count`: of truths, "17 of 20 runs"; `commonest`: of names, "`rope` in 14 of 20 runs"
-- `middle`: `rows | middle("ms")`: the row with the median of a column, the lower of two: the typical run of a lead
-- `short`: of a column of kernels, their short names, which are all different
-- `largest`: `rows | largest("part", "share", 3)`: by run, "rope 7.2 %, norm 6.3 %"
-- `filled`: `texts | filled(mode)`: with the status ("OOM") of the runs of that mode that have no text
-- `by`: `texts | by("model")`: a column per model; `by("context")`, `by("phase")`
-- `markdown`: a frame as a table; on the left its index, in which several varying dimensions share a column
-- `escape`: text from outside (names of kernels, reasons), in which Markdown would read signs; `code`: the same as code.
-  `markdown` and `by` escape the index by themselves, and headings that come from it; cells not.
+Templates get tables and words as globals, and the filters below, whose functions say what they do. A filter that writes
+a number also takes a column or frame, which becomes one of texts. What is missing is "–".
 """
 
 import re
@@ -48,6 +15,7 @@ import jinja2
 import pandas as pd
 
 from kernel_tables.kernel_names.short import short_names
+from kernel_tables.markdown import code
 from workflow.grid import KEYS, Run
 from workflow.peaks import peak_flop_per_s
 
@@ -65,20 +33,19 @@ PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
 def environment(tables: dict[str, pd.DataFrame], templates: Path = TEMPLATES) -> jinja2.Environment:
-    """The environment of the templates in a folder, with the facts and filters of the docstring of this module."""
+    """The environment of the templates in a folder."""
     runs = tables["runs"]
     runs = runs[runs["mode"].isin(list(MODES))]  # attention alone has no mode
+    modes = [mode for mode in MODES if mode in set(runs["mode"])]
     on_gpu = "cuda" in set(tables["runs"]["device"])
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(templates), undefined=jinja2.StrictUndefined, trim_blocks=True,
-        lstrip_blocks=True, extensions=["jinja2.ext.do", "jinja2.ext.loopcontrols"],
+        lstrip_blocks=True, extensions=["jinja2.ext.do"],
     )  # fmt: skip
     made.filters |= {
-        **{name: partial(write_each, write) for name, write in NUMBERS.items()},
+        **{name: partial(write_each, write) for name, write in (NUMBERS | {"escape": escape, "code": code}).items()},
         "spread": write_spread, "range": write_range, "count": write_count, "commonest": write_commonest,
-        "largest": list_largest, "middle": find_middle, "plain": keep_plain, "by": spread_columns,
-        "markdown": write_markdown,
-        "escape": partial(write_each, escape), "code": partial(write_each, write_code),
+        "largest": list_largest, "middle": find_middle, "by": spread_columns, "markdown": write_markdown,
         "select": lambda table, mode: select(table, runs, mode),
         "filled": lambda texts, mode: fill_with_status(texts, runs, mode),
         "short": lambda names: shorten(names, tables.get("top_kernels")),
@@ -86,8 +53,8 @@ def environment(tables: dict[str, pd.DataFrame], templates: Path = TEMPLATES) ->
     made.globals |= {
         "tables": tables,
         "runs": tables["runs"],
-        "inference": next((mode for mode in MODES if mode in set(runs["mode"])), "forward"),
-        "training": next((mode for mode in reversed(MODES) if mode in set(runs["mode"])), "train_step"),
+        "inference": modes[0] if modes else "forward",  # the modes that stand for both
+        "training": modes[-1] if modes else "train_step",
         "on_gpu": on_gpu,
         "kernel": "kernel" if on_gpu else "operator",
         "gpu_time": "GPU time" if on_gpu else "operator time",
@@ -100,24 +67,23 @@ def environment(tables: dict[str, pd.DataFrame], templates: Path = TEMPLATES) ->
     return made
 
 
-def label_keys(runs: pd.DataFrame) -> list[str]:
-    """The columns that tell the runs of a mode apart: model, context length, and what else has several values."""
-    return ["model", "context_length", *(key for key in VARIANTS if runs[key].nunique() > 1)]
+def index_runs(runs: pd.DataFrame) -> pd.MultiIndex:
+    """What tells the runs of a mode apart: model, context, and what else has several values."""
+    keys = ["model", "context", *(key for key in VARIANTS if runs[key].nunique() > 1)]
+    return pd.MultiIndex.from_frame(runs.rename(columns={"context_length": "context"})[keys])
 
 
 def select(table: pd.DataFrame, runs: pd.DataFrame, mode: str) -> pd.DataFrame:
-    """The rows of a mode in the order of `runs`; index: model, context and what else varies."""
-    keys = label_keys(runs)
-    order = {run: index for index, run in enumerate(runs["run"])}
+    """The rows of a mode in the order of `runs`, by index_runs: columns of two such tables can be divided."""
+    order = {run: number for number, run in enumerate(runs["run"])}
     rows = table[(table["mode"] == mode) & table["run"].isin(order)]
     rows = rows.sort_values("run", key=lambda names: names.map(order), kind="stable")
-    return rows.rename(columns={"context_length": "context"}).set_index([_label(key) for key in keys])
+    return rows.set_axis(index_runs(runs).take(rows["run"].map(order)))
 
 
 def order_rows(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """A frame of selected rows in the order of the grid, since pandas sorts where indices differ."""
-    order = pd.MultiIndex.from_frame(runs[label_keys(runs)].drop_duplicates())
-    order.names = list(map(_label, order.names))
+    order = index_runs(runs).drop_duplicates()
     return table.reindex(order[order.isin(table.index)]) if table.index.names == order.names else table
 
 
@@ -146,7 +112,7 @@ def describe_run(runs: pd.DataFrame, run: str) -> str:
     row = runs.set_index("run").loc[run]
     if row["mode"] not in MODES:
         return escape(run)
-    variant = describe_variant(row, label_keys(runs)[2:])
+    variant = describe_variant(row, index_runs(runs).names[2:])
     return escape(", ".join([f"{row['model']} at context {row['context_length']}", MODES[row["mode"]], *variant]))
 
 
@@ -159,32 +125,29 @@ def describe_variant(row: dict | pd.Series, keys: Iterable[str]) -> list[str]:
 
 def list_missing(runs: pd.DataFrame) -> list[str]:
     """What was asked for and not measured, a line each with the reason."""
-    stages = [name for name in runs if name.endswith("_status")]
     lines = []
     for row in runs.to_dict("records"):
-        asked = {stage: row[stage] for stage in stages if row[stage] != "not_asked" and not pd.isna(row[stage])}
-        failed = {stage.removesuffix("_status"): why for stage, why in asked.items() if why != "complete"}
-        for status in dict.fromkeys(failed.values()):
-            names = [stage for stage, why in failed.items() if why == status]
-            stage = f" ({', '.join(names)})" if len(names) < len(asked) else ""
-            lines.append(f"{describe_run(runs, row['run'])}{stage}: {escape(_reason(row, status))}")
+        stages = {name.removesuffix("_status"): row[name] for name in runs if name.endswith("_status")}
+        stages = {stage: why for stage, why in stages.items() if why != "not_asked" and not pd.isna(why)}
+        for status in dict.fromkeys(why for why in stages.values() if why != "complete"):
+            names = [stage for stage, why in stages.items() if why == status]
+            some = f" ({', '.join(names)})" if len(names) < len(stages) else ""
+            text = status.replace("_", " ")
+            if status == "out_of_memory" and not pd.isna(row.get("oom_requested_bytes")):
+                sizes = [write_size(row[f"oom_{name}_bytes"]) for name in ("requested", "free", "total")]
+                during = str(row["oom_during"]).replace("initialise", "initialization").replace("_", " ")
+                text += f" in {during}: {sizes[0]} requested, {sizes[1]} free of {sizes[2]}"
+            elif not pd.isna(row.get("reason")):
+                text += f": {row['reason']}"
+            lines.append(f"{describe_run(runs, row['run'])}{some}: {escape(text)}")
     return lines
 
 
-def _reason(row: dict, status: str) -> str:
-    text = status.replace("_", " ")
-    if status == "out_of_memory" and not pd.isna(row.get("oom_requested_bytes")):
-        sizes = [write_size(row[f"oom_{name}_bytes"]) for name in ("requested", "free", "total")]
-        during = "initialization" if row["oom_during"] == "initialise" else str(row["oom_during"]).replace("_", " ")
-        return f"{text} in {during}: {sizes[0]} requested, {sizes[1]} free of {sizes[2]}"
-    return text if pd.isna(row.get("reason")) else f"{text}: {row['reason']}"
-
-
 def write_each(write: Callable, value, *arguments):
-    """A text from a value, or from each of a column or frame."""
+    """A text from a value, or from each of a column or frame; "–" if there is none."""
     if isinstance(value, pd.DataFrame | pd.Series):
-        return value.map(lambda one: write(one, *arguments)).astype("object")
-    return write(value, *arguments)
+        return value.map(lambda one: write_each(write, one, *arguments)).astype("object")
+    return ABSENT if pd.isna(value) else write(value, *arguments)
 
 
 def write_number(value: float, digits: int = 3) -> str:
@@ -197,25 +160,21 @@ def write_number(value: float, digits: int = 3) -> str:
 
 def write_amount(count: float) -> str:
     """A number of things, which is whole if all steps are the same."""
-    return ABSENT if pd.isna(count) else f"{count:,.1f}".removesuffix(".0")
+    return f"{count:,.1f}".removesuffix(".0")
 
 
 def write_percent(share: float) -> str:
     """A share of 1 in percent; more than nothing never looks like nothing."""
-    if pd.isna(share):
-        return ABSENT
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:z.1f} %".replace("-", "−")
 
 
 def write_points(difference: float) -> str:
     """A difference of two shares in percentage points, with its sign."""
-    return ABSENT if pd.isna(difference) else f"{100 * difference:+z.1f}".replace("-", "−")
+    return f"{100 * difference:+z.1f}".replace("-", "−")
 
 
 def write_size(count: float) -> str:
     """Bytes in GiB with one decimal, in MiB or KiB below one of these."""
-    if pd.isna(count):
-        return ABSENT
     for unit, name, decimals in ((2**30, "GiB", 1), (2**20, "MiB", 0), (2**10, "KiB", 0)):
         if abs(count) >= unit:
             return f"{count / unit:,.{decimals}f} {name}"
@@ -224,8 +183,6 @@ def write_size(count: float) -> str:
 
 def write_rate(flop_per_s: float) -> str:
     """FLOP per second with the prefix that fits."""
-    if pd.isna(flop_per_s):
-        return ABSENT
     factor, prefix = next(((factor, prefix) for factor, prefix in PREFIXES if flop_per_s >= factor), (1, ""))
     return f"{write_number(flop_per_s / factor)} {prefix}FLOP/s"
 
@@ -266,15 +223,13 @@ def write_commonest(names: pd.Series) -> str:
     if names.empty:
         return ABSENT
     first = names.mode().iloc[0]
-    return f"{write_code(first)} in {write_count(names == first)}"
+    return f"{code(first)} in {write_count(names == first)}"
 
 
 def list_largest(rows: pd.DataFrame, name: str, share: str, count: int, form: str = "{} {}") -> pd.Series:
     """By run, the names with the largest shares, escaped, and these: "rope 7.2 %, norm 6.3 %"."""
     rows = rows[rows[share] > 0].sort_values(share, ascending=False, kind="stable")
-    pairs = zip(rows[name], rows[share], strict=True)
-    texts = [form.format(escape(of), write_percent(value)) for of, value in pairs]
-    texts = pd.Series(texts, rows.index, dtype="object")
+    texts = rows[name].map(escape).combine(rows[share].map(write_percent), form.format).astype("object")
     return texts.groupby(level=rows.index.names, sort=False).agg(lambda group: ", ".join(group[:count]))
 
 
@@ -282,14 +237,6 @@ def find_middle(rows: pd.DataFrame, column: str) -> pd.Series:
     """The row with the median of a column, the lower of two."""
     known = rows[rows[column].notna()].sort_values(column, kind="stable")
     return known.iloc[(len(known) - 1) // 2]
-
-
-def keep_plain(rows: pd.DataFrame) -> pd.DataFrame:
-    """Of selected rows, those whose dimensions are the same as of the first, except for model and context."""
-    for name in [name for name in rows.index.names if name in VARIANTS]:
-        values = rows.index.get_level_values(name)
-        rows = rows[values == values[0]] if len(values) else rows
-    return rows
 
 
 def shorten(names: pd.Series, top_kernels: pd.DataFrame | None) -> pd.Series:
@@ -309,11 +256,9 @@ def spread_columns(rows: pd.Series, name: str) -> pd.DataFrame:
 def write_markdown(table: pd.DataFrame) -> str:
     """A Markdown table that no text breaks. Left is the index: model and context, and what has several values; if that
     are several dimensions, one column `variant` that names what is no default."""
-    names = [
-        name for name in table.index.names if name not in VARIANTS or table.index.get_level_values(name).nunique() > 1
-    ]
-    index = table.index.to_frame(index=False)[names]
-    several = [name for name in names if name in VARIANTS]
+    index = table.index.to_frame(index=False)
+    index = index[[name for name in index if name not in VARIANTS or index[name].nunique() > 1]]
+    several = [name for name in index if name in VARIANTS]
     if len(several) > 1:
         words = [", ".join(describe_variant(row, several)) or ABSENT for row in index.to_dict("records")]
         index = index.assign(**{several[0]: words}).rename(columns={several[0]: "variant"}).drop(columns=several[1:])
@@ -330,19 +275,8 @@ def escape(text: object) -> str:
     return re.sub(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)", r"\\\g<0>", line)
 
 
-def write_code(text: object) -> str:
-    """Text as a code span in one line, whatever backticks are in it."""
-    line = " ".join(str(text).split())
-    fence = "`" * (max(map(len, re.findall("`+", line)), default=0) + 1)
-    return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
-
-
 def _keep_in_cell(text: str) -> str:
     return re.sub(r"(?<!\\)\|", r"\\|", " ".join(str(text).split()))
-
-
-def _label(key: str) -> str:
-    return "context" if key == "context_length" else key
 
 
 NUMBERS = {

@@ -1,12 +1,5 @@
 """Whether runs are faster than others: the only place that decides it, from the spread that was measured.
 
-    pairs = pd.DataFrame({"before": ["small_ctx512_forward"], "after": ["small_ctx512_forward_bf16"]})
-    judge_gpu_times(tables["phases"], pairs)[["ratio", "low", "high", "verdict", "used"]]
-    #    ratio    low   high verdict                     used
-    # 0  0.352  0.351  0.353  faster  3 captured steps each
-
-`compare_runs(tables, "precision", "fp32")` does both for all runs that differ from another in one dimension alone.
-
 Welch's t-test compares the logarithms of two samples; all tests of one table share a false discovery rate. GPU time is
 judged by captured steps. Another process of the same work has the same GPU time within 1.2 % (73 runs on H200s), so a
 difference below 2 % decides nothing. Wall time also depends on the host, by up to 125 % there: only means of several
@@ -37,14 +30,8 @@ def find_pairs(runs: pd.DataFrame, key: str, base: str | int) -> pd.DataFrame:
 
 
 def compare_runs(tables: dict[str, pd.DataFrame], key: str, base: str | int) -> pd.DataFrame:
-    """A row per pair of find_pairs and phase, with KEYS of the run that is not the base. Reads the merged tables runs,
-    timings, phases and kernels.
-
-    Columns: `base_run`, `phase`; GPU time: `gpu_time_ms`, `base_gpu_time_ms` (both of the time in which anything ran),
-    `speed_up` (base ÷ this), `speed_up_low`, `speed_up_high`, `verdict`, `used`; `matmul_speed_up`, `other_speed_up`
-    (of the kernels that are and are not matrix multiplies), `kernels`, `base_kernels` (launches); without a profiler:
-    `wall_ms`, `base_wall_ms`, `wall_speed_up`, `wall_verdict`, `wall_used`. Not measured is empty.
-    """
+    """A row per pair of find_pairs and phase, with KEYS of the run that is not the base, from the merged tables; its
+    columns are those of the tables precision and compile in workflow/columns.yaml."""
     pairs, phases = find_pairs(tables["runs"], key, base), tables["phases"]
     kernels = tables["kernels"][tables["kernels"]["step"] >= 0]
     kernels = kernels.assign(is_matmul=kernels["class"].map(family) == "gemm")
@@ -64,7 +51,7 @@ def compare_runs(tables: dict[str, pd.DataFrame], key: str, base: str | int) -> 
         })  # fmt: skip
         for name, is_matmul in {"matmul_speed_up": True, "other_speed_up": False}.items():
             times = [
-                sums.reindex([(phase, is_matmul, run) for run in part[run]]).to_numpy() for run in ("base_run", "run")
+                sums.reindex([(phase, is_matmul, run) for run in part[key]]).to_numpy() for key in ("base_run", "run")
             ]
             part[name] = times[0] / times[1]
         for name, run in {"kernels": "run", "base_kernels": "base_run"}.items():
@@ -99,15 +86,19 @@ def judge_wall_times(timings: pd.DataFrame, pairs: pd.DataFrame, phase: str = "s
 def judge(times: pd.DataFrame, pairs: pd.DataFrame, sample: str, least: float = 0.0) -> pd.DataFrame:
     """The pairs (columns `before` and `after`, which are in the index of `times`) with further columns.
 
-    `times` has the mean (in any unit), its `spread` (the standard deviation of the logarithms of the samples, which is
-    the relative one) and `n`, the number of samples. `sample` names one, `least` is the smallest relative difference
-    that may decide. The columns: `before_ms`, `after_ms` (the means), `ratio` (after ÷ before: below 1 is faster),
-    `low` and `high` (its interval, empty if no spread was measured), `p`, `verdict`, and `used`, which says from what.
+    `times` has the mean, its `spread` (the standard deviation of the logarithms of the samples, which is the relative
+    one) and `n`, the number of samples. `sample` names one, `least` is the smallest relative difference that decides.
+    The columns: `before_ms`, `after_ms`, `ratio` (below 1 is faster), its interval `low` to `high` (empty if no spread
+    was measured), `p`, `verdict`, and `used`, which says from what.
     """
     before, after = (times.reindex(pairs[name]).reset_index(drop=True) for name in ("before", "after"))
     table = pairs.reset_index(drop=True).assign(before_ms=before["mean"], after_ms=after["mean"])
     table["ratio"] = after["mean"] / before["mean"]
-    shift, error, freedom = _welch(before, after, np.log(table["ratio"]))
+    shift = np.log(table["ratio"])
+    # a side with one sample has no spread; samples that are equal to the last digit give no 0 ÷ 0
+    parts = [(side["spread"].where(side["n"] >= 2) ** 2 / side["n"]).clip(lower=1e-18) for side in (before, after)]
+    squares = sum(part**2 / (side["n"] - 1).clip(lower=1) for part, side in zip(parts, (before, after), strict=True))
+    error, freedom = (parts[0] + parts[1]) ** 0.5, (parts[0] + parts[1]) ** 2 / squares
     margin = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error
     table["low"], table["high"] = np.exp(shift - margin), np.exp(shift + margin)
     table["p"] = 2 * stats.t.sf(np.abs(shift) / error, freedom)
@@ -124,11 +115,3 @@ def judge(times: pd.DataFrame, pairs: pd.DataFrame, sample: str, least: float = 
         for first, second in counts
     ]
     return table.set_index(pairs.index)
-
-
-def _welch(before: pd.DataFrame, after: pd.DataFrame, shift: pd.Series) -> tuple[pd.Series, pd.Series, pd.Series]:
-    """The difference of the logarithms, its standard error and degrees of freedom; NaN if a side has one sample."""
-    parts = [side["spread"].where(side["n"] >= 2) ** 2 / side["n"] for side in (before, after)]
-    parts = [part.clip(lower=1e-18) for part in parts]  # samples that are equal to the last digit give no 0 ÷ 0
-    squares = sum(part**2 / (side["n"] - 1).clip(lower=1) for part, side in zip(parts, (before, after), strict=True))
-    return shift, (parts[0] + parts[1]) ** 0.5, (parts[0] + parts[1]) ** 2 / squares

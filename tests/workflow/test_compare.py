@@ -49,25 +49,11 @@ def test_a_slower_run_is_named_with_its_interval_and_sets_the_exit_status(tmp_pa
 
 
 def test_equal_programs_are_told_apart_in_about_five_of_a_hundred_comparisons(tmp_path):
-    side, random, found = (
-        compare.read_side(Path(write_side(tmp_path / "side", {"a": 10.0}))),
-        np.random.default_rng(3),
-        0,
-    )
+    side, random, found = compare.read_side(Path(write_side(tmp_path, {"a": 10.0}))), np.random.default_rng(3), 0
     for _ in range(100):
         sides = [side | {"times": side["times"].assign(ms=np.exp(random.normal(0, 0.01, 6)))} for _ in range(2)]
         found += compare.pair_runs(*sides)["verdict"][0] != "cannot be told"
     assert found <= 9  # more in one of 28 tries; this seed always gives the same
-
-
-def test_the_ratio_is_that_of_the_geometric_means_of_the_medians(tmp_path):
-    sides = [compare.read_side(Path(write_side(tmp_path / str(seed), {"a": 10.0}, seed=seed))) for seed in (5, 6)]
-    means = []
-    for seed in (5, 6):
-        steps = pd.read_parquet(tmp_path / f"{seed}/tables/steps.parquet")
-        medians = [rows["ms"].median() for _, rows in steps.groupby("process")]
-        means.append(np.prod(medians) ** (1 / 6))
-    assert compare.pair_runs(*sides)["ratio"][0] == pytest.approx(means[1] / means[0])
 
 
 @pytest.mark.parametrize(
@@ -99,13 +85,9 @@ def test_a_folder_without_results_gives_one_line(tmp_path):
         compare_sides(tmp_path, str(tmp_path / "nothing"), str(tmp_path / "nothing"))
 
 
-def test_the_planted_slowdown_of_the_example_is_found_and_its_kernel_named(tmp_path):
-    folder = EXAMPLE / "comparison/slower"
-    text = compare_sides(tmp_path, str(folder / "before"), str(folder / "after"))
+def test_the_planted_slowdown_of_the_example_is_found_and_what_is_the_same_does_not_differ(tmp_path):
+    folder = EXAMPLE / "comparison"
+    text = compare_sides(tmp_path, str(folder / "slower/before"), str(folder / "slower/after"))
     assert "is 3.1 % slower (2.8 % to 3.3 %)" in text and "`elementwise exp`: 1.43 → 4.98 ms" in text
-
-
-def test_two_measurements_of_the_same_grid_do_not_differ(tmp_path):
-    folder = EXAMPLE / "comparison/same"
-    text = compare_sides(tmp_path, str(folder / "before"), str(folder / "after"), "changed")
+    text = compare_sides(tmp_path, str(folder / "same/before"), str(folder / "same/after"), "changed")
     assert "No change was detected in 60 runs" in text

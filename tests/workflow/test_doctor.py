@@ -32,26 +32,21 @@ def host(monkeypatch):
 
 def test_it_prints_a_line_on_each_subject_and_fits_the_plan(tmp_path):
     spec = Spec(run="medium_ctx512_train_step", stage="timing", device="cpu", warmup_steps=1, measured_steps=1, **RUN)
-    alone = Spec(run="attention_d16", stage="attention", head_dim=16, context_lengths=[128, 256], device="cpu")
-    keys = {
-        path: {"spec": msgspec.to_builtins(one), "code": "x"} for path, one in (("a.json", spec), ("b.json", alone))
-    }
-    (tmp_path / "plan.json").write_text(json.dumps(keys))
+    plan = {"a.json": {"spec": msgspec.to_builtins(spec), "code": "x"}}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
     command = [sys.executable, "-m", "workflow.scripts.doctor", "plan.json"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
-    for subject in ("GPU", "torch", "packages", "nsys", "ncu", "disk", "memory", "time"):
-        assert len(re.findall(rf"^(?:ok|warning|missing) +{subject} ", done.stdout, re.MULTILINE)) == 1
-    assert "medium_ctx512_train_step needs 6." in done.stdout and "0 of 2 measurements are finished" in done.stdout
+    said = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
+    subjects = re.findall(r"^(?:ok|warning|missing) +(\w+) ", said, re.MULTILINE)
+    assert subjects == ["GPU", "torch", "packages", "nsys", "ncu", "disk", "memory", "time"]
+    assert "medium_ctx512_train_step needs 6." in said and "0 of 1 measurements are finished" in said
 
 
-def test_without_a_plan_it_says_nothing_of_the_grid(host, monkeypatch, capsys):
+def test_without_a_plan_and_pytorch_it_says_so(host, monkeypatch, capsys):
     host(gpus=())
     monkeypatch.setattr(doctor, "TRY_TORCH", "raise ImportError('no torch here')")
     doctor.main("missing.json")
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[1] for line in lines][:2] == ["GPU", "torch"] and len(lines) == 8
-    assert lines[1].endswith("it cannot be imported: ImportError: no torch here")
+    assert "it cannot be imported: ImportError: no torch here" in capsys.readouterr().out
 
 
 def test_a_gpu_that_is_asked_for_or_cannot_be_used_is_missing(host):
@@ -60,7 +55,7 @@ def test_a_gpu_that_is_asked_for_or_cannot_be_used_is_missing(host):
     host()
     assert doctor.describe_gpu("auto", TORCH) == ("ok", "GPU", "1 × NVIDIA H200, driver 580.1")
     assert doctor.describe_gpu("auto", TORCH | {"gpu": False})[0] == "missing"
-    assert "not used" in doctor.describe_gpu("cpu", TORCH)[2]
+    assert doctor.describe_ncu(True)[0] == "warning" and doctor.describe_ncu(False)[0] == "ok"
 
 
 @pytest.mark.parametrize(
@@ -79,13 +74,6 @@ def test_nsys_must_see_the_ranges_of_nvtx(host, nsys, nvtx, word, says):
     assert (told, subject) == (word, "nsys") and says in text
 
 
-def test_ncu_is_wanted_only_with_a_gpu(host):
-    host()
-    assert doctor.describe_ncu(True)[0] == "warning" and doctor.describe_ncu(False)[0] == "ok"
-    host(ncu="2025.3.1")
-    assert doctor.describe_ncu(True) == ("ok", "ncu", "2025.3.1")
-
-
 def test_a_package_that_is_missing_is_named():
     word, _, text = doctor.describe_packages({"torch": "2.11", "snakemake": "9"})
     assert word == "missing" and "msgspec" in text and "snakemake" not in text
@@ -98,5 +86,3 @@ def test_memory_and_time_are_those_of_the_planned_runs():
     assert word == "warning" and "8.0 GiB of the GPU free; large needs 24.3 GiB" in text and "1 runs need more" in text
     assert doctor.estimate_memory([small], TORCH)[0] == "ok"
     assert doctor.estimate_time([large] * 30, 40, TORCH)[2].startswith("10 of 40 measurements are finished; the others")
-    minutes = [int(doctor.estimate_time([spec] * 30, 30, TORCH)[2].split()[-2]) for spec in (small, large)]
-    assert minutes[0] < minutes[1] < 60 and doctor.estimate_time([], 40, TORCH)[2].endswith("are finished")

@@ -7,40 +7,34 @@ from pathlib import Path
 
 import pytest
 
-from tests.workflow.small_tables import make_run, write_tables
+from tests.workflow.small_tables import make_run
+from tests.workflow.test_answers import answer
 from workflow.charts import save, text_chart
-from workflow.scripts import answers, summaries
-from workflow.text import TEMPLATES
 
 printing = pytest.importorskip("workflow.scripts.print", reason="pypandoc_binary is not installed")
 HOSTILE = "<script>alert(1)</script>|$\\input{x}$ #let x = `y` *b* _c_ [d](e) @f ~ ^ % & é"
-LETTERS = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention"]
-MADE = ["forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "training_parts"]
 
 
 @pytest.fixture(scope="module")
 def printed(tmp_path_factory) -> Path:
     """All answers of a grid with hostile names of models and kernels, in Markdown, LaTeX and Typst."""
-    folder = tmp_path_factory.mktemp("results") / "answers"
+    results = tmp_path_factory.mktemp("results")
     runs = [make_run(mode, mode=mode, model=f"tiny {HOSTILE}") for mode in ("forward", "train_step")]
     for row in runs[1]["kernels"] + runs[0]["kernels"]:
         row |= {"kernel": f"{row['kernel']} {HOSTILE}", "range": f"{row['range']} > {HOSTILE}"}
-    tables = write_tables(folder, *runs)
-    made = [str(folder / f"{name}.parquet") for name in [*MADE, "attention", "attention_backward"]]
-    summaries.main(tables, made)
-    answers.main([*tables, *made], [str(TEMPLATES / f"{name}.md.j2") for name in LETTERS], str(folder))
+    answer(results, *runs)
     for name in ("launch_bound", "top_kernels", "class_shares", "phase_times", "attention"):
-        save(text_chart(name), folder.parent / f"figures/{name}.png")
+        save(text_chart(name), results / f"figures/{name}.png")
     for suffix in ("tex", "typ"):
-        printing.main(str(folder / "answers.md"), str(folder / f"answers.{suffix}"))
-    return folder
+        printing.main(str(results / "answers/answers.md"), str(results / f"answers/answers.{suffix}"))
+    return results / "answers"
 
 
-@pytest.mark.parametrize("suffix", ["tex", "typ"])
-def test_the_printed_answers_hold_the_numbers_of_those_in_markdown(printed, suffix):
+def test_the_printed_answers_hold_the_numbers_of_those_in_markdown(printed):
     numbers = set(re.findall(r"\d+\.\d+", (printed / "answers.md").read_text()))
     assert len(numbers) > 30
-    assert numbers <= set(re.findall(r"\d+\.\d+", (printed / f"answers.{suffix}").read_text()))
+    for suffix in ("tex", "typ"):
+        assert numbers <= set(re.findall(r"\d+\.\d+", (printed / f"answers.{suffix}").read_text()))
 
 
 @pytest.mark.slow
@@ -58,10 +52,3 @@ def test_the_answers_compile_in_latex(printed):
 def test_the_answers_compile_in_typst(printed):
     typst = pytest.importorskip("typst", reason="the Typst compiler is not installed: pip install typst")
     assert typst.compile(str(printed / "answers.typ"), root=str(printed.parent)).startswith(b"%PDF")
-
-
-def test_a_format_that_cannot_be_made_leaves_nothing_behind(tmp_path):
-    (tmp_path / "a.md").write_text("# a\n")
-    with pytest.raises(KeyError):
-        printing.main(str(tmp_path / "a.md"), str(tmp_path / "a.docx"))
-    assert [path.name for path in tmp_path.iterdir()] == ["a.md"]

@@ -34,34 +34,24 @@ def main(tables: list[str], templates: list[str], folder: str) -> None:
 
 def join_documents(documents: list[str], runs: pd.DataFrame) -> str:
     """All documents as sections of one, then what was not measured, and the provenance."""
-    sections = ["#" + document for document in documents]
+    machine = text.describe_machine(runs)  # once, at the end
+    sections = ["#" + document.replace(f"\n\n{machine}", "") for document in documents]
     if missing := text.list_missing(runs):
         sections.append("## Not measured\n\n" + "\n".join(f"- {line}" for line in missing))
-    sections.append("## Provenance\n\n" + "\n".join(f"- {line}" for line in describe_provenance(runs)))
+    started = runs[[name for name in runs if name.endswith("_started_utc")]].stack().dropna()
+    when = f"\n- measured {started.min()} to {started.max()}" if len(started) else ""
+    sections.append(f"## Provenance\n\n- {len(runs)} runs; {describe_models(runs)}\n- {machine}{when}")
     return "\n\n".join(["# Answers", *sections])
 
 
-def describe_provenance(runs: pd.DataFrame) -> list[str]:
-    """How many runs, of which models, with what and when: a line each."""
-    started = runs[[name for name in runs if name.endswith("_started_utc")]].stack().dropna()
-    lines = [f"{len(runs)} runs; {describe_models(runs)}", text.describe_machine(runs)]
-    if len(started):
-        lines.append(f"measured {started.min()} to {started.max()}")
-    return lines
-
-
 def describe_models(runs: pd.DataFrame) -> str:
-    """The models with their sizes, since a name says less: "2.7B (3.41 B parameters: 32 layers, d_model 2560)"."""
+    """The models with their sizes, since a name says less: "2.7B (3410 M parameters, num_layers 32)"."""
     texts = []
     for model, rows in runs.groupby("model", sort=False):
-        row = rows.iloc[0]
-        sizes = {"num_layers": "{:.0f} layers", "d_model": "d_model {:.0f}", "d_ff": "d_ff {:.0f}"}
-        known = [form.format(row[name]) for name, form in sizes.items() if not pd.isna(row.get(name))]
-        parameters = rows["parameters"].astype("float64").max()
-        unit, size = ("B", 1e9) if parameters >= 1e9 else ("M", 1e6)
-        count = [] if pd.isna(parameters) else [f"{text.write_number(parameters / size)} {unit} parameters"]
-        described = ": ".join(part for part in (*count, ", ".join(known)) if part)
-        texts.append(text.escape(model) + (f" ({described})" if described else ""))
+        row, parameters = rows.iloc[0], rows["parameters"].astype("float64").max() / 1e6
+        known = [f"{text.write_number(parameters)} M parameters"] if parameters == parameters else []
+        known += [f"{name} {row[name]:.0f}" for name in ("num_layers", "d_model", "d_ff") if not pd.isna(row.get(name))]
+        texts.append(text.escape(model) + (f" ({', '.join(known)})" if known else ""))
     return "; ".join(texts)
 
 
@@ -81,8 +71,8 @@ def share_by_class(*tables: pd.DataFrame) -> list[pd.DataFrame]:
     small = sorted(name for name in names[1:] if 0 < most[name] < SMALL_SHARE)
     names = [name for name in names if name not in small and (name == "gemm" or most[name] > 0)]
     frames = [frame.reindex(columns=[*names, *small], fill_value=0.0) for frame in frames]
-    rest = {", ".join(small): lambda frame: frame[small].sum(axis=1)} if small else {}
-    frames = [frame[names].assign(**{label: make(frame) for label, make in rest.items()}) for frame in frames]
+    if small:
+        frames = [frame[names].assign(**{", ".join(small): frame[small].sum(axis=1)}) for frame in frames]
     return [frame.rename(columns=text.escape) for frame in frames]
 
 

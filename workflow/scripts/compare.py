@@ -37,9 +37,8 @@ def main(before: str, after: str, varies: str | None, fail_on: str, output: str)
         sides = split_by(sides[0], varies)
     runs = pair_runs(*sides)
     facts = {
-        "times": runs, "facts": list_facts(sides[0]["runs"], sides[1]["runs"], runs, varies),
-        "memory": pair_memory(runs), "energy": pair_energy(sides, runs), "changes": list_changes(sides, runs),
-        "fewest": FEWEST_PROCESSES,
+        "times": runs, "facts": list_facts(*sides, varies), "memory": pair_memory(runs),
+        "energy": pair_energy(sides, runs), "changes": list_changes(sides, runs), "fewest": FEWEST_PROCESSES,
     }  # fmt: skip
     facts["short"] = short_names(facts["changes"].query("level == 'kernel'")["name"].unique())
     text = environment({"runs": sides[1]["runs"]}).get_template("compare.md.j2").render(facts).strip() + "\n"
@@ -75,8 +74,8 @@ def read_side(folder: Path) -> dict[str, pd.DataFrame]:
 def split_by(side: dict[str, pd.DataFrame], key: str) -> list[dict[str, pd.DataFrame]]:
     """The runs at the default of a dimension, each beside all others that differ from it in nothing else: two sides
     whose runs have the names of the others."""
-    if key not in KEYS[4:]:
-        sys.exit(f"compare: varies={key} is no dimension with a default; these are {', '.join(KEYS[4:])}")
+    if key not in DEFAULTS:
+        sys.exit(f"compare: varies={key} is no dimension with a default; these are {', '.join(DEFAULTS)}")
     runs = side["runs"]
     others = [name for name in KEYS[1:] if name != key]
     base = runs[runs[key] == DEFAULTS[key]][[*others, "run"]].rename(columns={"run": "base"})
@@ -116,27 +115,29 @@ def pair_runs(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame]) -
 
 def reason_against(name: str, old: pd.DataFrame, new: pd.DataFrame) -> str:
     """Why a run cannot be compared; empty if it can."""
-    for side, word in ((old, "only after"), (new, "only before")):
-        if name not in side.index:
-            return word
-    for side, word in ((old, "before"), (new, "after")):
+    sides = {"before": old, "after": new}
+    if missing := [word for word, side in sides.items() if name not in side.index]:
+        return f"not there {missing[0]}"
+    for word, side in sides.items():
         if side["timing_status"][name] != "complete":
             return f"{side['timing_status'][name]} {word}"
     for fact in EQUAL_FACTS:
-        values = [str(side[fact][name]) if fact in side else "" for side in (old, new)]
+        values = [str(side[fact][name]) for side in sides.values()]
         if values[0] != values[1]:
             return f"{fact} is {values[0]}, then {values[1]}"
     return ""
 
 
-def list_facts(old: pd.DataFrame, new: pd.DataFrame, runs: pd.DataFrame, varies: str | None) -> pd.DataFrame:
+def list_facts(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame], varies: str | None) -> pd.DataFrame:
     """What differs between the two measurements: fact, before, after."""
-    keys = {varies: varies} if varies else {}
     rows = []
-    for column, fact in (keys | FACTS).items():
-        values = ["; ".join(map(str, side[column].dropna().unique())) if column in side else "" for side in (old, new)]
+    for column, fact in (({varies: varies} if varies else {}) | FACTS).items():
+        values = [
+            "; ".join(map(str, side["runs"][column].dropna().unique())) if column in side["runs"] else "not recorded"
+            for side in (before, after)
+        ]
         if values[0] != values[1]:
-            rows.append((fact, *(value or "not recorded" for value in values)))
+            rows.append((fact, *values))
     return pd.DataFrame(rows, columns=["fact", "before", "after"])
 
 
@@ -151,11 +152,8 @@ def pair_energy(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame) -> pd.
     if not all("joules_per_step" in side["energy"] for side in sides):
         return pd.DataFrame()
     old, new = (side["energy"][["run", "counter", "joules_per_step", "joules_per_step_std"]] for side in sides)
-    both = (
-        runs[runs["reason"] == ""][KEYS]
-        .merge(old, on="run")
-        .merge(new, on=["run", "counter"], suffixes=("_before", "_after"))
-    )
+    both = runs[runs["reason"] == ""][KEYS].merge(old, on="run")
+    both = both.merge(new, on=["run", "counter"], suffixes=("_before", "_after"))
     return both.assign(ratio=both["joules_per_step_after"] / both["joules_per_step_before"])
 
 

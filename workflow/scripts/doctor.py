@@ -71,17 +71,15 @@ def describe_torch(torch: dict) -> Line:
     """PyTorch and Python."""
     if "error" in torch:
         return "missing", "torch", f"it cannot be imported: {torch['error']}"
-    built, cores = f"for CUDA {torch['cuda']}" if torch["cuda"] else "for CPUs", len(os.sched_getaffinity(0))
-    return "ok", "torch", f"{torch['torch']} {built}, Python {platform.python_version()}, {cores} cores"
+    return "ok", "torch", f"{torch['torch']}, CUDA {torch['cuda']}, Python {platform.python_version()}"
 
 
 def describe_packages(installed: dict[str, str]) -> Line:
     """Whether what the pipeline requires is installed."""
     required = re.findall(r"^[\w-]+", (freshness.ROOT / "envs/requirements.txt").read_text(), re.MULTILINE)
     missing = [name for name in required if name.replace("_", "-") not in installed]
-    if missing:
-        return "missing", "packages", f"{', '.join(missing)}: pip install -r envs/requirements.txt"
-    return "ok", "packages", f"all {len(required)} that are required; pandoc is among them"
+    text = f"{', '.join(missing)}: pip install -r envs/requirements.txt" if missing else "all that are required"
+    return "missing" if missing else "ok", "packages", text
 
 
 def describe_nsys(has_gpu: bool, nvtx: str | None) -> Line:
@@ -92,11 +90,8 @@ def describe_nsys(has_gpu: bool, nvtx: str | None) -> Line:
     if nvtx is None:
         return "missing", "nsys", f"{version}, which records no ranges without the package nvtx: pip install nvtx"
     if version < "2024.4" and tuple(map(int, re.findall(r"\d+", nvtx)[:3])) >= (0, 2, 12):
-        return (
-            "missing",
-            "nsys",
-            f"{version}, which does not see nvtx {nvtx}: pip install 'nvtx<0.2.12', or a newer nsys",
-        )
+        text = f"{version}, which does not see nvtx {nvtx}: pip install 'nvtx<0.2.12', or a newer nsys"
+        return "missing", "nsys", text
     return "ok", "nsys", f"{version}, nvtx {nvtx}"
 
 

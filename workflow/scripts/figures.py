@@ -12,20 +12,12 @@ from kernel_tables.kernel_classes.categories import family
 from workflow import charts
 from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
 from workflow.tables import read_tables
-from workflow.text import (
-    MODES,
-    describe_machine,
-    describe_run,
-    shorten,
-    write_amount,
-    write_number,
-    write_percent,
-    write_range,
-    write_rate,
-)
+from workflow.text import MODES, describe_machine, describe_run, shorten, write_number, write_percent, write_range
 
+CONTEXT = alt.X("context_length:O", title="context length (tokens)", axis=alt.Axis(labelAngle=0))
 ATTENTION_PARTS = ["computing attention scores", "final matmul", "mask and scale", "computing softmax"]
 MAX_BARS = 24  # of a figure that is read in ten seconds
+Figure = tuple[alt.TopLevelMixin, str] | None  # the chart and its result in a sentence; None if there is no data
 
 
 def main(inputs: list[str], outputs: list[str], figures: Iterable[str] = ()) -> None:
@@ -35,30 +27,17 @@ def main(inputs: list[str], outputs: list[str], figures: Iterable[str] = ()) -> 
     failed = runs[~runs[["timing_status", "capture_status"]].isin(["complete", "not_asked"]).all(axis=1)]["run"]
     texts = [describe_run(runs, run) for run in failed[:3]] + ["…"] * (len(failed) > 3)
     notes = [describe_machine(runs), *(["Not measured: " + "; ".join(texts)] if texts else [])]
-    names = dict.fromkeys(Path(path).stem for path in outputs)
-    drawn = {name: DRAWN[name](tables) for name in names}
-    if "cuda" not in set(runs["device"]):
-        words = ("GPU time", "operator time"), ("GPU idles", "CPU idles")
-        for name, (chart, *texts) in drawn.items():
-            drawn[name] = (chart, *(replace_words(text, words) for text in texts))
-    charts.save_all({name: charts.titled(*figure, *notes) for name, figure in drawn.items()}, outputs)
+    charted = {}
+    for name in dict.fromkeys(Path(path).stem for path in outputs):
+        draw, quantity = DRAWN[name]
+        chart, result = draw(tables) or (charts.text_chart("No complete run has what this figure shows."), "No data")
+        if "cuda" not in set(runs["device"]):
+            result, quantity = (text.replace("GPU time", "Time").replace("GPU", "CPU") for text in (result, quantity))
+        charted[name] = charts.titled(chart, result, quantity, *notes)
+    charts.save_all(charted, outputs)
     for path in Path(outputs[0]).parent.iterdir() if figures else ():
-        if path.suffix in (".svg", ".png") and path.stem not in {*figures, *names}:
+        if path.suffix in (".svg", ".png") and path.stem not in {*figures, *charted}:
             path.unlink()  # of an earlier grid
-
-
-def replace_words(text: str, words: Iterable[tuple[str, str]]) -> str:
-    for old, new in words:
-        new = new[0].upper() + new[1:] if text.startswith(old) else new
-        text = text.replace(old, new)
-    return text
-
-
-Figure = tuple[alt.TopLevelMixin, str, str]  # the chart, its result in a sentence, and the quantity that it shows
-
-
-def explain_nothing(quantity: str, reason: str) -> Figure:
-    return charts.text_chart(reason), "No data", quantity
 
 
 def average_phases(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -78,33 +57,30 @@ def choose_modes(rows: pd.DataFrame) -> list[str]:
 
 def draw_phase_times(tables: dict[str, pd.DataFrame]) -> Figure:
     """(a) The phases of the fullest step by context length: lines in GPU time, hollow marks without a profiler."""
-    quantity = "Time of each phase by model and context length, ms: GPU time (lines), without a profiler (hollow marks)"
     rows = average_phases(tables)
     rows = rows[rows["mode"].isin(choose_modes(rows)[-1:])]
     names = [name for name in ("forward", "backward", "optimizer") if name in set(rows["phase"])] or ["step"]
     rows = order_series(rows[rows["phase"].isin(names)], tables["runs"])
     if rows.empty or rows["GPU time"].isna().all():
-        return explain_nothing(quantity, "No step was captured completely.")
+        return None
     mode, panels = MODES[rows["mode"].iloc[0]], []
     for name in names:
         part = rows[rows["phase"] == name]
-        x, color = charts.context_axis(), charts.series_color(rows, "series")
-        y = charts.log_axis(alt.Y, "GPU time", None, part[["GPU time", "without a profiler"]].stack())
-        base, shape = alt.Chart(part).encode(x=x, color=color), charts.series_shape(rows, "series")
+        base = alt.Chart(part).encode(x=CONTEXT, color=charts.series_color(rows, "series"))
+        y, shape = charts.log_axis(alt.Y, "GPU time", None), charts.series_shape(rows, "series")
         lines, marks = base.mark_line().encode(y=y), base.mark_point(filled=True).encode(y="GPU time:Q", shape=shape)
         hollow = base.mark_point(filled=False, strokeWidth=1).encode(y="without a profiler:Q", shape=shape)
         panels.append(alt.layer(lines, marks, hollow).properties(title=f"{name}, ms", width=200, height=220))
     means = [f"{name} {write_range(rows.loc[rows['phase'] == name, 'GPU time'])} ms" for name in names]
-    return alt.hconcat(*panels), f"GPU time of a {mode}: {', '.join(means)}", quantity
+    return alt.hconcat(*panels), f"GPU time of a {mode}: {', '.join(means)}"
 
 
 def draw_class_shares(tables: dict[str, pd.DataFrame]) -> Figure:
     """(c, d) Classes as shares of GPU time: a bar per run, a panel for inference and one for training."""
-    quantity = "Kernel classes as shares of the time of all kernels and memory operations"
     table = tables["class_shares"]
     table = table[(table["phase"] == "all phases") & table["mode"].isin(modes := choose_modes(table))]
     if table.empty:
-        return explain_nothing(quantity, "No capture has kernels.")
+        return None
     rows = table.assign(**{"class": table["class"].map(family)})
     rows = charts.label_rows(rows).groupby(["mode", "label", "class"], sort=False)["share"].sum().reset_index()
     labels, panels, results = list(dict.fromkeys(rows["label"]))[-MAX_BARS:], [], []
@@ -116,7 +92,7 @@ def draw_class_shares(tables: dict[str, pd.DataFrame]) -> Figure:
         panels.append(draw_shares(part, "class", rows, y).properties(title=MODES[mode], width=300, height=alt.Step(20)))
         gemm = part[part["class"] == "gemm"].set_index("label")["share"].reindex(part["label"].unique(), fill_value=0)
         results.append(f"{write_range(gemm, 'percent')} of a {MODES[mode]}")
-    return alt.hconcat(*panels), f"Matrix multiplies (gemm) take {', '.join(results)}", quantity
+    return alt.hconcat(*panels), f"Matrix multiplies (gemm) take {', '.join(results)}"
 
 
 def draw_shares(part: pd.DataFrame, column: str, rows: pd.DataFrame, y: alt.Y) -> alt.LayerChart:
@@ -129,20 +105,18 @@ def draw_shares(part: pd.DataFrame, column: str, rows: pd.DataFrame, y: alt.Y) -
     bars = alt.Chart(part).mark_bar(stroke="white", strokeWidth=0.5).encode(
         x=x.stack("zero"), y=y, color=charts.part_color(rows, column), order="order:Q"
     )  # fmt: skip
-    dark = alt.FieldOneOfPredicate(field=column, oneOf=[name for name in order if charts.is_dark(name)])
-    color = alt.condition(dark, alt.value("white"), alt.value(charts.INK))
-    texts = (
-        alt.Chart(part[part["share"] >= 0.05]).mark_text(fontSize=9).encode(x="middle:Q", y=y, text="text", color=color)
-    )
-    return alt.layer(bars, texts)
+    dark = (charts.BLUE, charts.VERMILLION, charts.GREEN, "#117733", "#882255", "#b5651d")
+    dark = [name for name in order if charts.PARTS.get(name) in dark]
+    color = alt.condition(alt.FieldOneOfPredicate(column, dark), alt.value("white"), alt.value(charts.INK))
+    texts = alt.Chart(part[part["share"] >= 0.05]).mark_text(fontSize=9)
+    return alt.layer(bars, texts.encode(x="middle:Q", y=y, text="text", color=color))
 
 
 def draw_top_kernels(tables: dict[str, pd.DataFrame]) -> Figure:
     """(b) The kernels with the most time of the run with the most, in its forward pass and in the entire step."""
-    quantity = "The five kernels with the most GPU time: ms, share and launches in one pass or step"
     table = tables["top_kernels"]
     if table.empty:
-        return explain_nothing(quantity, "No capture has kernels.")
+        return None
     whole = table[table["scope"] == "all phases"]
     run = whole.assign(ms=whole["gpu_time_ms"] / whole["share"]).sort_values("ms", kind="stable")["run"].iloc[-1]
     rows = table[table["run"] == run]
@@ -153,9 +127,7 @@ def draw_top_kernels(tables: dict[str, pd.DataFrame]) -> Figure:
     for scope, title in scopes.items():
         part = rows[rows["scope"] == scope]
         texts = zip(part["gpu_time_ms"], part["share"], part["invocations"], strict=True)
-        part = part.assign(
-            text=[f"{write_number(ms)} ms, {write_percent(share)}, {write_amount(n)}×" for ms, share, n in texts]
-        )
+        part = part.assign(text=[f"{write_number(ms)} ms, {write_percent(share)}, {n:.0f}×" for ms, share, n in texts])
         x = alt.X("gpu_time_ms:Q", title="ms", scale=alt.Scale(domain=[0, furthest], nice=False))
         base = alt.Chart(part).encode(x=x, y=charts.label_axis(part, "kernel"))
         bars = base.mark_bar().encode(color=charts.part_color(rows, "family"))
@@ -163,20 +135,19 @@ def draw_top_kernels(tables: dict[str, pd.DataFrame]) -> Figure:
         panels.append(alt.layer(bars, labels).properties(title=title, width=480, height=alt.Step(20)))
     first = rows[(rows["scope"] == "all phases") & (rows["rank"] == 1)].iloc[0]
     result = f"{first['kernel']} takes {write_percent(first['share'])} of the GPU time of {name}"
-    return alt.vconcat(*panels), result, quantity
+    return alt.vconcat(*panels), result
 
 
 def draw_attention(tables: dict[str, pd.DataFrame]) -> Figure:
     """(e) The parts of attention as shares of its GPU time, and of its FLOPs."""
-    quantity = "Parts of attention in the forward pass as shares of its GPU time and of its FLOPs"
     table = tables["attention"]
     table = table[table["part"].isin(ATTENTION_PARTS) & (table["mode"].isin(choose_modes(table)[:1]))]
     if table.empty:
-        return explain_nothing(quantity, "No capture has the ranges of the parts of attention.")
+        return None
     rows = charts.label_rows(table)
     labels, panels = list(dict.fromkeys(rows["label"]))[-MAX_BARS:], []
     rows = rows[rows["label"].isin(labels)]
-    for title, column in {"share of GPU time": "gpu_time_ms", "share of FLOPs": "flops_per_layer"}.items():
+    for title, column in {"share of time": "gpu_time_ms", "share of FLOPs": "flops_per_layer"}.items():
         part = rows.assign(share=rows[column].astype("float64") / rows.groupby("run")[column].transform("sum"))
         y = alt.Y("label:N", title=None, sort=labels, axis=None if panels else alt.Axis())
         panels.append(draw_shares(part, "part", rows, y).properties(title=title, width=300, height=alt.Step(20)))
@@ -185,19 +156,18 @@ def draw_attention(tables: dict[str, pd.DataFrame]) -> Figure:
         f"Softmax takes {write_range(softmax['runtime_to_matmuls'])} times as long as both matrix multiplies of"
         f" attention, with {write_range(softmax['flops_to_matmuls'], 'percent')} of their FLOPs"
     )
-    return alt.hconcat(*panels), result, quantity
+    return alt.hconcat(*panels), result
 
 
 def draw_launch_bound(tables: dict[str, pd.DataFrame]) -> Figure:
     """(a) How much of a captured step the GPU idles, against how long its kernels are."""
-    quantity = "Share of a captured step in which no kernel ran, against the mean time of a kernel of the forward pass"
     rows = tables["forward_time"]
     rows = charts.label_rows(rows[rows["idle_share"].notna()], but=("mode", "context_length"))
     if rows.empty:
-        return explain_nothing(quantity, "No capture has kernels.")
+        return None
     rows = order_series(rows.rename(columns={"label": "series"}), tables["runs"]).assign(step=rows["mode"].map(MODES))
     points = alt.Chart(rows).mark_point(filled=True).encode(
-        x=charts.log_axis(alt.X, "mean_kernel_us", "mean time of a kernel, µs", rows["mean_kernel_us"]),
+        x=charts.log_axis(alt.X, "mean_kernel_us", "mean time of a kernel, µs"),
         y=alt.Y("idle_share:Q", title="idle share of the captured step", axis=alt.Axis(format="%")),
         color=charts.series_color(rows, "series"),
         shape=alt.Shape("step:N", title=None, sort=list(MODES.values())),
@@ -207,18 +177,17 @@ def draw_launch_bound(tables: dict[str, pd.DataFrame]) -> Figure:
     name = name.mark_text(align="right", dy=-6, color=charts.SOFT).encode(y="y:Q", text="text", x=alt.value(640))
     idle = rows["idle_share"] >= 0.15
     result = f"The GPU idles for 15 % or more of the step in {idle.sum()} of {len(rows)} captured runs"
-    return alt.layer(points, limit, name).properties(width=640, height=280), result, quantity
+    return alt.layer(points, limit, name).properties(width=640, height=280), result
 
 
 def draw_roofline(tables: dict[str, pd.DataFrame]) -> Figure:
     """Every part's FLOP/s against the FLOPs for each byte that it has to move, both from the shapes."""
-    quantity = "FLOP/s of each part of the forward pass against FLOP per byte, both from the shapes and GPU time"
     table = tables["forward_parts"].merge(tables["runs"], how="left")
     table = table[table["mode"].isin(choose_modes(table)[:1]) & (table["compile"] == "off")]
     sizes = ["num_layers", "num_heads", "d_model", "d_ff", "vocab_size"]
     table = table[table[sizes].notna().all(axis=1)].astype(dict.fromkeys(sizes, "float64"))
     if table.empty:
-        return explain_nothing(quantity, "It needs captures of models with the sizes of this project's.")
+        return None
     table = table[table["context_length"] == table["context_length"].max()]
     table = table[table["precision"] == table["precision"].iloc[0]]
     work = pd.DataFrame([list_work(row) for row in table.to_dict("records")], columns=["flops", "bytes"])
@@ -227,31 +196,32 @@ def draw_roofline(tables: dict[str, pd.DataFrame]) -> Figure:
     )
     rows = rows[rows["rate"].notna()]
     if rows.empty:
-        return explain_nothing(quantity, "No part of the forward pass has a range of its own.")
+        return None
     rows = order_series(charts.label_rows(rows, but=("mode", "context_length")), tables["runs"])
     precision, device = rows["precision"].iloc[0], rows["device_name"].iloc[0]
     peak, bandwidth = peak_flop_per_s(device, precision), peak_bytes_per_s(device)
     best = rows.loc[rows["rate"].idxmax()]
-    result = f"At context {best['context_length']}, {best['part']} reaches the most: {write_rate(best['rate'])}"
+    rate = f"{write_number(best['rate'] / 1e12)} TFLOP/s"
+    result = f"At context {best['context_length']}, {best['part']} reaches the most: {rate}"
     low, high = rows["intensity"].min() / 2, max(rows["intensity"].max() * 2, np.nan_to_num(peak / bandwidth) * 2)
     roof = pd.DataFrame({"intensity": [low, peak / bandwidth, high]}).dropna()
     roof["rate"] = np.minimum(roof["intensity"] * bandwidth, peak)
-    drawn, parts = pd.concat([rows[["intensity", "rate"]], roof]), list(dict.fromkeys(rows["part"]))
+    parts = list(dict.fromkeys(rows["part"]))
     colors = alt.Scale(domain=parts, range=charts.SERIES[: len(parts)])
     points = alt.Chart(rows).mark_point(filled=True).encode(
-        x=charts.log_axis(alt.X, "intensity", "FLOP per byte", drawn["intensity"]),
-        y=charts.log_axis(alt.Y, "rate", "FLOP/s", drawn["rate"]),
+        x=charts.log_axis(alt.X, "intensity", "FLOP per byte"),
+        y=charts.log_axis(alt.Y, "rate", "FLOP/s"),
         color=alt.Color("part:N", title=None, scale=colors, legend=alt.Legend(orient="right")),
         shape=charts.series_shape(rows, "label").legend(orient="right"),
     ).properties(width=500, height=320)  # fmt: skip
     if np.isnan(peak):
-        return points, f"{result}; no peak of {device} is known", quantity
+        return points, f"{result}; no peak of {device} is known"
     line = alt.Chart(roof).mark_line(color=charts.INK).encode(x="intensity:Q", y="rate:Q")
     peaks = f"{peak / 1e12:g} TFLOP/s in {precision}, {bandwidth / 1e12:g} TB/s (data sheet)"
     text = alt.Chart(roof[-1:].assign(text=peaks))
     text = text.mark_text(align="right", dy=-8).encode(x="intensity:Q", y="rate:Q", text="text")
     result += f", {write_percent(best['rate'] / peak)} of the peak in {precision}"
-    return alt.layer(points, line, text), result, quantity
+    return alt.layer(points, line, text), result
 
 
 def list_work(row: dict) -> tuple[float, float]:
@@ -280,34 +250,29 @@ def list_work(row: dict) -> tuple[float, float]:
 
 def draw_scaling(tables: dict[str, pd.DataFrame]) -> Figure:
     """GPU time of a step by the parameters of the model, and by context length."""
-    quantity = "GPU time of a step, ms, against parameters and against context length"
     rows = average_phases(tables)
     rows = rows[(rows["phase"] == "step") & rows["mode"].isin(choose_modes(rows)[-1:])]
     rows["ms"] = rows["GPU time"].fillna(rows["without a profiler"])
     rows = order_series(rows[rows["ms"].notna()], tables["runs"])
     if rows.empty:
-        return explain_nothing(quantity, "No step was measured completely.")
+        return None
     others = charts.label_rows(rows, but=("mode", "model"))["label"]
     rows = rows.assign(length=others.map("context {}".format), mparameters=rows["parameters"].astype("float64") / 1e6)
     rows = rows.sort_values("context_length", kind="stable")
     panels = []
-    for x, series in (
-        (charts.log_axis(alt.X, "mparameters", "parameters, million", rows["mparameters"]), "length"),
-        (charts.context_axis(), "series"),
-    ):
+    for x, series in ((charts.log_axis(alt.X, "mparameters", "parameters, million"), "length"), (CONTEXT, "series")):
         order = rows if series == "length" else order_series(rows, tables["runs"])
-        base = alt.Chart(rows).encode(
-            x=x, y=charts.log_axis(alt.Y, "ms", "ms", rows["ms"]), color=charts.series_color(order, series, 340)
-        )
-        marks = base.mark_point(filled=True).encode(shape=charts.series_shape(order, series, 340))
+        color, shape = charts.series_color(order, series, 340), charts.series_shape(order, series, 340)
+        base = alt.Chart(rows).encode(x=x, y=charts.log_axis(alt.Y, "ms", "ms"), color=color)
+        marks = base.mark_point(filled=True).encode(shape=shape)
         panels.append(alt.layer(base.mark_line(), marks).properties(width=320, height=260))
     growth = rows.sort_values("context_length").groupby("series")["ms"].apply(lambda ms: ms.iloc[-1] / ms.iloc[0])
     lengths = rows["context_length"]
     result = f"A {MODES[rows['mode'].iloc[0]]} takes {write_range(rows['ms'])} ms of GPU time"
     if lengths.nunique() > 1:
         factor = f"{lengths.max() / lengths.min():g}"
-        result += f"; {factor} times the context takes {write_range(growth[growth > 1], 'number')} times as long"
-    return alt.hconcat(*panels).resolve_scale(color="independent", shape="independent"), result, quantity
+        result += f"; {factor} times the context takes {write_range(growth[growth > 1])} times as long"
+    return alt.hconcat(*panels).resolve_scale(color="independent", shape="independent"), result
 
 
 def order_series(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -316,10 +281,15 @@ def order_series(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return rows.sort_values("run", key=lambda names: names.map(order), kind="stable")
 
 
-DRAWN = {
-    "phase_times": draw_phase_times, "class_shares": draw_class_shares, "top_kernels": draw_top_kernels,
-    "attention": draw_attention, "launch_bound": draw_launch_bound, "roofline": draw_roofline, "scaling": draw_scaling,
-}  # fmt: skip
+DRAWN = {  # by name: the function, and the quantity that is shown
+    "phase_times": (draw_phase_times, "Time of each phase, ms: GPU time (lines), without a profiler (hollow marks)"),
+    "class_shares": (draw_class_shares, "Kernel classes as shares of the time of all kernels and memory operations"),
+    "top_kernels": (draw_top_kernels, "The five kernels with the most GPU time: ms, share and launches in one pass"),
+    "attention": (draw_attention, "Parts of attention in the forward pass as shares of its GPU time and of its FLOPs"),
+    "launch_bound": (draw_launch_bound, "Share of a step without kernels, against the mean time of a forward kernel"),
+    "roofline": (draw_roofline, "FLOP/s of each part of the forward pass against FLOP per byte, from the shapes"),
+    "scaling": (draw_scaling, "GPU time of a step, ms, against parameters and against context length"),
+}
 
 if "snakemake" in globals():
     main(list(snakemake.input.tables), list(snakemake.output), list(snakemake.params.figures))
