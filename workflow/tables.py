@@ -4,7 +4,7 @@ The name of a table is that of its file. A merged table (results/tables) begins 
 Times are integer nanoseconds until they are summarized.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -82,9 +82,10 @@ def write_table(frame: pd.DataFrame, path: str | Path, keys: bool = True, name: 
     name = name or path.stem
     table = _to_arrow(frame, name, declared_columns(name, keys))
     path.parent.mkdir(parents=True, exist_ok=True)
-    _write_whole(path, lambda partial: pq.write_table(table, partial, compression="zstd"))
-    text = table.to_pandas(integer_object_nulls=True)  # an integer stays one beside a gap
-    _write_whole(path.with_suffix(".csv"), lambda partial: text.to_csv(partial, index=False, lineterminator="\n"))
+    with written_whole(path) as partial:
+        pq.write_table(table, partial, compression="zstd")
+    with written_whole(path.with_suffix(".csv")) as partial:  # in which an integer stays one beside a gap
+        table.to_pandas(integer_object_nulls=True).to_csv(partial, index=False, lineterminator="\n")
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
@@ -162,8 +163,3 @@ def _cast(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
         if kind == "text" and pd.api.types.is_numeric_dtype(frame[name]):
             frame = frame.assign(**{name: frame[name].astype("Int64")})
     return frame.astype({name: dtype for name, dtype in types.items() if frame[name].dtype != dtype})
-
-
-def _write_whole(path: Path, write: Callable[[Path], None]) -> None:
-    with written_whole(path) as partial:
-        write(partial)

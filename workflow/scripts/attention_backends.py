@@ -31,7 +31,12 @@ def compare_backends(
     attention_ms = inside.groupby("run")["total_ns"].sum() / 1e6 / steps
     table["attention_ms"] = table["run"].map(attention_ms).astype("float64")
     table["attention_ratio"] = table["attention_ms"] / table["base_run"].map(attention_ms).astype("float64")
-    return table.assign(is_typical=table["run"] == find_typical(table))
+    compared = table[table["gpu_ratio"].notna()]
+    mode = next((mode for mode in reversed(MODES) if mode in set(compared["mode"])), None)
+    compared = compared[compared["mode"] == mode]
+    fastest = compared.loc[compared.groupby(OTHERS, dropna=False)["gpu_ms"].idxmin()]
+    typical = find_middle(fastest, "gpu_ratio")["run"] if len(fastest) else None
+    return table.assign(is_typical=table["run"] == typical)
 
 
 def compare_steps(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame, key: str, base: str) -> pd.DataFrame:
@@ -48,17 +53,6 @@ def compare_steps(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFram
         table[f"{name}_ms"], table[f"{name}_ratio"] = judged["after_ms"], judged["ratio"]
         table[f"{name}_verdict"] = judged["verdict"].where(judged["ratio"].notna())
     return table
-
-
-def find_typical(table: pd.DataFrame) -> str | None:
-    """The run with the median ratio of those that are the fastest of their configuration, in the fullest mode."""
-    compared = table[table["gpu_ratio"].notna()]
-    mode = next((mode for mode in reversed(MODES) if mode in set(compared["mode"])), None)
-    if mode is None:
-        return None
-    compared = compared[compared["mode"] == mode]
-    fastest = compared.loc[compared.groupby(OTHERS, dropna=False)["gpu_ms"].idxmin()]
-    return find_middle(fastest, "gpu_ratio")["run"]
 
 
 def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:

@@ -50,8 +50,11 @@ def compare_cells(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     table = table.merge(eager, on=CELL, how="left", validate="many_to_one")
     table["speed_up"] = table["eager_ms"] / table["both_ms"]
     devices = table["run"].map(runs.set_index("run")["device_name"])
-    pairs = zip(devices, table["precision"], table["variant"], strict=True)
-    table["peak_flop_per_s"] = [find_peak(*pair) for pair in pairs]
+    pairs = list(zip(devices, table["precision"], strict=True))
+    peaks, tf32 = (pd.Series([peak_flop_per_s(*pair) for pair in found], table.index, dtype="float64")
+                   for found in (pairs, [(device, "tf32") for device, _ in pairs]))  # fmt: skip
+    in_three = (table["variant"] == "efficient") & (table["precision"] == "fp32")  # by three products in tf32
+    table["peak_flop_per_s"] = peaks.mask(in_three, tf32 / 3)
     # a product takes 2 d FLOPs for each score that is not masked; 7 products in both passes, as FlashAttention needs
     scores = table["batch_size"] * table["context_length"] * (table["context_length"] + 1) / 2
     flop_per_s = 7 * 2 * table["head_dim"] * scores / (1e-3 * table["both_ms"])
@@ -78,13 +81,6 @@ def choose_head(table: pd.DataFrame) -> int | None:
     """The usual head size, 64, if it was measured; else the smallest."""
     sizes = sorted(table.loc[table["both_ms"].notna(), "head_dim"].unique())
     return 64 if 64 in sizes else next(iter(sizes), None)
-
-
-def find_peak(device: str, precision: str, variant: str) -> float:
-    """The highest FLOP/s of a variant: "efficient" multiplies fp32 numbers by three products in tf32."""
-    if precision == "fp32" and variant == "efficient":
-        return peak_flop_per_s(device, "tf32") / 3
-    return peak_flop_per_s(device, precision)
 
 
 def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:

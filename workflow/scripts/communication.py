@@ -60,7 +60,13 @@ def compare_steps(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
             table[f"{prefix}{name}"] = table["run"].map(rows[name]).astype("float64")
     table["cost_ms"] = table["mean_ms"] - table["without_mean_ms"]
     table["cost_share"] = table["cost_ms"] / table["mean_ms"]
-    judged = judge_cost(timings, table["run"])
+    # steps with communication, and those of the same processes without, as if these were other runs
+    alone = " step_without_communication"
+    rows = timings[timings["phase"].isin(["step", alone.strip()])]
+    columns = {"mean_ms": "mean", "process_spread": "spread", "processes": "n"}
+    times = rows.set_index(rows["run"] + " " + rows["phase"])[list(columns)].rename(columns=columns).astype("float64")
+    pairs = pd.DataFrame({"before": table["run"] + alone, "after": table["run"] + " step"})
+    judged = judge(times.fillna({"n": 1.0}), pairs, "process")
     for name in ("low", "high"):
         table[f"cost_{name}_ms"] = table["mean_ms"] * (1 - 1 / judged[name])
     table[["verdict", "used"]] = judged[["verdict", "used"]].where(table["cost_ms"].notna())
@@ -73,16 +79,6 @@ def compare_steps(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     for name, column in {"naive_ratio": "ratio", "naive_verdict": "verdict", "naive_used": "used"}.items():
         table[name] = table["run"].map(naive[column])
     return table.assign(is_typical=table["run"] == choose_typical(table))
-
-
-def judge_cost(timings: pd.DataFrame, runs: pd.Series) -> pd.DataFrame:
-    """By run, what verdict.judge says of its steps with communication, compared with those of the same processes
-    without."""
-    rows = timings[timings["phase"].isin(["step", "step_without_communication"])]
-    columns = {"mean_ms": "mean", "process_spread": "spread", "processes": "n"}
-    times = rows.set_index(rows["run"] + " " + rows["phase"])[list(columns)].rename(columns=columns).astype("float64")
-    pairs = pd.DataFrame({"before": runs + " step_without_communication", "after": runs + " step"})
-    return judge(times.fillna({"n": 1.0}), pairs, "process")
 
 
 def choose_typical(table: pd.DataFrame) -> str | None:

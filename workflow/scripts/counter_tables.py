@@ -44,8 +44,16 @@ def main(folder: Path, classes: Sequence[dict] = ()) -> None:
             launches = find_launches(trace)
         counted = join_rounds([read_counters(folder / "ncu.csv")])
         table = count_kernels(launches, counted, capture.machine.device_name)
-        if (reason := explain_loss(table)) is not None:
-            raise TraceError(f"{folder / 'ncu.csv'}: {reason}; snakemake --forcerun {folder / 'counters.json'}")
+        countable = table[table["not_counted"] != LEFT_OUT]
+        lost = countable[countable["not_counted"] != ""]
+        share = lost["total_ns"].sum() / max(countable["total_ns"].sum(), 1)
+        if share > MAX_LOST_SHARE:
+            longest = "{kernel}, grid {grid} ({not_counted})".format(**lost.iloc[0])
+            raise TraceError(
+                f"{folder / 'ncu.csv'}: {len(lost)} of {len(table)} kernels have no counters, {100 * share:.1f} % of"
+                f" the time; the longest is {longest}; if layers differ, count more (counters: {{layers: 100}});"
+                f" snakemake --forcerun {folder / 'counters.json'}"
+            )
     write_table(table, folder / "counters.parquet", keys=False)
 
 
@@ -75,21 +83,6 @@ def count_kernels(launches: pd.DataFrame, counted: pd.DataFrame, device_name: st
     rates = rates_of(work, table["total_ns"] / table["launches"] / 1e9, roofs)
     table = pd.concat([table, work, rates, launch_facts(table["grid"], metrics)], axis=1)
     return table.join(verdicts_of(table))
-
-
-def explain_loss(table: pd.DataFrame) -> str | None:
-    """Why the counters cannot stand for all kernels; None if they can."""
-    countable = table[table["not_counted"] != LEFT_OUT]
-    lost = countable[countable["not_counted"] != ""]
-    share = lost["total_ns"].sum() / max(countable["total_ns"].sum(), 1)
-    if share <= MAX_LOST_SHARE:
-        return None
-    longest = lost.iloc[0]
-    return (
-        f"{len(lost)} of {len(table)} kernels have no counters, {100 * share:.1f} % of the time; the longest is"
-        f" {longest['kernel']}, grid {longest['grid']} ({longest['not_counted']}); if layers differ, count more of them"
-        " (counters: {layers: 100})"
-    )
 
 
 if __name__ == "__main__":

@@ -29,14 +29,10 @@ def rank_kernels(counters: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     table["share"] = table["gpu_time_ms"] / table.groupby("run")["gpu_time_ms"].transform("sum")
     # data that a cache held can give more than the peak of DRAM
     nearest = table[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0)
-    return table.assign(possible_ms=table["gpu_time_ms"] * nearest, is_typical=table["run"] == find_typical(table))
-
-
-def find_typical(table: pd.DataFrame) -> str | None:
-    """The run with the median time of kernels in the fullest mode."""
     mode = next((mode for mode in reversed(MODES) if mode in set(table["mode"])), None)
     times = table[table["mode"] == mode].groupby("run", sort=False)["gpu_time_ms"].sum().reset_index()
-    return None if times.empty else find_middle(times, "gpu_time_ms")["run"]
+    typical = None if times.empty else find_middle(times, "gpu_time_ms")["run"]
+    return table.assign(possible_ms=table["gpu_time_ms"] * nearest, is_typical=table["run"] == typical)
 
 
 def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:

@@ -31,15 +31,13 @@ def find_peaks(phases: pd.DataFrame) -> pd.DataFrame:
     ).reset_index(drop=True)
     runs = step.drop_duplicates("run")
     defaults = DEFAULTS | {"precision": runs["precision"].iloc[0] if len(runs) else ""}
-    typical = [find_typical(rows, defaults) for _, rows in runs.groupby("mode", sort=False)]
+    plain = runs[(runs[list(defaults)] == pd.Series(defaults)).all(axis=1)]
+    typical = [  # of each mode the median, of the runs with every setting at its default if there are any
+        find_middle(plain[plain["mode"] == mode] if mode in set(plain["mode"]) else rows, "peak_bytes")["run"]
+        for mode, rows in runs.groupby("mode", sort=False)
+    ]
     bases = find_bases(runs, defaults)
     return step.assign(is_typical=step["run"].isin(typical), **{name: step["run"].map(bases[name]) for name in bases})
-
-
-def find_typical(runs: pd.DataFrame, defaults: dict[str, str]) -> str:
-    """The run with the median peak, of those with every setting at its default if there are any."""
-    plain = runs[(runs[list(defaults)] == pd.Series(defaults)).all(axis=1)]
-    return find_middle(plain if len(plain) else runs, "peak_bytes")["run"]
 
 
 def find_bases(runs: pd.DataFrame, defaults: dict[str, str]) -> pd.DataFrame:
@@ -48,10 +46,8 @@ def find_bases(runs: pd.DataFrame, defaults: dict[str, str]) -> pd.DataFrame:
     pairs = pd.concat(pairs).drop_duplicates("after").set_index("after")
     named = runs.set_index("run")
     change = [f"{key} {named.loc[run, key]}" for run, key in pairs["key"].items()]
-    return pd.DataFrame(
-        {"change": change, "base_run": pairs["before"], "base_peak_bytes": pairs["before"].map(named["peak_bytes"])},
-        index=pairs.index,
-    )
+    peaks = pairs["before"].map(named["peak_bytes"])
+    return pairs[["before"]].set_axis(["base_run"], axis=1).assign(change=change, base_peak_bytes=peaks)
 
 
 def sum_parts(activations: pd.DataFrame) -> pd.DataFrame:

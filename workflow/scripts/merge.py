@@ -59,15 +59,7 @@ def main(results: Sequence[str], tables: Sequence[str], plan: str, outputs: Sequ
 def read_results(paths: Sequence[str], wanted: dict[str, dict]) -> dict[str, Stages]:
     """The results by run and stage, of the first process first. Raises BadResult if one cannot be read, or was made
     from something else than `wanted`, its key by path."""
-    results, unreadable = {}, []
-    for path in paths:
-        try:
-            results[path] = read_result(Path(path))
-        except BadResult as error:
-            unreadable.append(str(error))
-    if unreadable:
-        more = f" ({len(unreadable) - 1} more like this; an earlier release wrote other results)"
-        raise BadResult(unreadable[0] + (more if len(unreadable) > 1 else ""))
+    results = {path: read_result(Path(path)) for path in paths}
     stale = {path: explain_difference(result.key, wanted[path]) for path, result in results.items()}
     if stale := {path: difference for path, difference in stale.items() if difference}:
         shown = "".join(f"\n  {path}: {difference}" for path, difference in list(stale.items())[:5])

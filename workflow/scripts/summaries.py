@@ -143,12 +143,9 @@ def rank_kernels(runs: pd.DataFrame, kernels: pd.DataFrame, steps: pd.Series) ->
     table = table.sort_values(["total_ns", "kernel"], ascending=[False, True], kind="stable")
     table["rank"] = table.groupby(["run", "scope"]).cumcount() + 1
     table = table[table["rank"] <= MAX_RANK].sort_values(["scope", "rank"], kind="stable")
-    return add_keys(table, runs).pipe(_compare_with_forward)
-
-
-def _compare_with_forward(table: pd.DataFrame) -> pd.DataFrame:
-    """With `same_as_forward`, where rank 1 of all phases has a forward pass to compare with: of the run of inference
-    that differs in nothing else or, without one, of the same run."""
+    table = add_keys(table, runs)
+    # rank 1 of all phases is compared with that of the forward pass: of the run of inference that differs in nothing
+    # else or, without one, of the same run
     first = table[(table["rank"] == 1) & (table["scope"] == "forward")]
     alike = [key for key in KEYS[1:] if key != "mode"]
     inference = first.loc[first["mode"] == "forward", [*alike, "kernel"]].rename(columns={"kernel": "reference"})
