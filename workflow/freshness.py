@@ -29,7 +29,7 @@ PLAN = Path("results/plan/measurements.json")
 DIGESTS = Path("results/plan/code/measured")
 MEASURED = ("cs336_model/*.py", "range_marks/*.py")  # what runs in the measured process
 ENGINE = ROOT / "kernel_tables" / "__init__.py"
-EXPORTER = ("kernel_tables/kineto/*.py",)  # and writes the captures of PyTorch's profiler
+EXPORTER = ("kernel_tables/kineto/*.py", "kernel_tables/reading/publishable.py")  # and makes captures
 VERSIONS = {"torch": "PyTorch", "driver": "the driver", "gpu": "the GPU", "nsys": "nsys", "ncu": "ncu"}
 
 
@@ -155,7 +155,7 @@ def find_torch() -> tuple[str | None, bool]:
 @cache
 def find_gpus() -> tuple[list[str], str | None]:
     """The name of each visible GPU of this host, and the version of the driver; ([], None) if there is none."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return [], None
     texts = [path.read_text() for path in Path("/proc/driver/nvidia/gpus").glob("*/information")]
     names = re.findall(r"^Model:\s*(.*\S)", "\n".join(texts), re.MULTILINE)
@@ -228,7 +228,15 @@ def strip_comments(name: str, text: bytes) -> bytes:
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
             node.body = [part for part in body if not is_text(part)]
-    return ast.dump(tree).encode()
+    return repr(list_nodes(tree)).encode()
+
+
+def list_nodes(node: object) -> object:
+    """A syntax tree as lists, the same in every version of Python: those differ in what ast.dump writes of nothing."""
+    if isinstance(node, ast.AST):
+        fields = [(name, list_nodes(value)) for name, value in ast.iter_fields(node) if value not in (None, [])]
+        return [type(node).__name__, *fields]
+    return [list_nodes(part) for part in node] if isinstance(node, list) else node
 
 
 def is_text(node: ast.stmt) -> bool:
@@ -236,11 +244,11 @@ def is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
-def write_digest(rule: str, *files: str) -> str:
-    """The path of a file with a digest of these files and of the modules that they import, written if it changed. It is
-    an input of the rule, so that a change is seen by content, and without Snakemake's metadata."""
+def write_digest(rule: str, *files: str, settings: str = "") -> str:
+    """The path of a file with a digest of these files, of the modules that they import, and of settings; written if it
+    changed. It is an input of the rule, so that a change is seen by content, and without Snakemake's metadata."""
     found: set[Path] = set()
-    waiting, digests = [ROOT / file for file in files], []
+    waiting, digests = [ROOT / file for file in files], [settings]
     while waiting:
         path = waiting.pop()
         if path not in found and path.is_file():

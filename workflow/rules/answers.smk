@@ -15,7 +15,7 @@ doctor         prints what this machine can do: snakemake doctor
 rule answers:
     input:
         tables=table_files(ANSWERED, suffixes=["parquet"]),
-        templates=expand("{root}/workflow/templates/{name}.md.j2", root=os.path.relpath(ROOT), name=QUESTIONS),
+        templates=expand("{folder}/{name}.md.j2", folder=os.path.relpath(ROOT / "workflow/templates"), name=QUESTIONS),
         code=write_digest(
             "answers",
             "workflow/scripts/answers.py",
@@ -61,6 +61,7 @@ rule page:
             "workflow/scripts/page.py",
             "workflow/columns.yaml",
             *[path for path in TEMPLATES if "page." in path],
+            settings=CLASSES,
         ),
     output:
         page="results/report.html",

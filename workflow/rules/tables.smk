@@ -15,7 +15,7 @@ where Snakemake has lost its metadata.
 
 rule run_tables:
     input:
-        code=write_digest("run_tables", "workflow/scripts/run_tables.py", "workflow/columns.yaml"),
+        code=write_digest("run_tables", "workflow/scripts/run_tables.py", "workflow/columns.yaml", settings=OWN_RULES),
         result="results/runs/{run}/capture.json",
         capture="results/runs/{run}/capture.sqlite",
     output:
@@ -52,7 +52,9 @@ rule memory_tables:
 
 rule counter_tables:
     input:
-        code=write_digest("counter_tables", "workflow/scripts/counter_tables.py", "workflow/columns.yaml"),
+        code=write_digest(
+            "counter_tables", "workflow/scripts/counter_tables.py", "workflow/columns.yaml", settings=CLASSES
+        ),
         result="results/runs/{run}/counters.json",
         counted="results/runs/{run}/ncu.csv",
         capture_result="results/runs/{run}/capture.json",
