@@ -16,7 +16,7 @@ import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
@@ -315,8 +315,8 @@ class Types:
         self.seen: dict[str, dict[str, set[str]]] = {}  # types by name, shared by the modules of a list, and kind
         self.modules: dict[str, set[str]] = {}  # full names by that name
         for name, module in model.named_modules():
-            note_output = lambda _, __, output, name=name: self.note("output", name or "(logits)", tree_iter(output))  # noqa: E731
-            module.register_forward_hook(note_output)
+            note = partial(self.note, "output", name or "(logits)")
+            module.register_forward_hook(lambda _, __, output, note=note: note(tree_iter(output)))
 
     def note(self, kind: str, name: str, values: Iterable[Any]) -> None:
         shared = ".".join("*" if part.isdigit() else part for part in name.split("."))
