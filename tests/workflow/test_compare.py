@@ -56,19 +56,16 @@ def test_equal_programs_are_told_apart_in_about_five_of_a_hundred_comparisons(tm
     assert found <= 9  # more in one of 28 tries; this seed always gives the same
 
 
-@pytest.mark.parametrize(
-    ("processes", "facts", "verdict"),
-    [
-        (5, {}, "too few processes to tell"),
-        (6, {"device_name": "H100"}, "not comparable: device_name is H200, then H100"),
-        (6, {"timing_status": "out_of_memory"}, r"not comparable: out\_of\_memory after"),
-    ],
-)
+@pytest.mark.parametrize(("processes", "facts", "verdict"), [
+    (5, {}, "too few processes to tell"),
+    (6, {"device_name": "H100"}, "not comparable: device_name is H200, then H100"),
+    (6, {"timing_status": "failed"}, "not comparable: failed after"),
+])  # fmt: skip
 def test_what_cannot_be_told_or_compared_has_its_reason(tmp_path, processes, facts, verdict):
     before = write_side(tmp_path / "before", {"a": 10.0})
     after = write_side(tmp_path / "after", {"a": 20.0}, processes, **facts)
     text = compare_sides(tmp_path, before, after, "changed")
-    assert verdict.replace("\\_", "_") in text.replace("\\_", "_")
+    assert verdict in text.replace("\\_", "_")
     assert ("`timing: {processes: 6}`" in text) == (processes == 5)
 
 

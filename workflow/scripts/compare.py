@@ -142,9 +142,8 @@ def list_facts(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame], 
 
 
 def pair_memory(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs with a known peak of memory on both sides; `changed` by a MiB or more."""
-    known = runs.dropna(subset=["peak_before", "peak_after"])
-    return known.assign(changed=(known["peak_after"] - known["peak_before"]).abs() >= 2**20)
+    """The runs whose peak of memory changed by a MiB or more."""
+    return runs[(runs["peak_after"] - runs["peak_before"]).abs() >= 2**20]
 
 
 def pair_energy(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame) -> pd.DataFrame:
