@@ -117,8 +117,6 @@ def test_several_gpus_are_compared_with_one_that_has_the_batch_of_all_or_of_each
     assert table.loc[("ddp", "strong"), "base_run"] == "one" and table.loc[("ddp", "weak"), "base_run"] == "weak"
     assert table.loc[("ddp", "strong"), ["speed_up", "efficiency"]].tolist() == pytest.approx([100 / 58, 50 / 58])
     assert table.loc[("ddp", "weak"), ["speed_up", "efficiency"]].tolist() == pytest.approx([2 * 52 / 58, 52 / 58])
-    row = table.loc[("ddp", "strong")]
-    assert row["speed_up_low"] < row["speed_up"] < row["speed_up_high"]
 
 
 def test_the_document_begins_with_what_communication_costs_the_typical_run(study):

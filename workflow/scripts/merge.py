@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cs336_model.results import Attention, BadResult, Capture, Energy, Result, Timing, read_result
+from cs336_model.results import BadResult, Capture, Result, Timing, read_result
 from kernel_tables.errors import NotConserved
 from kernel_tables.whole_files import written_whole
 from workflow.freshness import command_for, explain_difference
@@ -195,16 +195,14 @@ def merge_lists(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
     rows = defaultdict(list)
     for stages in stages_by_run.values():
         keys = list_keys(stages)
-        for result in (results[0] for results in stages.values()):
-            # imported only here, since these also draw
-            if isinstance(result, Energy):
-                from workflow.scripts.energy import list_windows
+        if "energy" in stages:
+            from workflow.scripts.energy import list_windows  # only here, since it also draws
 
-                rows["energy_windows"] += [keys | row for row in list_windows(result)]
-            elif isinstance(result, Attention):
-                from workflow.scripts.attention_sweep import list_cells
+            rows["energy_windows"] += [keys | row for row in list_windows(stages["energy"][0])]
+        if "attention" in stages:
+            from workflow.scripts.attention_sweep import list_cells
 
-                rows["attention_cells"] += [keys | row for row in list_cells(result)]
+            rows["attention_cells"] += [keys | row for row in list_cells(stages["attention"][0])]
     return {name: make_table(name, found) for name, found in rows.items()}
 
 
