@@ -7,6 +7,7 @@ is the one that vl-convert ships; Arial and Helvetica have the same widths.
 """
 
 import html
+import math
 import re
 import textwrap
 from collections.abc import Iterable
@@ -100,10 +101,21 @@ def label_axis(rows: pd.DataFrame, column: str = "label") -> alt.Y:
     return alt.Y(f"{column}:N", title=None, sort=list(dict.fromkeys(rows[column])))
 
 
-def log_axis(channel: type, column: str, title: str | None) -> alt.X | alt.Y:
-    """A logarithmic axis with plain numbers; `channel` is alt.X or alt.Y."""
-    axis, scale = alt.Axis(labelExpr=PLAIN_NUMBER, tickCount=5), alt.Scale(type="log", nice=False, padding=8)
-    return channel(f"{column}:Q", title=title, scale=scale, axis=axis)
+def log_axis(channel: type, column: str, title: str | None, values: Iterable[float] = ()) -> alt.X | alt.Y:
+    """A logarithmic axis with plain numbers; `channel` is alt.X or alt.Y. With `values`, all that is drawn, it has the
+    ticks 1, 2 and 5 of each decade, or as many as it needs for three."""
+    known = [float(value) for value in values if value > 0]
+    if not known:
+        axis, scale = alt.Axis(labelExpr=PLAIN_NUMBER, tickCount=5), alt.Scale(type="log", nice=False, padding=8)
+        return channel(f"{column}:Q", title=title, scale=scale, axis=axis)
+    low, high, ticks = min(known) / 1.25, max(known) * 1.25, []
+    for digits in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)):
+        decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        ticks = [tick for decade in decades for digit in digits if low <= (tick := digit * 10.0**decade) <= high]
+        if len(ticks) >= 3:
+            break
+    scale = alt.Scale(type="log", nice=False, domain=[low, high])
+    return channel(f"{column}:Q", title=title, scale=scale, axis=alt.Axis(labelExpr=PLAIN_NUMBER, values=ticks))
 
 
 def label_rows(rows: pd.DataFrame, but: Iterable[str] = ("mode",)) -> pd.DataFrame:

@@ -166,17 +166,8 @@ def list_changes(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame, most:
             table = changes(*map(as_side, captured))
             nth = table.groupby("level").cumcount()
             parts.append(table[(table["level"] != "kernel") | (nth < most)].assign(run=run))
-    columns = [
-        "run",
-        "level",
-        "name",
-        "change",
-        "launches_before",
-        "launches_after",
-        "ms_before",
-        "ms_after",
-        "ms_more",
-    ]
+    numbers = [f"{name}_{side}" for name in ("launches", "ms") for side in ("before", "after")]
+    columns = ["run", "level", "name", "change", *numbers, "ms_more"]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
 

@@ -63,11 +63,11 @@ def draw_phase_times(tables: dict[str, pd.DataFrame]) -> Figure:
     rows = order_series(rows[rows["phase"].isin(names)], tables["runs"])
     if rows.empty or rows["GPU time"].isna().all():
         return None
-    mode, panels = MODES[rows["mode"].iloc[0]], []
+    mode, panels, times = MODES[rows["mode"].iloc[0]], [], ["GPU time", "without a profiler"]
     for name in names:
         part = rows[rows["phase"] == name]
         base = alt.Chart(part).encode(x=CONTEXT, color=charts.series_color(rows, "series"))
-        y, shape = charts.log_axis(alt.Y, "GPU time", None), charts.series_shape(rows, "series")
+        y, shape = charts.log_axis(alt.Y, "GPU time", None, part[times].stack()), charts.series_shape(rows, "series")
         lines, marks = base.mark_line().encode(y=y), base.mark_point(filled=True).encode(y="GPU time:Q", shape=shape)
         hollow = base.mark_point(filled=False, strokeWidth=1).encode(y="without a profiler:Q", shape=shape)
         panels.append(alt.layer(lines, marks, hollow).properties(title=f"{name}, ms", width=200, height=220))
@@ -167,7 +167,7 @@ def draw_launch_bound(tables: dict[str, pd.DataFrame]) -> Figure:
         return None
     rows = order_series(rows.rename(columns={"label": "series"}), tables["runs"]).assign(step=rows["mode"].map(MODES))
     points = alt.Chart(rows).mark_point(filled=True).encode(
-        x=charts.log_axis(alt.X, "mean_kernel_us", "mean time of a kernel, µs"),
+        x=charts.log_axis(alt.X, "mean_kernel_us", "mean time of a kernel, µs", rows["mean_kernel_us"]),
         y=alt.Y("idle_share:Q", title="idle share of the captured step", axis=alt.Axis(format="%")),
         color=charts.series_color(rows, "series"),
         shape=alt.Shape("step:N", title=None, sort=list(MODES.values())),
@@ -209,8 +209,8 @@ def draw_roofline(tables: dict[str, pd.DataFrame]) -> Figure:
     parts = list(dict.fromkeys(rows["part"]))
     colors = alt.Scale(domain=parts, range=charts.SERIES[: len(parts)])
     points = alt.Chart(rows).mark_point(filled=True).encode(
-        x=charts.log_axis(alt.X, "intensity", "FLOP per byte"),
-        y=charts.log_axis(alt.Y, "rate", "FLOP/s"),
+        x=charts.log_axis(alt.X, "intensity", "FLOP per byte", [*rows["intensity"], *roof["intensity"]]),
+        y=charts.log_axis(alt.Y, "rate", "FLOP/s", [*rows["rate"], *roof["rate"]]),
         color=alt.Color("part:N", title=None, scale=colors, legend=alt.Legend(orient="right")),
         shape=charts.series_shape(rows, "label").legend(orient="right"),
     ).properties(width=500, height=320)  # fmt: skip
@@ -260,10 +260,11 @@ def draw_scaling(tables: dict[str, pd.DataFrame]) -> Figure:
     rows = rows.assign(length=others.map("context {}".format), mparameters=rows["parameters"].astype("float64") / 1e6)
     rows = rows.sort_values("context_length", kind="stable")
     panels = []
-    for x, series in ((charts.log_axis(alt.X, "mparameters", "parameters, million"), "length"), (CONTEXT, "series")):
+    parameters = charts.log_axis(alt.X, "mparameters", "parameters, million", rows["mparameters"])
+    for x, series in ((parameters, "length"), (CONTEXT, "series")):
         order = rows if series == "length" else order_series(rows, tables["runs"])
         color, shape = charts.series_color(order, series, 340), charts.series_shape(order, series, 340)
-        base = alt.Chart(rows).encode(x=x, y=charts.log_axis(alt.Y, "ms", "ms"), color=color)
+        base = alt.Chart(rows).encode(x=x, y=charts.log_axis(alt.Y, "ms", "ms", rows["ms"]), color=color)
         marks = base.mark_point(filled=True).encode(shape=shape)
         panels.append(alt.layer(base.mark_line(), marks).properties(width=320, height=260))
     growth = rows.sort_values("context_length").groupby("series")["ms"].apply(lambda ms: ms.iloc[-1] / ms.iloc[0])
