@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> bool:
     parser.add_argument("--spec", required=True, help="specification of the run, as JSON (cs336_model/spec.py)")
     parser.add_argument("--output", type=Path, required=True, help="file for the result")
     parser.add_argument("--locks", type=Path, default=locks.LOCKS, help="folder of this host's locks")
-    parser.add_argument("--started", type=Path, help="is created when this process has its device: a limit counts then")
+    parser.add_argument("--started", type=Path, help="exists while this process has its device: a limit counts then")
     parser.add_argument("--profiler", choices=("none", "nsys", "torch", "ncu"), default="none")
     parser.add_argument("--capture", type=Path, help="file for what --profiler torch or the stage memory records")
     parser.add_argument("--rank-command", type=json.loads, default=[], help="words before the command of each rank")
@@ -85,11 +85,9 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
     progress.seconds["import"] = default_timer() - start - waited_s
     if sharing:
         sharing.release()
-        place = device.Place(spec.device, options.locks)
+        place = device.Place(spec.device, options.locks, options.started)
     else:
         place = parallel.RankPlace(spec, options)
-    if options.started:
-        options.started.touch()
     if spec.time_limit_s:  # shows where it hangs, before it is killed
         faulthandler.dump_traceback_later(max(spec.time_limit_s - min(5.0, spec.time_limit_s / 4), 0.1))
     try:

@@ -229,7 +229,7 @@ def measure(
         result.reason = f"the loss of step {step}, counted from 0 with the warm-up, is {result.losses[step]}"
         result.losses = result.losses[:step]
     del subject
-    if profiler != "ncu":
+    if profiler in ("nsys", "torch"):  # which have to end
         place.leave()
     if is_marked:
         torch.cuda.profiler.stop()

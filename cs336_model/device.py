@@ -1,6 +1,7 @@
 """The device of a run: how to have it alone, how to wait for it, its memory, and facts about the machine."""
 
 import ctypes
+import faulthandler
 import gc
 import hashlib
 import os
@@ -8,6 +9,7 @@ import platform
 import re
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 from timeit import default_timer
 
@@ -21,19 +23,22 @@ class Place:
     """A device that this process has alone, from the making of this object, which waits for it, until `leave`. Nothing
     may touch CUDA before."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        """Takes any free GPU that is visible, and hides the others; for "cpu", and without a GPU, the host."""
+    def __init__(self, name: str, folder: Path, started: Path | None = None) -> None:
+        """Takes any free GPU that is visible, and hides the others; for "cpu", and without a GPU, the host. The file
+        `started` exists while it is taken: a time limit counts then."""
         gpus = [] if name == "cpu" or not torch.backends.cuda.is_built() else locks.visible_gpus()
         if name == "cuda" and not gpus:
             remedy = "check nvidia-smi and CUDA_VISIBLE_DEVICES, or set device: auto or cpu"
             raise SystemExit(f"device is 'cuda', and torch {torch.__version__} finds no GPU: {remedy}")
         start = default_timer()
-        self.folder, self._after = folder, None
+        self.folder, self.started, self._after = folder, started, None
         self.held = locks.exclusive(folder, gpus or [locks.HOST])
         self.waited_s = default_timer() - start
         if gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = self.held.names[0]
         self.device = torch.device("cuda", 0) if gpus else torch.device("cpu")
+        if started:
+            started.touch()
 
     def open(self) -> None:
         """Opens the context of the GPU, whose time is not the model's, or chooses the number of threads."""
@@ -58,6 +63,9 @@ class Place:
                 gc.collect()
             torch.cuda.empty_cache()
         self.held.release()
+        faulthandler.cancel_dump_traceback_later()
+        if self.started:
+            self.started.unlink()
         self._after = locks.shared(self.folder)
 
     def end(self) -> None:
@@ -65,7 +73,8 @@ class Place:
         This process may then do little more than write its result, and must leave by os._exit: PyTorch would look for
         the context."""
         if self.device.type == "cuda":
-            torch.cuda.synchronize()
+            with suppress(RuntimeError):  # of a kernel that failed, whose result says so
+                torch.cuda.synchronize()
             ctypes.CDLL("libcuda.so.1").cuDevicePrimaryCtxReset_v2(0)  # of the only visible GPU
         self.held.release()
 

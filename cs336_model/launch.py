@@ -65,6 +65,8 @@ def run_ranks(spec: Spec, options: argparse.Namespace) -> None:
             Path(meeting, "devices").rename(Path(meeting, "begin"))
             wait_for(processes, [folder / "freed" for folder in folders])
             held.release()
+            if options.started:
+                options.started.unlink()
             held = locks.shared(options.locks)
             Path(meeting, "end").touch()
             wait_for(processes)

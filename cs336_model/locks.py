@@ -134,6 +134,8 @@ def _open(folder: Path, name: str) -> int:
             folder.mkdir(parents=True)
             folder.chmod(0o1777)
     path = folder / name
+    with suppress(OSError):  # cleaners of /tmp remove old files, and a new one would be another lock
+        os.utime(path)
     while True:
         with suppress(FileNotFoundError):
             try:

@@ -146,14 +146,14 @@ def program_command(spec: str, scratch: Path, profiler: str) -> list[str]:
 
 def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
     """Runs the command line of a program, appends its output to the log, and returns how it ended; then nothing of it
-    runs. The limit counts from when the program has its device: to wait for it costs none.
+    runs. The limit counts while the program has its device: to wait for it costs none.
 
     This process shares no locks while the program may want them alone. Under nsys, it joins those that the program
     shares once that has written its result, and keeps them, so that no measurement begins beside an export."""
     if job.sharing:
         job.sharing.release()
     started, written = job.scratch / "started", job.scratch / "result.json"
-    deadline, is_stopped, is_shared = inf, False, False
+    deadline, is_stopped, is_shared, has_left = inf, False, False, False
     watched, held = os.pipe()
     guard = os.fork()
     if guard == 0:
@@ -163,8 +163,10 @@ def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
     try:
         while not is_stopped and not os.waitid(os.P_PID, guard, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             time.sleep(0.02)
-            if deadline == inf and started.exists():
+            if deadline == inf and not has_left and started.exists():
                 deadline = time.monotonic() + job.time_limit_s
+            elif deadline < inf and not is_shared and not started.exists():
+                deadline, has_left = inf, True  # it has left its device, and waits for those who measure
             if not is_shared and profiler == "nsys" and written.exists():
                 job.sharing, is_shared = locks.shared(locks.LOCKS, turnstile=False), True
                 deadline = time.monotonic() + END_S

@@ -88,7 +88,7 @@ log("alone" if not lock(fcntl.LOCK_SH) else "free" if lock(fcntl.LOCK_EX) else "
         assert [line.split()[1] for line in said if line.startswith(rank)][1:] == ["[]", "alone", "shared"]
     result = read_result(tmp_path / "timing.json")
     assert (result.status, result.step_seconds, result.peak_allocated_bytes) == ("complete", [2.0, 3.0], 1)
-    assert (tmp_path / "started").exists() and result.alone[0][0] <= result.alone[0][1] <= time.time()
+    assert not (tmp_path / "started").exists() and result.alone[0][0] <= result.alone[0][1] <= time.time()
 
 
 STOPPED = """

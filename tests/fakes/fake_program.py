@@ -27,6 +27,9 @@ with open(Path(options.locks, "host"), "a") as lock:  # raises if the process th
 if manner == "waits for its device":
     time.sleep(1.5)
 Path(options.started).touch()
+if manner == "waits after its device":
+    Path(options.started).unlink()
+    time.sleep(1.5)
 if manner == "crashes":
     raise RuntimeError("a defect of the model")
 if manner == "fills the disk":

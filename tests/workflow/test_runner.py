@@ -141,8 +141,9 @@ def test_a_run_at_its_time_limit_is_a_result(folder):
     assert result.reason.startswith("stopped at the time limit of 0.5 s")
 
 
-def test_to_wait_for_a_device_does_not_count(folder):
-    assert measure(program="waits for its device", limit=1)[2].status == "complete"
+@pytest.mark.parametrize("program", ["waits for its device", "waits after its device"])
+def test_to_wait_for_others_does_not_count(folder, program):
+    assert measure(program=program, limit=1)[2].status == "complete"
 
 
 def test_processes_that_a_program_leaves_in_their_own_sessions_are_ended(folder):

@@ -104,7 +104,7 @@ def run_program(
     if written.exists() and (ending.status == 0 or around or ending.is_stopped):  # a profiler has a status of its own
         return msgspec.json.decode(written.read_bytes(), type=STAGES[spec.stage])
     if ending.is_stopped:
-        reason = f"stopped at the time limit of {job.time_limit_s:g} s; a longer one is set by time_limit_s"
+        reason = f"stopped at the time limit of {job.time_limit_s:g} s; set a longer time_limit_s and use --forcerun"
         return STAGES[spec.stage](status="stopped", reason=reason)
     if around and not runner.has_crashed(job.log):
         raise ProfilerFailed(f"{around[0]} {ending} before the program had written its result; see {job.log}")
