@@ -60,7 +60,9 @@ def read_results(paths: Sequence[str], wanted: dict[str, dict]) -> dict[str, Sta
     """The results by run and stage, of the first process first. Raises BadResult if one cannot be read, or was made
     from something else than `wanted`, its key by path."""
     if missing := sorted({*paths} - {*wanted}):
-        raise BadResult(f"{missing[0]} is no longer planned, since another grid was planned meanwhile: run snakemake again")
+        raise BadResult(
+            f"{missing[0]} is no longer planned, since another grid was planned meanwhile: run snakemake again"
+        )
     results = {path: read_result(Path(path)) for path in paths}
     stale = {path: explain_difference(result.key, wanted[path]) for path, result in results.items()}
     if stale := {path: difference for path, difference in stale.items() if difference}:
