@@ -32,7 +32,8 @@ def main(inputs: list[str], outputs: list[str], figures: Iterable[str] = ()) -> 
         draw, quantity = DRAWN[name]
         chart, result = draw(tables) or (charts.text_chart("No complete run has what this figure shows."), "No data")
         if "cuda" not in set(runs["device"]):
-            result, quantity = (text.replace("GPU time", "Time").replace("GPU", "CPU") for text in (result, quantity))
+            words = [text.replace("GPU time", "operator time").replace("GPU", "CPU") for text in (result, quantity)]
+            result, quantity = (text[:1].upper() + text[1:] for text in words)
         charted[name] = charts.titled(chart, result, quantity, *notes)
     charts.save_all(charted, outputs)
     for path in Path(outputs[0]).parent.iterdir() if figures else ():

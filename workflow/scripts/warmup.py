@@ -57,7 +57,7 @@ def draw(warmup_steps: pd.DataFrame, steps: pd.DataFrame) -> alt.TopLevelMixin:
     rows = rows.assign(ratio=rows["ms"] / rows["run"].map(medians)).reset_index(drop=True)
     middle = rows.groupby("step")["ratio"].median().reset_index()
     x = alt.X("step:Q", title="step, from the first", axis=alt.Axis(format="d", tickMinStep=1))
-    y = charts.log_axis(alt.Y, "ratio", "step ÷ measured ones")
+    y = charts.log_axis(alt.Y, "ratio", "step ÷ measured ones", rows["ratio"])
     begins = alt.Chart(pd.DataFrame({"step": [taken.median() - 0.5]})).mark_rule(color=charts.SOFT, strokeDash=[2, 2])
     lines = alt.Chart(rows).mark_line(color=charts.SKY, opacity=0.5).encode(x, y, detail="run:N")
     median = alt.Chart(middle).mark_line(color=charts.INK, strokeWidth=2.5, point={"color": charts.INK}).encode(x, y)
