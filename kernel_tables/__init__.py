@@ -3,29 +3,18 @@
 from importlib import import_module
 from typing import Any
 
-# The public names, imported on first use: reading a capture needs nothing of recording.
-MODULE_BY_NAME = {
-    "Trace": "kernel_tables.trace",
-    "read": "kernel_tables.frames",
-    "recorded": "kernel_recorder.context",
-    "users_rules": "kernel_tables.kernel_classes.categories",
-    "__version__": "kernel_tables.version",
-}
-
-NO_RECORDER = "recording needs the package kernel_recorder, which is not installed: pip install kernel-recorder"
+# The public names, imported on first use: the ranges in a recorded program need nothing of reading.
+_MODULES = {
+    "read": "profile", "Profile": "profile", "recorded": "record.context", "TraceError": "errors",
+    "ImpossibleCapture": "errors", "NotConserved": "errors", "Finding": "errors", "__version__": "version",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """`kernel_tables.Trace` and other public names. ModuleNotFoundError says what to install for `recorded`."""
-    if name not in MODULE_BY_NAME:
+    if name not in _MODULES:
         raise AttributeError(f"module 'kernel_tables' has no attribute {name!r}")
-    try:
-        return getattr(import_module(MODULE_BY_NAME[name]), name)
-    except ModuleNotFoundError as error:
-        if error.name != "kernel_recorder":
-            raise
-        raise ModuleNotFoundError(NO_RECORDER, name=error.name) from None
+    return getattr(import_module(f"kernel_tables.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *MODULE_BY_NAME]
+    return [*globals(), *_MODULES]

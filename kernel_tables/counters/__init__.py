@@ -1,1 +1,0 @@
-"""Hardware counters of Nsight Compute, joined to the launches of a capture: why a kernel is slow."""

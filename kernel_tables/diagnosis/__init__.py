@@ -1,1 +1,0 @@
-"""Where time is lost in a capture, and what could be done about it: rules over unions of intervals."""

@@ -1,1 +1,0 @@
-"""From the full name of a kernel to its class."""

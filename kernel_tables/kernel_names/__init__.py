@@ -1,1 +1,0 @@
-"""What a kernel's full name says, and a short name that a person can read."""

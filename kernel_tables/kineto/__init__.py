@@ -1,1 +1,0 @@
-"""Captures of PyTorch's own profiler (Kineto): its trace, written into the tables of an nsys export."""

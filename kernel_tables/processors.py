@@ -1,8 +1,0 @@
-"""The processors of this process."""
-
-import os
-
-
-def processor_count() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,1 +1,0 @@
-"""The page of one capture: kernel-tables report CAPTURE."""

@@ -1,1 +1,0 @@
-"""Views of an attributed capture: tables, findings about its completeness, a timeline."""
