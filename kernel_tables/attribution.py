@@ -1,4 +1,4 @@
-"""Which ranges each activity belongs to: the rule of attribution. Integer nanoseconds; no table, no SQL.
+r"""Which ranges each activity belongs to: the rule of attribution. Integer nanoseconds; no table, no SQL.
 
 A launch belongs to the ranges that are open at its time on its thread. It also inherits ranges of other threads of its
 process: those that enclose the outermost of its thread's open ranges, or, if its thread has none open, those that are
@@ -9,81 +9,89 @@ Inherited ranges come first, by (start, longest first, thread, row), then those 
     thread 2   MulBackward 50-60
 
 A launch on thread 2 at 55 has the chain step > backward > MulBackward; one at 70 has step > backward; one at 95 step.
-
-An activity of a replayed CUDA graph has the ranges at the launch of the replay, then those that were open when its node
-was captured: without those around the capture, up to the innermost whose name is open at the launch, and without those
-that repeat, in order, ranges at the launch.
+graphs.py has the rule for activities of replayed CUDA graphs.
 
 Chains are nodes of a trie: a node is a range, with the chain around it. The first nodes are the ranges themselves, in
-the chain in which each was opened; ranges of a thread that overlap without nesting, and mixtures of threads, add more.
+the chain in which each was opened; ranges of a thread that overlap without nesting, mixtures of threads, and replays add
+more. A path is the names of a chain.
 """
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 
 import numpy as np
 
-from kernel_tables.capture import NONE, Activities, Calls, Capture, CaptureError, Ranges, blocks, numbered, process_of
+from kernel_tables import graphs
+from kernel_tables.capture import NONE, Activities, Calls, Capture, Ranges, blocks, numbered, process_of
+from kernel_tables.errors import impossible
 
-NO_RANGE, BEFORE_CAPTURE, NOT_RECORDED = 0, 1, 2  # paths: launched in no range; launch not in the capture; no id of it
-NO_LAUNCH_NAMES = ["(launched before the capture)", "(launch not recorded)"]
-MAX_DEPTH, MAX_NODES = 1_000, 30_000_000
+NO_RANGE, BEFORE_CAPTURE = 0, 1  # paths: launched in no range; the launch is not in the capture
+SEPARATOR = " > "
 
 
 @dataclass
 class Attribution:
-    """The path of each activity. A path is a number: its parent path, and one more name."""
+    """The chain of ranges of every activity. A node without a parent, and an activity in no range, have NONE."""
 
     launch_row: np.ndarray  # by activity: the row of its call, NONE without one
-    path: np.ndarray  # by activity
-    parent: np.ndarray  # by path
-    last_name: np.ndarray  # by path: index into names, NONE for no range
-    names: list[str]
-    instances: np.ndarray  # by path: how many ranges were opened in it, those of a captured graph once per replay
+    launch_node: np.ndarray  # by activity: the node at its launch
+    activity_node: np.ndarray  # the same, but of a replayed activity with the captured ranges
+    parent: np.ndarray  # by node: the node around it
+    range: np.ndarray  # by node: its innermost range
+    first_replayed: int  # nodes from here on are captured ranges, once per replay
     node_unknown: np.ndarray  # by activity: whether it was replayed, and the creation of its node is not recorded
-    crossing: int  # how many pushed ranges end after the one around them: impossible
+    paths: "Paths"
 
-    def names_of(self, path: int) -> tuple[str, ...]:
-        """The names of a path, outermost first."""
-        names: list[str] = []
-        while path != NO_RANGE:
-            names.append(self.names[self.last_name[path]])
-            path = self.parent[path]
-        return tuple(reversed(names))
+    @cached_property
+    def path(self) -> np.ndarray:
+        """By activity, its path."""
+        return self._paths_of(self.activity_node)
+
+    @cached_property
+    def launch_path(self) -> np.ndarray:
+        """By activity, the path at its launch: of a replayed activity without the captured ranges."""
+        return self.path if self.activity_node is self.launch_node else self._paths_of(self.launch_node)
+
+    def _paths_of(self, node: np.ndarray) -> np.ndarray:
+        path = np.empty(len(node), np.int32)
+        for rows in blocks(len(node)):
+            path[rows] = np.where(self.launch_row[rows] == NONE, BEFORE_CAPTURE, self.paths.of_node[node[rows]])
+        return path
+
+    def enclosing(self, is_named: np.ndarray) -> np.ndarray:
+        """For each activity, the outermost range that is open at its launch and is_named[range]; NONE without one."""
+        outermost = np.full(len(self.parent) + 1, NONE, np.int32)  # by node; the last is for no node
+        for nodes in self.paths.levels_of_nodes:
+            above, innermost = outermost[self.parent[nodes]], self.range[nodes]
+            outermost[nodes] = np.where((above == NONE) & is_named[innermost], innermost, above)
+        found = np.empty(len(self.launch_node), np.int32)
+        for rows in blocks(len(found)):
+            found[rows] = outermost[self.launch_node[rows]]
+        return found
 
 
 def attribute(capture: Capture) -> Attribution:
-    """The attribution of all activities. Raises CaptureError if ranges are open a thousand deep."""
+    """The attribution of all activities. Raises ImpossibleCapture if ranges are open a thousand deep."""
     activities, calls, ranges = capture.activities, capture.calls, capture.ranges
     row = launch_rows(activities, calls)
-    chains = Chains(ranges)
-    has_call = row != NONE
-    node = np.full(len(row), NONE, np.int32)
-    for block in blocks(len(row)):
-        known = np.flatnonzero(has_call[block])
-        calls_of = row[block][known]
-        threads, times, nodes = calls.thread[calls_of], calls.start[calls_of], np.empty(len(known), np.int32)
-        for index in np.unique(threads).tolist():
-            mine = np.flatnonzero(threads == index)
-            nodes[mine] = chains.at(times[mine], int(calls.threads[index]))
-        node[block][known] = nodes
-    created, creation_node, began = creations(capture, row, chains)
-    chains.inherit_around_roots()
-    paths = Paths(chains, ranges)
-    path, of_node = node, np.append(paths.of_node, NO_RANGE).astype(np.int32)
-    for block in blocks(len(node)):
-        path[block] = of_node[node[block]]
-    path[~has_call] = np.where(activities.correlation[~has_call] > 0, BEFORE_CAPTURE, NOT_RECORDED)
-    instances = np.bincount(paths.of_node[: len(ranges)], minlength=len(paths.parent))
-    unknown = np.zeros(len(row), bool)
-    if len(created):
-        unknown = (activities.node != NONE) & (created == NONE) & has_call
-        time = capture.nodes.time
-        instances = _replay(paths, path, row, created, creation_node, began, time, chains, ranges, instances)
-    elif not capture.is_torch and len(calls.named("GraphLaunch")):
-        unknown = (activities.node != NONE) & has_call
-    parent, last_name = np.array(paths.parent), np.array(paths.last_name)
-    crossing = sum(_crossings(ranges, line.rows) for line in chains.timelines.values() if not line.nests)
-    return Attribution(row, path, parent, last_name, paths.names, instances, unknown, crossing)
+    chains = Chains(capture.path, ranges)
+    launch_node = chains.at_calls(row, calls)
+    creations = graphs.creations(capture, row, chains)
+    parent, innermost = chains.finished()
+    first_replayed, activity_node = len(parent), launch_node
+    is_unknown = (activities.node != NONE) & (row != NONE)
+    if creations is not None:
+        is_unknown &= creations.of_activity == NONE
+        parent, innermost, activity_node = graphs.with_replays(
+            creations, launch_node, row, parent, innermost, ranges
+        )
+    if not len(calls.named("GraphLaunch")):
+        is_unknown[:] = False
+    paths = Paths(capture.path, parent, ranges.name[innermost], ranges.names)
+    return Attribution(row, launch_node, activity_node, parent, innermost, first_replayed, is_unknown, paths)
 
 
 def launch_rows(activities: Activities, calls: Calls) -> np.ndarray:
@@ -92,12 +100,7 @@ def launch_rows(activities: Activities, calls: Calls) -> np.ndarray:
     Correlation ids are unique within a process; 0 is none. If several calls have one id (a runtime call around a driver
     call), the earliest counts, which is the outermost.
     """
-    known = calls.process
     processes, index = numbered(activities.process)
-    if NONE in processes.tolist():
-        if len(known := np.unique(known)) > 1:
-            raise CaptureError("activities name no process, and several made calls: correlation ids are ambiguous")
-        processes = np.where(processes == NONE, known[0] if len(known) else NONE, processes)
     every, number = np.unique(np.append(processes, calls.process), return_inverse=True)
     number = number.reshape(-1)
     if len(every) == 1:
@@ -136,50 +139,69 @@ def rows_of(ids: np.ndarray, start: np.ndarray, wanted: np.ndarray) -> np.ndarra
 
 
 class Chains:
-    """The chains of open ranges of every thread, as a trie."""
+    """The chains of open ranges of every thread, as a trie that grows."""
 
-    def __init__(self, ranges: Ranges):
-        self.ranges = ranges
-        self.parents = [np.full(len(ranges), NONE, np.int32)]
-        self.members = [np.arange(len(ranges), dtype=np.int32)]  # by node: its range
+    def __init__(self, file: Path, ranges: Ranges):
+        """`file` is for messages."""
+        self.file, self.ranges = file, ranges
+        self.parent_of_range = np.full(len(ranges), NONE, np.int32)
         self.added: list[tuple[int, int]] = []  # further nodes: (parent, range)
-        self.index: dict[tuple[int, int], int] = {}
+        self._index: dict[tuple[int, int], int] = {}  # the node of each of these
+        self._merged: dict[tuple[int, ...], int] = {}
         self.timelines: dict[int, _Timeline] = {}  # by thread
-        self.merged: dict[tuple, int] = {}
+        self._threads: dict[int, list[int]] = {}  # by process
         threads, number = numbered(ranges.thread)
-        order = np.argsort(number, kind="stable")
-        for thread, rows in zip(threads.tolist(), np.split(order, np.cumsum(np.bincount(number))[:-1])):
-            if len(rows):
-                self.timelines[thread] = _Timeline(self, rows)
-        self.of_process: dict[int, list[int]] = {}
-        for thread in self.timelines:
-            self.of_process.setdefault(process_of(thread), []).append(thread)
+        by_thread = np.split(np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1])
+        for thread, rows in zip(threads.tolist(), by_thread, strict=True):
+            self.timelines[thread] = _Timeline(self, rows)
+            self._threads.setdefault(process_of(thread), []).append(thread)
 
-    def add(self, parent: int, member: int) -> int:
+    def add(self, parent: int, innermost: int) -> int:
         """The node of a range below a parent."""
-        node = self.index.get((parent, member))
+        node = self._index.get((parent, innermost))
         if node is None:
-            if len(self.added) > MAX_NODES:
-                raise CaptureError(f"more than {MAX_NODES:,} chains of ranges: ranges are opened and not closed")
-            node = self.index[parent, member] = len(self.ranges) + len(self.added)
-            self.added.append((parent, member))
+            node = self._index[parent, innermost] = len(self.ranges) + len(self.added)
+            self.added.append((parent, innermost))
+            if len(self.added) > 30_000_000:
+                raise self.impossible("more than 30,000,000 chains of ranges are open")
         return node
+
+    def impossible(self, fact: str) -> Exception:
+        """The exception for ranges that are never closed."""
+        return impossible(
+            self.file, "too_many_open_ranges", f"{fact}: they are opened and not closed; close each range that is opened"
+        )
 
     def chain(self, node: int) -> list[int]:
         """The ranges of a node, outermost first."""
         chain = []
         while node != NONE:
             is_added = node >= len(self.ranges)
-            parent, member = self.added[node - len(self.ranges)] if is_added else (int(self.parents[0][node]), node)
-            chain.append(member)
-            node = parent
+            around, innermost = (
+                self.added[node - len(self.ranges)] if is_added else (int(self.parent_of_range[node]), node)
+            )
+            chain.append(innermost)
+            node = around
         return chain[::-1]
 
-    def node_of(self, chain: list[int]) -> int:
+    def node_of(self, chain: Iterable[int]) -> int:
         """The node of a chain."""
         node = NONE
-        for member in chain:
-            node = self.add(node, member)
+        for innermost in chain:
+            node = self.add(node, innermost)
+        return node
+
+    def at_calls(self, rows: np.ndarray, calls: Calls) -> np.ndarray:
+        """The node at each of these rows of calls, NONE for the row NONE."""
+        node = np.full(len(rows), NONE, np.int32)
+        for block in blocks(len(rows)):
+            known = np.flatnonzero(rows[block] != NONE)
+            row = rows[block][known]
+            threads, times, nodes = calls.thread[row], calls.start[row], np.empty(len(known), np.int32)
+            for index in np.unique(threads).tolist():
+                mine = np.flatnonzero(threads == index)
+                nodes[mine] = self.at(times[mine], int(calls.threads[index]))
+            node[block][known] = nodes
         return node
 
     def at(self, times: np.ndarray, thread: int) -> np.ndarray:
@@ -187,25 +209,25 @@ class Chains:
         timeline = self.timelines.get(thread)
         nodes = timeline.at(times) if timeline else np.full(len(times), NONE, np.int32)
         empty = np.flatnonzero(nodes == NONE)
-        others = [other for other in self.of_process.get(process_of(thread), []) if other != thread]
+        others = [other for other in self._threads.get(process_of(thread), []) if other != thread]
         if len(empty) and others:
             nodes[empty] = self._merge([self.timelines[other].at(times[empty]) for other in others])
         return nodes
 
-    def inherit_around_roots(self) -> None:
-        """Puts what the outermost ranges of each thread inherit around them. Call it after `at`, before `arrays`."""
+    def finished(self) -> tuple[np.ndarray, np.ndarray]:
+        """The parent and the range of each node, with what the outermost ranges of each thread inherit around them.
+        Nothing can be added any more."""
         changes = []
-        for threads in self.of_process.values():
+        for threads in self._threads.values():
             for thread in threads if len(threads) > 1 else []:
-                roots, members = self.timelines[thread].roots(self)
-                offers = [self._enclosing(self.timelines[other], members) for other in threads if other != thread]
+                roots, outermost = self.timelines[thread].roots()
+                offers = [self._enclosing(self.timelines[other], outermost) for other in threads if other != thread]
                 changes.append((roots, self._merge(offers)))
+        added = np.array(self.added, np.int32).reshape(-1, 2)
+        parent = np.append(self.parent_of_range, added[:, 0])
         for roots, around in changes:
-            for root, node in zip(roots[around != NONE].tolist(), around[around != NONE].tolist()):
-                if root < len(self.ranges):
-                    self.parents[0][root] = node
-                else:
-                    self.added[root - len(self.ranges)] = node, self.added[root - len(self.ranges)][1]
+            parent[roots] = around
+        return parent, np.append(np.arange(len(self.ranges), dtype=np.int32), added[:, 1])
 
     def _enclosing(self, timeline: "_Timeline", inner: np.ndarray) -> np.ndarray:
         """For each range `inner` of another thread, the node of the ranges of `timeline` that enclose it in time and do
@@ -215,15 +237,15 @@ class Chains:
         if not timeline.nests:
             for place in np.flatnonzero(nodes != NONE).tolist():
                 a, b = start[inner[place]], end[inner[place]]
-                around = [m for m in self.chain(int(nodes[place])) if end[m] >= b and (start[m], end[m]) != (a, b)]
-                nodes[place] = self.node_of(around)
+                chain = self.chain(int(nodes[place]))
+                nodes[place] = self.node_of(m for m in chain if end[m] >= b and (start[m], end[m]) != (a, b))
             return nodes
-        parents, pending = self.parents[0], np.flatnonzero(nodes != NONE)
+        pending = np.flatnonzero(nodes != NONE)
         while len(pending):  # outwards, until a range encloses
             node, one = nodes[pending], inner[pending]
             same = (start[node] == start[one]) & (end[node] == end[one])
             pending = pending[(end[node] < end[one]) | same]
-            nodes[pending] = parents[nodes[pending]]
+            nodes[pending] = self.parent_of_range[nodes[pending]]
             pending = pending[nodes[pending] != NONE]
         return nodes
 
@@ -231,18 +253,13 @@ class Chains:
         """The node of all ranges that several threads offer to each query."""
         merged = offers[0].copy()
         for offer in offers[1:]:
-            merged[(merged == NONE)] = offer[merged == NONE]
+            merged[merged == NONE] = offer[merged == NONE]
         several = np.flatnonzero(sum((offer != NONE).astype(np.int32) for offer in offers) > 1)
-        for place, nodes in zip(several.tolist(), zip(*(offer[several].tolist() for offer in offers))):
-            if nodes not in self.merged:
-                self.merged[nodes] = self.node_of(sorted({m for node in nodes for m in self.chain(node)}))
-            merged[place] = self.merged[nodes]
+        for place, nodes in zip(several.tolist(), zip(*(offer[several].tolist() for offer in offers)), strict=True):
+            if nodes not in self._merged:
+                self._merged[nodes] = self.node_of(sorted({m for node in nodes for m in self.chain(node)}))
+            merged[place] = self._merged[nodes]
         return merged
-
-    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """The parent and the range of each node."""
-        added = np.array(self.added, np.int32).reshape(-1, 2)
-        return np.append(self.parents[0], added[:, 0]), np.append(self.members[0], added[:, 1])
 
 
 class _Timeline:
@@ -251,25 +268,25 @@ class _Timeline:
     def __init__(self, chains: Chains, rows: np.ndarray):
         """`rows` are the ranges of the thread, ascending, so in opening order."""
         start, end = chains.ranges.start[rows], chains.ranges.end[rows]
-        self.rows = rows
+        self.chains, self.rows = chains, rows
         solid = end > start  # a range without a duration is never open
         closing = np.flatnonzero(solid)
         closing = closing[np.lexsort((-closing, end[closing]))]
         closed = np.searchsorted(end[closing], start, "right")
         depth = np.cumsum(solid) - solid - closed
-        if int(depth.max(initial=0)) >= MAX_DEPTH:
-            raise CaptureError(f"ranges are open {int(depth.max())} deep: they are pushed and not popped")
+        if (deepest := int(depth.max(initial=0))) >= 1000:
+            raise chains.impossible(f"ranges are open {deepest + 1:,} deep")
         parent = np.full(len(rows), NONE)
-        for level in range(1, int(depth.max(initial=0)) + 1):
+        for level in range(1, deepest + 1):
             outer, inner = np.flatnonzero((depth == level - 1) & solid), np.flatnonzero(depth == level)
             parent[inner] = outer[np.searchsorted(outer, inner) - 1]
         inner = parent != NONE
         self.nests = not (end[inner] > end[parent[inner]]).any()
         if not self.nests:
-            self.times, self.open = _sweep(chains, rows, start, end)
+            self._sweep(start, end)
             return
         nodes = np.append(rows, NONE).astype(np.int32)
-        chains.parents[0][rows] = nodes[parent]
+        chains.parent_of_range[rows] = nodes[parent]
         opening = np.arange(len(closing)) + closed[solid]  # the place of each opening among all events
         is_closing = np.ones(2 * len(closing), bool)
         is_closing[opening] = False
@@ -278,199 +295,112 @@ class _Timeline:
         self.times[is_closing], inside[is_closing] = end[closing], parent[closing]
         self.open = np.append(nodes[inside], np.int32(NONE))  # the last is for times before the first
 
+    def _sweep(self, start: np.ndarray, end: np.ndarray) -> None:
+        """What the constructor does, for ranges that overlap without nesting: event by event."""
+        rows, times, nodes, stack = self.rows.tolist(), [], [], []
+        self._outermost: set[int] = set()
+        events = [(time, 1, row) for time, row in zip(start.tolist(), rows, strict=True)]
+        events += [(b, 0, row) for a, b, row in zip(start.tolist(), end.tolist(), rows, strict=True) if b > a]
+        is_solid = dict(zip(rows, (end > start).tolist(), strict=True))
+        for time, is_opening, row in sorted(events):
+            if is_opening:
+                self.chains.parent_of_range[row] = self.chains.node_of(stack)
+            if not is_opening:
+                stack.remove(row)
+            elif is_solid[row]:
+                stack.append(row)
+            self._outermost.update(stack[:1])
+            times.append(time)
+            nodes.append(self.chains.node_of(stack))
+        self.times, self.open = np.array(times, np.int64), np.array([*nodes, NONE], np.int32)
+
     def at(self, times: np.ndarray) -> np.ndarray:
         """The innermost node that is open at each time, NONE if none is."""
         return self.open[np.searchsorted(self.times, times, "right") - 1]
 
-    def roots(self, chains: Chains) -> tuple[np.ndarray, np.ndarray]:
+    def roots(self) -> tuple[np.ndarray, np.ndarray]:
         """The outermost nodes of the thread, and the range of each."""
-        nodes = self.rows if self.nests else np.unique(np.append(self.rows, self.open[self.open != NONE]))
-        if not self.nests:  # further segments of a range have further nodes, and so have the nodes below them
-            nodes = np.unique([node for number in nodes.tolist() for node in _upwards(chains, number)])
-        parents, members = chains.arrays()
-        nodes = nodes[parents[nodes] == NONE]
-        return nodes, members[nodes]
-
-
-def _crossings(ranges: Ranges, rows: np.ndarray) -> int:
-    """How many pushed ranges of a thread end after one of the same domain that was open when they were pushed."""
-    stacks: dict[int, list[int]] = {}  # by domain: the ends of the open ranges
-    count = 0
-    for row in rows[ranges.pushed[rows]].tolist():
-        stack, start, end = stacks.setdefault(int(ranges.domain[row]), []), int(ranges.start[row]), int(ranges.end[row])
-        while stack and stack[-1] <= start:
-            stack.pop()
-        count += bool(stack) and stack[-1] < end
-        stack.append(end)
-    return count
-
-
-def _upwards(chains: Chains, node: int) -> list[int]:
-    nodes = []
-    while node != NONE:
-        nodes.append(node)
-        is_added = node >= len(chains.ranges)
-        node = chains.added[node - len(chains.ranges)][0] if is_added else int(chains.parents[0][node])
-    return nodes
-
-
-def _sweep(chains: Chains, rows: np.ndarray, start: np.ndarray, end: np.ndarray):
-    """As the constructor of _Timeline does, for ranges that overlap without nesting: event by event."""
-    stack: list[int] = []
-    times, nodes = [], []
-    events = [(int(time), 1, int(row)) for time, row in zip(start, rows)]
-    events += [(int(b), 0, int(row)) for a, b, row in zip(start, end, rows) if b > a]
-    ends = dict(zip(rows.tolist(), end.tolist()))
-    for time, is_opening, row in sorted(events):
-        if is_opening:
-            around = chains.node_of(stack)
-            chains.parents[0][row] = around
-            if ends[row] > time:
-                stack.append(row)
-        else:
-            stack.remove(row)
-        times.append(time)
-        nodes.append(chains.node_of(stack))
-        if len(stack) > MAX_DEPTH:
-            raise CaptureError(f"ranges are open {len(stack)} deep: they are started and not ended")
-    return np.array(times, np.int64), np.array([*nodes, NONE], np.int32)
+        roots = self.rows[self.chains.parent_of_range[self.rows] == NONE]
+        if self.nests:
+            return roots, roots
+        further = sorted(self._outermost)
+        return np.append(roots, [self.chains.add(NONE, row) for row in further]), np.append(roots, further)
 
 
 class Paths:
-    """Every path of names that occurs, numbered."""
+    """Every path of names, numbered; outer ones first. A path is its parent and one more name."""
 
-    def __init__(self, chains: Chains, ranges: Ranges):
-        self.names = [*ranges.names, *NO_LAUNCH_NAMES]
-        self.parent, self.last_name = [NO_RANGE] * 3, [NONE, len(ranges.names), len(ranges.names) + 1]
-        self.index: dict[tuple[int, int], int] = {}
-        parent, member = chains.arrays()
-        name = ranges.name[member] if len(member) else np.empty(0, np.int32)
-        self.of_node = np.zeros(len(parent) + 1, np.int32)[: len(parent)]
-        level = np.flatnonzero(parent == NONE)
-        children = np.argsort(parent, kind="stable")
-        first = np.searchsorted(parent[children], np.arange(len(parent) + 1))
+    def __init__(self, file: Path, node_parent: np.ndarray, node_name: np.ndarray, names: list[str]):
+        """The paths of the nodes with these parents and names, which are indexes into `names`."""
+        self.names = [*names, "(launched before the capture)"]
+        self.of_node = np.full(len(node_parent) + 1, NO_RANGE, np.int32)  # the last is for no node
+        self.levels_of_nodes: list[np.ndarray] = []  # the nodes by depth
+        parents, last_names, count, total = [[NO_RANGE, NO_RANGE]], [[NONE, len(names)]], 2, 0
+        children = np.argsort(node_parent, kind="stable")
+        first = np.searchsorted(node_parent[children], np.arange(len(node_parent) + 1))
+        level = np.flatnonzero(node_parent == NONE)
         while len(level):
-            around = np.append(self.of_node, NO_RANGE)[parent[level]]
-            distinct, index = np.unique(around * np.int64(len(self.names)) + name[level], return_inverse=True)
-            new = [self.below(*divmod(key, len(self.names))) for key in distinct.tolist()]
-            self.of_node[level] = np.array(new, np.int32)[index.reshape(-1)]
+            self.levels_of_nodes.append(level)
+            key = self.of_node[node_parent[level]].astype(np.int64) * len(self.names) + node_name[level]
+            distinct, index = numbered(key)
+            self.of_node[level] = count + index
+            parents.append(distinct // len(self.names))
+            last_names.append(distinct % len(self.names))
+            count, total = count + len(distinct), total + len(self.levels_of_nodes) * len(distinct)
+            if total > 30_000_000:
+                raise impossible(file, "too_many_open_ranges", "paths of ranges have more than 30,000,000 names: ranges are"
+                                 " opened and not closed; close each range that is opened, or capture less at a time")  # fmt: skip
             counts = first[level + 1] - first[level]  # the children of the level
             offsets = np.repeat(first[level] - np.cumsum(counts) + counts, counts)
             level = children[offsets + np.arange(len(offsets))]
+        self.parent, self.last_name = np.concatenate(parents).astype(np.int64), np.concatenate(last_names)
+        ends = np.cumsum([len(level) for level in parents]).tolist()
+        self.levels = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
 
-    def below(self, parent: int, name: int) -> int:
-        """The path of a name below another path."""
-        path = self.index.get((parent, name))
-        if path is None:
-            path = self.index[parent, name] = len(self.parent)
-            self.parent.append(parent)
-            self.last_name.append(name)
-        return path
+    def __len__(self) -> int:
+        return len(self.parent)
 
-    def codes(self, path: int) -> list[int]:
-        codes = []
-        while path != NO_RANGE:
-            codes.append(self.last_name[path])
-            path = self.parent[path]
-        return codes[::-1]
+    @cached_property
+    def tuples(self) -> list[tuple[str, ...]]:
+        """The names of each path, outermost first."""
+        tuples: list[tuple[str, ...]] = [()]
+        for parent, name in zip(self.parent[1:].tolist(), self.last_name[1:].tolist(), strict=True):
+            tuples.append((*tuples[parent], self.names[name]))
+        return tuples
 
+    @cached_property
+    def depth(self) -> np.ndarray:
+        """How many names each path has."""
+        return np.array(list(map(len, self.tuples)))
 
-def creations(capture: Capture, row: np.ndarray, chains: Chains):
-    """By activity, the index of the creation of its graph node, NONE without one; by creation, the chain at it, and
-    when the stream capture around it began. All empty if the capture has no creation."""
-    nodes, activities = capture.nodes, capture.activities
-    if not len(nodes.node) or not len(capture.ranges):
-        return (np.empty(0, np.int64),) * 3
-    created = np.full(len(row), NONE, np.int64)
-    replayed = np.flatnonzero((activities.node != NONE) & (row != NONE))
-    process, of_event = activities.process[replayed], process_of(nodes.thread)
-    for number in np.unique(process).tolist():
-        mine, events = replayed[process == number], np.flatnonzero(of_event == number)
-        original = {node: source for node, source in zip(nodes.node[events].tolist(), nodes.original[events].tolist())}
-        first: dict[int, int] = {}
-        for event in events[np.argsort(nodes.time[events], kind="stable")].tolist():
-            if nodes.original[event] == NONE and nodes.time[event] >= 0:
-                first.setdefault(int(nodes.node[event]), event)
-        distinct, index = np.unique(activities.node[mine], return_inverse=True)
-        found = []
-        for node in distinct.tolist():
-            for _ in range(100):  # a graph is instantiated once, and cloned a few times before
-                if original.get(node, NONE) == NONE:
-                    break
-                node = original[node]
-            found.append(first.get(node, NONE))
-        created[mine] = np.array(found, np.int64)[index.reshape(-1)]
-    at_creation = np.full(len(nodes.node), NONE, np.int32)
-    for thread in np.unique(nodes.thread).tolist():
-        mine = np.flatnonzero(nodes.thread == thread)
-        at_creation[mine] = chains.at(nodes.time[mine], thread)
-    began = stream_capture_begins(capture.calls, nodes.time, of_event)
-    return created, at_creation, np.where(began == NONE, nodes.time, began)
+    def is_inside(self, name: str) -> np.ndarray:
+        """Whether `name` is one of the names of each path."""
+        code = self.names.index(name) if name in self.names else len(self.names)
+        return self.is_below(self.last_name == code)
+
+    def is_below(self, marked: np.ndarray) -> np.ndarray:
+        """Whether each path is `marked`, or inside one that is."""
+        below = marked.copy()
+        for level in self.levels[1:]:
+            below[level] |= below[self.parent[level]]
+        return below
 
 
-def stream_capture_begins(calls: Calls, times: np.ndarray, process: np.ndarray) -> np.ndarray:
-    """The begin of the stream capture that is running in the process at each time, NONE if none is running."""
-    began = np.full(len(times), NONE, np.int64)
-    begins, ends = calls.named("StreamBeginCapture"), calls.named("StreamEndCapture")
-    if not len(begins):
-        return began
-    process_of_call = calls.process[calls.thread]
-    for number in np.unique(process_of_call[begins]).tolist():
-        mine = np.flatnonzero(process == number)
-        starts = np.sort(calls.start[begins[process_of_call[begins] == number]])
-        stops = np.sort(calls.start[ends[process_of_call[ends] == number]])
-        begun = np.searchsorted(starts, times[mine], "right")
-        is_open = begun > np.searchsorted(stops, times[mine], "right")
-        began[mine[is_open]] = starts[begun[is_open] - 1]
-    return began
+def path_text(names: Iterable[str]) -> str:
+    r"""The path of these names, outermost first: "a > b"; a ">" between spaces in a name is written "\>", so that paths of
+    different names differ."""
+    return SEPARATOR.join(re.sub(r"(?<!\S)(\\*>)(?!\S)", r"\\\1", name) if ">" in name else name for name in names)
 
 
-def _replay(paths: Paths, path, row, created, creation_node, began, time, chains: Chains, ranges: Ranges, instances):
-    """Moves the replayed activities to their captured ranges; returns the instances with those of the replays."""
-    counts = dict(enumerate(instances.tolist()))
-    replayed = np.flatnonzero(created != NONE)
-    order = replayed[np.lexsort((created[replayed], row[replayed]))]
-    first = np.flatnonzero(np.diff(row[order], prepend=-2))
-    known: dict[tuple[int, bytes], tuple[list[int], dict[int, int]]] = {}  # by path at the launch, and creations
-    for members in np.split(order, first[1:]) if len(order) else []:
-        launch, events = int(path[members[0]]), created[members]
-        key = launch, events.tobytes()
-        if key not in known:
-            known[key] = _replayed_paths(paths, launch, events.tolist(), creation_node, began, time, chains, ranges)
-        new, opened = known[key]
-        path[members] = new
-        for one, count in opened.items():
-            counts[one] = counts.get(one, 0) + count
-    result = np.zeros(len(paths.parent), np.int64)
-    result[list(counts)] = list(counts.values())
-    return result
+def names_in(text: str) -> tuple[str, ...]:
+    """The names in a path; none in "", the path of no range."""
+    return tuple(map(_unescaped, text.split(SEPARATOR))) if text else ()
 
 
-def _replayed_paths(paths: Paths, launch: int, events: list[int], creation_node, began, time, chains, ranges):
-    """The path of each activity of one replay, in the order of `events`, and the new instances by path."""
-    at_launch = paths.codes(launch)
-    earliest = min(events, key=lambda event: (time[event], event))
-    around = [m for m in chains.chain(int(creation_node[earliest])) if ranges.start[m] < began[earliest]]
-    left_out = max((m for m in around if ranges.name[m] in at_launch), default=NONE)
-    of_chain: dict[int, int] = {}  # by captured node
-    opened: set[int] = set()  # the captured ranges, each of which is one instance
-    new, instances = [], {}
-    for event in events:
-        node = int(creation_node[event])
-        if node not in of_chain:
-            captured = [m for m in chains.chain(node) if m > left_out]
-            codes = [int(ranges.name[m]) for m in captured]
-            repeated = 0
-            if codes and codes[0] in at_launch:
-                level = len(at_launch) - 1 - at_launch[::-1].index(codes[0])
-                while at_launch[level + repeated : level + repeated + 1] == codes[repeated : repeated + 1] != []:
-                    repeated += 1
-            path = launch
-            for member, code in zip(captured[repeated:], codes[repeated:]):
-                path = paths.below(path, code)
-                if member not in opened:
-                    opened.add(member)
-                    instances[path] = instances.get(path, 0) + 1
-            of_chain[node] = path
-        new.append(of_chain[node])
-    return new, instances
+def innermost(text: str) -> str:
+    """The last name of a path; "" if it has none."""
+    return _unescaped(text.rpartition(SEPARATOR)[2])
+
+
+def _unescaped(part: str) -> str:
+    return re.sub(r"(?<!\S)\\(\\*>)(?!\S)", r"\1", part) if ">" in part else part

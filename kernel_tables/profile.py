@@ -1,52 +1,220 @@
-"""A capture and what is derived from it: `kernel_tables.open(path).kernels()`."""
+"""A capture and what is derived from it: `with kernel_tables.read(path) as profile: profile.kernels()`.
 
+Times are integer nanoseconds on the clock of the capture; processes and threads are nsys's global ids.
+"""
+
+from __future__ import annotations
+
+import json
 import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kernel_tables import attribution, check, export, tables
-from kernel_tables.capture import Capture, CaptureError, Finding
-from kernel_tables.tables import Table
+import numpy as np
 
+from kernel_tables import attribution, tables
+from kernel_tables.capture import KINDS, Capture, process_of
+from kernel_tables.classes import classify
+from kernel_tables.errors import Finding, TraceError
 
-class Profile:
-    """The tables and the findings of one capture."""
-
-    def __init__(self, capture: Capture):
-        self.capture = capture
-        self.attribution = attribution.attribute(capture)
-        self.group = tables.grouped(capture.activities, self.attribution)
-
-    def kernels(self) -> Table:
-        """One row per range path and kernel; see tables.kernels."""
-        return tables.kernels(self.capture, self.attribution, self.group)
-
-    def ranges(self) -> Table:
-        """One row per range name, inner ranges included; see tables.ranges."""
-        return tables.ranges(self.attribution, self.group)
-
-    def classes(self) -> Table:
-        """One row per class of kernels; see tables.classes."""
-        return tables.classes(self.capture, self.group)
-
-    @cached_property
-    def findings(self) -> list[Finding]:
-        """What is wrong or odd, errors first: look at it before you trust a table."""
-        return check.findings(self.capture, self.attribution)
+if TYPE_CHECKING:
+    import pandas as pd
 
 
-def open(path: str | os.PathLike) -> Profile:
-    """The profile of an nsys export or of a trace of torch.profiler, gzipped or not. CaptureError if it is neither."""
+def read(path: str | os.PathLike, classes: Sequence = (), *, up_to_damage: bool = False) -> Profile:
+    """The profile of an nsys SQLite export, of JSON of torch.profiler, or of a file that `record` wrote; gzipped or not.
+
+    `classes` are custom classes of kernels, tried before the built-in ones: see classes.users_rules. With `up_to_damage`,
+    invalid JSON is read as far as it is valid. Raises TraceError, with one line, if the file cannot be read, and
+    ImpossibleCapture, which is one, if what it says is impossible.
+    """
     path = Path(path)
     try:
-        return Profile(read(path))
+        with path.open("rb") as file:
+            begin = file.read(4096)
+        from kernel_tables import export, trace
+
+        capture = trace.read(path) if trace.is_json(begin, path) else export.read(path)
     except OSError as error:
-        raise CaptureError(f"{path}: {error.strerror or error}") from error
+        raise TraceError(f"{path}: {error.strerror or error}; check the path") from error
+    return Profile(capture, classes)
 
 
-def read(path: Path) -> Capture:
-    with path.open("rb") as file:
-        begin = file.read(4096)
-    from kernel_tables import trace
+class Profile(AbstractContextManager):
+    """The tables of one capture, and what they are made of, each made on first use."""
 
-    return trace.read(path) if trace.is_json(begin, path) else export.read(path)
+    def __init__(self, capture: Capture, classes: Sequence = ()):
+        """`classes`: see read."""
+        self.capture = capture
+        self._classes = classes
+        self._groups: dict[int | None, tables.Group] = {}
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the file and removes what was unpacked for reading."""
+        self.capture.close()
+
+    # Tables
+
+    def activities(self) -> pd.DataFrame:
+        """One row per kernel, memcpy, memset and replay of a whole CUDA graph.
+
+        Columns: kind, name, class (categorical); start_ns, end_ns, duration_ns (on the GPU); process, thread (global ids,
+        the thread is the launching one, -1 without a launch); device, stream; launch_ns (start of the API call, NA without
+        one); path_id (index into `paths`).
+        """
+        return tables.activities(self)
+
+    def range_instances(self) -> pd.DataFrame:
+        """One row per range instance, in order of opening.
+
+        Columns: instance (its number), name, domain (categorical), process, thread (global ids), start_ns, end_ns (of the
+        NVTX range; the capture's end where it was never closed), path_id (of its full path, its own name last).
+        """
+        return tables.range_instances(self)
+
+    def ranges(self, under: str | None = None, process: int | None = None, tree: bool = False) -> pd.DataFrame:
+        """One row per range name: range, instances, kernels, gpu_time_ns, memops, memop_time_ns.
+
+        What nested ranges launched is included, once. With `under`, only ranges of this name and what is inside them
+        count; with `process` (a global id), only those of this process. The same holds for the tables below. With `tree`,
+        one row per range path, inner ranges below outer ones: range (the path), depth, and these columns.
+        """
+        return self.table("ranges", under, process, tree).to_pandas()
+
+    def kernels(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
+        """One row per range path and activity name.
+
+        Columns: range (the path, as attribution.path_text writes it), kernel, class, launches, total_ns, mean_ns, min_ns,
+        max_ns, std_ns (the sample standard deviation, NaN for one launch).
+        """
+        return self.table("kernels", under, process).to_pandas()
+
+    def classes(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
+        """One row per class: class, kernels, launches, total_ns, share_of_gpu_time, largest_kernel, unknown_names."""
+        return self.table("classes", under, process).to_pandas()
+
+    def table(
+        self, name: str, under: str | None = None, process: int | None = None, tree: bool = False
+    ) -> tables.Table:
+        """The table "ranges", "kernels" or "classes", made without pandas."""
+        make = {"ranges": tables.range_tree if tree else tables.ranges, "kernels": tables.kernels}
+        return make.get(name, tables.classes)(self, under, process)
+
+    def check(
+        self, expected_steps: int | None = None, step_name: str = "step", equal_steps: bool = False
+    ) -> list[Finding]:
+        """What is wrong or odd, errors first. For the arguments, see findings in check.py."""
+        from kernel_tables.check import findings
+
+        return findings(self, expected_steps, step_name, equal_steps=equal_steps)
+
+    def diagnose(self, step_name: str = "step", rules: Sequence = (), counters=None) -> list:
+        """Where time is lost, the largest gain first. For the arguments, see diagnose in diagnose.py."""
+        from kernel_tables.diagnose import diagnose
+
+        return diagnose(self, step_name, rules, counters)
+
+    # What the tables are made of
+
+    @cached_property
+    def attribution(self) -> attribution.Attribution:
+        """Which ranges each activity belongs to."""
+        return attribution.attribute(self.capture)
+
+    @property
+    def paths(self) -> list[tuple[str, ...]]:
+        """The paths by path_id: names of ranges, outermost first; () for no range."""
+        return self.attribution.paths.tuples
+
+    @property
+    def range_path(self) -> np.ndarray:
+        """The path of each range, its own name last."""
+        return self.attribution.paths.of_node[: len(self.capture.ranges)]
+
+    @property
+    def launch_path(self) -> np.ndarray:
+        """The path at the launch of each activity; of a replayed activity without the captured ranges."""
+        return self.attribution.launch_path
+
+    @property
+    def instance_paths(self) -> np.ndarray:
+        """The path of each range, and of captured ranges once per replay."""
+        return np.append(self.range_path, self.attribution.paths.of_node[self.attribution.first_replayed : -1])
+
+    @property
+    def instance_processes(self) -> np.ndarray:
+        """The process of each of `instance_paths`."""
+        found, thread = self.attribution, self.capture.ranges.thread
+        return process_of(np.append(thread, thread[found.range[found.first_replayed :]]))
+
+    def enclosing(self, name: str) -> np.ndarray:
+        """For each activity, the number of the outermost range `name` that is open at its launch, -1 if none is."""
+        ranges = self.capture.ranges
+        is_named = np.array([one == name for one in ranges.names], bool)
+        return self.attribution.enclosing(is_named[ranges.name] if len(ranges) else np.empty(0, bool))
+
+    def grouped(self, process: int | None = None) -> tables.Group:
+        """The activities by path and name, see tables.grouped."""
+        if process not in self._groups:
+            self._groups[process] = tables.grouped(self, process)
+        return self._groups[process]
+
+    @cached_property
+    def name_kinds(self) -> list[int]:
+        """The kind of each of the activities' names, an index into KINDS."""
+        work = self.capture.activities
+        kinds = np.zeros(len(work.names), np.int8)
+        kinds[work.name] = work.kind
+        return kinds.tolist()
+
+    @cached_property
+    def activity_classes(self) -> list[str]:
+        """The class of each of the activities' names; copies, fills and replays are classes of their own."""
+        named = list(zip(self.capture.activities.names, self.name_kinds, strict=True))
+        kernels = [name for name, kind in named if KINDS[kind] == "kernel"]
+        class_of = dict(zip(kernels, classify(kernels, self._classes), strict=True))
+        return [class_of[name] if KINDS[kind] == "kernel" else KINDS[kind] for name, kind in named]
+
+    def require_range(self, name: str) -> None:
+        """Raises TraceError if no range has this name."""
+        names = self.capture.ranges.names
+        if name not in self.attribution.paths.names:
+            examples = ", ".join(repr(other[:100]) for other in names[:8]) or "none at all"
+            raise TraceError(f"{self.capture.path}: no range is named {name!r}; there are {examples}: name one of them")
+
+    # What the capture says about itself
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """Facts about the capture: EXPORT_SCHEMA_VERSION, EXPORT_PRODUCT_VERSION, CAPTURE_BACKEND, ..."""
+        return self.capture.facts
+
+    @property
+    def recorded_window(self) -> dict[str, object]:
+        """Facts that `record` noted about its window; empty in other captures."""
+        try:
+            window = json.loads(self.metadata.get("RECORDED_WINDOW", "{}"))
+        except ValueError:
+            return {}
+        return window if isinstance(window, dict) else {}
+
+    @property
+    def notes(self) -> list[str]:
+        """What JSON of torch.profiler lacks, a line each. Other captures have none; `check` says what they lack."""
+        return [note for note in self.metadata.get("TRACE_NOTES", "").split("\n") if note]
+
+    @property
+    def is_cpu_only(self) -> bool:
+        """Whether the activities are operators of a program on the processor."""
+        return self.capture.is_cpu_only
+
+    @property
+    def has_graphs_as_one(self) -> bool:
+        """Whether replays of CUDA graphs are one activity each, without their kernels."""
+        return KINDS.index("graph") in self.name_kinds

@@ -1,26 +1,28 @@
-"""The tables of a capture. Times are integer nanoseconds; the longest time comes first.
+"""The tables of a profile. Times are integer nanoseconds; the longest time comes first.
 
-Pandas is imported only by Table.to_pandas: its import takes as long as reading most captures.
+A Table is made without pandas, whose import takes as long as reading most captures.
 """
 
 import csv
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 import numpy as np
 
-from kernel_tables.attribution import NO_RANGE, Attribution
-from kernel_tables.capture import KINDS, Activities, Capture, blocks, numbered
-from kernel_tables.classes import UNKNOWN, classify
+from kernel_tables.attribution import NO_RANGE, path_text
+from kernel_tables.capture import KINDS, NONE, blocks, numbered, process_of
+from kernel_tables.classes import UNKNOWN
+from kernel_tables.errors import NotConserved
 
-IS_KERNEL = np.array([True, False, False, True])  # by kind; a replay recorded as one stands for its kernels
-STANDALONE = re.compile(r"(?<!\S)(\\*>)(?!\S)")  # a ">" between spaces, which would look like a separator
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from kernel_tables.profile import Profile
 
 
 class Table:
-    """A table as columns by name: lists of texts, arrays of numbers."""
+    """Columns by name: lists of texts, arrays of numbers."""
 
     def __init__(self, columns: dict):
         self.columns = columns
@@ -29,27 +31,31 @@ class Table:
         return len(next(iter(self.columns.values())))
 
     def rows(self) -> Iterator[tuple]:
-        """The rows, a missing number (NaN) as None."""
+        """The rows as Python's values, a missing number (NaN) as None."""
         lists = [column.tolist() if isinstance(column, np.ndarray) else column for column in self.columns.values()]
         return (tuple(None if value != value else value for value in row) for row in zip(*lists, strict=True))
 
+    def take(self, rows: list[int]) -> "Table":
+        """These rows, in this order."""
+        columns = self.columns.items()
+        return Table({k: c[rows] if isinstance(c, np.ndarray) else [c[row] for row in rows] for k, c in columns})
+
     def sorted(self, time: str, *names: str) -> "Table":
         """The rows, the longest time first, then by name."""
-        keys = list(zip((-np.asarray(self.columns[time])).tolist(), *(self.columns[name] for name in names)))
-        order = sorted(range(len(self)), key=keys.__getitem__)
-        take = lambda column: column[order] if isinstance(column, np.ndarray) else [column[i] for i in order]  # noqa: E731
-        return Table({name: take(column) for name, column in self.columns.items()})
+        keys = list(zip((-self.columns[time]).tolist(), *(self.columns[name] for name in names), strict=True))
+        return self.take(sorted(range(len(self)), key=keys.__getitem__))
 
     def write_csv(self, file: TextIO) -> None:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(self.columns)
         writer.writerows(self.rows())
 
-    def to_pandas(self):
-        """The table as a pandas DataFrame."""
-        import pandas
+    def to_pandas(self) -> "pd.DataFrame":
+        """The table as a DataFrame."""
+        import pandas as pd
 
-        return pandas.DataFrame(self.columns)
+        texts = {name: "str" for name, column in self.columns.items() if isinstance(column, list)}
+        return pd.DataFrame(self.columns).astype(texts)
 
 
 @dataclass
@@ -58,117 +64,239 @@ class Group:
 
     path: np.ndarray
     name: np.ndarray
-    kind: np.ndarray
+    is_memop: np.ndarray  # copies and fills; a replay that was recorded as one activity stands for its kernels
     launches: np.ndarray
     total_ns: np.ndarray
     min_ns: np.ndarray
     max_ns: np.ndarray
-    std_ns: np.ndarray  # NaN for one launch
+    std_ns: np.ndarray  # the sample standard deviation, NaN for one launch
+
+    def take(self, selected: np.ndarray) -> "Group":
+        return Group(*(column[selected] for column in vars(self).values()))
 
 
-def grouped(activities: Activities, attribution: Attribution) -> Group:
-    """The activities by path and name: of these few groups, all tables are made."""
-    count, rows = max(len(activities.names), 1), blocks(len(activities))
-    key = np.empty(len(activities), np.int32 if len(attribution.parent) * count < 1 << 31 else np.int64)
-    kind = np.zeros(count, np.int8)
+def grouped(profile: "Profile", process: int | None = None) -> Group:
+    """The activities, of a process if it is given, by path and name: of these few groups, all tables are made."""
+    activities, path = profile.capture.activities, profile.attribution.path
+    name, start, end = activities.name, activities.start, activities.end
+    if process is not None:
+        mine = np.flatnonzero(activities.process == process)
+        path, name, start, end = path[mine], name[mine], start[mine], end[mine]
+    count, rows = max(len(activities.names), 1), blocks(len(path))
+    key = np.empty(len(path), np.int32 if len(profile.attribution.paths) * count < 1 << 31 else np.int64)
     for block in rows:
-        key[block] = attribution.path[block].astype(key.dtype) * count + activities.name[block]
-        kind[activities.name[block]] = activities.kind[block]
+        key[block] = path[block].astype(key.dtype) * count + name[block]
     keys, group = numbered(key)
     del key
     launches = np.bincount(group, minlength=len(keys))
     total, least, most = np.zeros(len(keys), np.int64), np.full(len(keys), 1 << 62), np.zeros(len(keys), np.int64)
     for block in rows:
-        duration = activities.end[block] - activities.start[block]
+        duration = end[block] - start[block]
         np.add.at(total, group[block], duration)
         np.minimum.at(least, group[block], duration)
         np.maximum.at(most, group[block], duration)
     mean, squares = total / np.maximum(launches, 1), np.zeros(len(keys))
     for block in rows:
-        deviation = activities.end[block] - activities.start[block] - mean[group[block]]
+        deviation = end[block] - start[block] - mean[group[block]]
         squares += np.bincount(group[block], deviation * deviation, len(keys))
     with np.errstate(divide="ignore", invalid="ignore"):
-        std = np.sqrt(squares / (launches - 1))
+        std = np.where(launches > 1, np.sqrt(squares / (launches - 1)), np.nan)
     path, name = np.divmod(keys, count)
-    return Group(path, name, kind[name], launches, total, least, most, np.where(launches > 1, std, np.nan))
+    kinds = np.array([KINDS[kind] in ("memcpy", "memset") for kind in profile.name_kinds], bool)
+    found = Group(path, name, kinds[name], launches, total, least, most, std)
+    require_conserved(profile, process, int(launches.sum()), int(total.sum()))
+    return found
 
 
-def kernels(capture: Capture, attribution: Attribution, group: Group) -> Table:
-    """One row per range path and activity name: range, kernel, class, launches, total_ns, mean_ns, min_ns, max_ns,
-    std_ns (the sample standard deviation, missing for one launch)."""
-    label = {path: path_text(attribution.names_of(path)) for path in np.unique(group.path).tolist()}
-    class_of = _classes(capture, group)
-    table = {
-        "range": [label[path] for path in group.path.tolist()],
-        "kernel": [capture.activities.names[name] for name in group.name.tolist()],
-        "class": [class_of[name] for name in group.name.tolist()],
-        "launches": group.launches,
-        "total_ns": group.total_ns,
-        "mean_ns": group.total_ns / np.maximum(group.launches, 1),
-        "min_ns": group.min_ns,
-        "max_ns": group.max_ns,
-        "std_ns": group.std_ns,
-    }
-    return Table(table).sorted("total_ns", "range", "kernel")
+def require_conserved(profile: "Profile", process: int | None, launches: int, total_ns: int) -> None:
+    """Raises NotConserved unless these are the sums of the activities, of a process if it is given."""
+    activities = profile.capture.activities
+    mine = slice(None) if process is None else activities.process == process
+    start, end = activities.start[mine], activities.end[mine]
+    expected = len(start), int(end.sum()) - int(start.sum())
+    if (launches, total_ns) != expected:
+        raise NotConserved(
+            f"{profile.capture.path}: a table has {launches} launches and {total_ns} ns, the capture {expected[0]} and"
+            f" {expected[1]} ns: a defect of kernel-tables, please report it"
+        )
 
 
-def ranges(attribution: Attribution, group: Group) -> Table:
-    """One row per range name: range, instances, kernels, gpu_time_ns, memops, memop_time_ns. What inner ranges launched
-    is included, once."""
-    sums = np.zeros((len(attribution.parent), 4), np.int64)  # by path, without inner ranges
-    is_kernel = IS_KERNEL[group.kind]
-    for column, values in ((0, group.launches), (1, group.total_ns)):
-        np.add.at(sums[:, column], group.path[is_kernel], values[is_kernel])
-        np.add.at(sums[:, column + 2], group.path[~is_kernel], values[~is_kernel])
-    used = np.flatnonzero(sums.any(axis=1))
-    by_name = np.zeros((len(attribution.names), 4), np.int64)
-    position, current, keys = np.arange(len(used)), used, []
-    while len(position):  # outwards: each name on a path counts once
-        inside = current != NO_RANGE
-        position, current = position[inside], current[inside]
-        keys.append(position * len(attribution.names) + attribution.last_name[current])
-        current = attribution.parent[current]
-    position, name = np.divmod(np.unique(np.concatenate([*keys, np.empty(0, np.int64)])), len(attribution.names))
-    np.add.at(by_name, name, sums[used[position]])
-    instances = np.zeros(len(attribution.names), np.int64)
-    np.add.at(instances, attribution.last_name[1:], attribution.instances[1:])
-    shown = np.flatnonzero((instances > 0) | (by_name[:, 0] > 0) | (by_name[:, 2] > 0))
-    columns = dict(zip(("kernels", "gpu_time_ns", "memops", "memop_time_ns"), by_name[shown].T, strict=True))
-    table = Table({"range": [attribution.names[i] for i in shown], "instances": instances[shown], **columns})
-    return table.sorted("gpu_time_ns", "range")
+def kernels(profile: "Profile", under: str | None = None, process: int | None = None) -> Table:
+    """One row per range path and activity name, as Profile.kernels."""
+    group = _selected(profile, under, process)
+    label = {path: path_text(profile.paths[path]) for path in np.unique(group.path).tolist()}
+    return Table(
+        {
+            "range": [label[path] for path in group.path.tolist()],
+            "kernel": [profile.capture.activities.names[name] for name in group.name.tolist()],
+            "class": [profile.activity_classes[name] for name in group.name.tolist()],
+            "launches": group.launches,
+            "total_ns": group.total_ns,
+            "mean_ns": group.total_ns / np.maximum(group.launches, 1),
+            "min_ns": group.min_ns,
+            "max_ns": group.max_ns,
+            "std_ns": group.std_ns,
+        }
+    ).sorted("total_ns", "range", "kernel")
 
 
-def classes(capture: Capture, group: Group) -> Table:
-    """One row per class: class, kernels (distinct names), launches, total_ns, share_of_gpu_time, largest_kernel,
-    unknown_names."""
-    class_of, rows = _classes(capture, group), {}
-    launches, total = (np.zeros(len(capture.activities.names), np.int64) for _ in range(2))
+def classes(profile: "Profile", under: str | None = None, process: int | None = None) -> Table:
+    """One row per class, as Profile.classes."""
+    group, names = _selected(profile, under, process), profile.capture.activities.names
+    launches, total = (np.zeros(len(names), np.int64) for _ in range(2))
     np.add.at(launches, group.name, group.launches)
     np.add.at(total, group.name, group.total_ns)
-    for name in sorted(np.flatnonzero(launches).tolist(), key=lambda n: (-total[n], capture.activities.names[n])):
-        rows.setdefault(class_of[name], []).append(name)
-    named = {key: [capture.activities.names[name] for name in members] for key, members in rows.items()}
-    ns = np.array([total[members].sum() for members in rows.values()], np.int64)
-    table = {
-        "class": list(rows),
-        "kernels": np.array(list(map(len, rows.values())), np.int64),
-        "launches": np.array([launches[members].sum() for members in rows.values()], np.int64),
-        "total_ns": ns,
-        "share_of_gpu_time": ns / max(int(total.sum()), 1),
-        "largest_kernel": [names[0] for names in named.values()],
-        "unknown_names": ["; ".join(names) if key == UNKNOWN else "" for key, names in named.items()],
-    }
-    return Table(table).sorted("total_ns", "class")
+    members: dict[str, list[int]] = {}  # by class, names with the most time first
+    for name in sorted(np.flatnonzero(launches).tolist(), key=lambda name: (-total[name], names[name])):
+        members.setdefault(profile.activity_classes[name], []).append(name)
+    ns = np.array([total[of_class].sum() for of_class in members.values()], np.int64)
+    unknown = "; ".join(names[name] for name in members.get(UNKNOWN, []))
+    return Table(
+        {
+            "class": list(members),
+            "kernels": np.array(list(map(len, members.values())), np.int64),
+            "launches": np.array([launches[of_class].sum() for of_class in members.values()], np.int64),
+            "total_ns": ns,
+            "share_of_gpu_time": ns / max(int(ns.sum()), 1),
+            "largest_kernel": [names[of_class[0]] for of_class in members.values()],
+            "unknown_names": [unknown if name == UNKNOWN else "" for name in members],
+        }
+    ).sorted("total_ns", "class")
 
 
-def path_text(names: tuple[str, ...]) -> str:
-    r"""The path of these names, outermost first; a ">" between spaces in a name is written "\>"."""
-    return " > ".join(STANDALONE.sub(r"\\\1", name) if ">" in name else name for name in names)
+def ranges(profile: "Profile", under: str | None = None, process: int | None = None) -> Table:
+    """One row per range name, as Profile.ranges."""
+    paths, inside = profile.attribution.paths, _is_inside(profile, under)
+    used, sums = _sums_by_path(profile, process)
+    position, current, keys = np.arange(len(used)), used, []
+    while len(position):  # outwards, as far as `under`: each name on a path counts once
+        kept = inside[current] & (current != NO_RANGE)
+        position, current = position[kept], current[kept]
+        keys.append(position * len(paths.names) + paths.last_name[current])
+        current = paths.parent[current]
+    position, name = np.divmod(np.unique(np.concatenate([*keys, np.empty(0, np.int64)])), len(paths.names))
+    by_name = np.zeros((len(paths.names), 4), np.int64)
+    np.add.at(by_name, name, sums[position])
+    opened = _instance_paths(profile, process)
+    instances = np.bincount(paths.last_name[opened[inside[opened]]], minlength=len(paths.names))
+    shown = np.flatnonzero((instances > 0) | (by_name[:, 0] > 0) | (by_name[:, 2] > 0))
+    columns = {"range": [paths.names[name] for name in shown.tolist()], "instances": instances[shown]}
+    return Table(columns | _sum_columns(by_name[shown])).sorted("gpu_time_ns", "range")
 
 
-def _classes(capture: Capture, group: Group) -> dict[int, str]:
-    """The class of each name that occurs, by its index; copies and fills are classes of their own."""
-    pairs = dict(zip(group.name.tolist(), group.kind.tolist(), strict=True))
-    named = [name for name, kind in pairs.items() if KINDS[kind] == "kernel"]
-    found = classify([capture.activities.names[name] for name in named])
-    return {name: KINDS[kind] for name, kind in pairs.items()} | dict(zip(named, found, strict=True))
+def range_tree(profile: "Profile", under: str | None = None, process: int | None = None) -> Table:
+    """One row per range path, as Profile.ranges with `tree`."""
+    paths, (used, direct) = profile.attribution.paths, _sums_by_path(profile, process)
+    sums = np.zeros((len(paths), 4), np.int64)
+    sums[used] = direct
+    for level in paths.levels[:0:-1]:  # into what is around, from the innermost outwards
+        np.add.at(sums, paths.parent[level], sums[level])
+    instances = np.bincount(_instance_paths(profile, process), minlength=len(paths))
+    shown = ((instances > 0) | (sums[:, 0] > 0) | (sums[:, 2] > 0)) & _is_inside(profile, under)
+    children: dict[int, list[int]] = {}
+    time = (sums[:, 1] + sums[:, 3]).tolist()
+    siblings = sorted(range(1, len(paths)), key=lambda path: (-time[path], paths.names[paths.last_name[path]]))
+    for path in siblings:
+        children.setdefault(int(paths.parent[path]), []).append(path)
+    order, pending = [], children.get(NO_RANGE, [])[::-1]
+    while pending:
+        path = pending.pop()
+        pending += children.get(path, [])[::-1]
+        if shown[path]:
+            order.append(path)
+    depth = paths.depth[order]
+    columns = {"range": [path_text(paths.tuples[path]) for path in order], "depth": depth - depth.min(initial=1 << 30)}
+    return Table(columns | {"instances": instances[order]} | _sum_columns(sums[order]))
+
+
+def activities(profile: "Profile") -> "pd.DataFrame":
+    """One row per activity, as Profile.activities."""
+    import pandas as pd
+
+    work, calls, row = profile.capture.activities, profile.capture.calls, profile.attribution.launch_row
+    class_names = sorted(set(profile.activity_classes))
+    class_code = np.array([class_names.index(name) for name in profile.activity_classes], np.int32)
+    thread = np.append(calls.threads, NONE)[np.append(calls.thread, len(calls.threads))[row]]
+    return pd.DataFrame(
+        {
+            "kind": pd.Categorical.from_codes(work.kind, KINDS),
+            "name": _categorical(work.name, work.names),
+            "class": pd.Categorical.from_codes(class_code[work.name], class_names),
+            "start_ns": work.start,
+            "end_ns": work.end,
+            "duration_ns": work.end - work.start,
+            "process": work.process,
+            "thread": thread,
+            "device": work.device,
+            "stream": work.stream_number,
+            "launch_ns": pd.arrays.IntegerArray(np.append(calls.start, 0)[row].astype(np.int64), mask=row == NONE),
+            "path_id": profile.attribution.path,
+        }
+    )
+
+
+def range_instances(profile: "Profile") -> "pd.DataFrame":
+    """One row per range instance, as Profile.range_instances."""
+    import pandas as pd
+
+    ranges = profile.capture.ranges
+    process = process_of(ranges.thread)
+    pairs, code = np.unique([process, ranges.domain], axis=1, return_inverse=True)
+    domains = [ranges.domains.get((process, domain), "") for process, domain in pairs.T.tolist()]
+    return pd.DataFrame(
+        {
+            "instance": np.arange(len(ranges)),
+            "name": _categorical(ranges.name, ranges.names),
+            "domain": _categorical(code.reshape(-1), domains),
+            "process": process,
+            "thread": ranges.thread,
+            "start_ns": ranges.start,
+            "end_ns": ranges.end,
+            "path_id": profile.range_path,
+        }
+    )
+
+
+def _categorical(code: np.ndarray, labels: list[str]) -> "pd.Categorical":
+    """The labels of these codes. Labels may repeat, which categories may not."""
+    import pandas as pd
+
+    distinct = {label: number for number, label in enumerate(dict.fromkeys(labels))}
+    renumbered = np.array([distinct[label] for label in labels], np.int32)
+    return pd.Categorical.from_codes(renumbered[code] if len(code) else np.empty(0, np.int32), list(distinct))
+
+
+def _is_inside(profile: "Profile", under: str | None) -> np.ndarray:
+    """Whether each path counts: all but that of no range, or those with the name `under`."""
+    paths = profile.attribution.paths
+    if under is None:
+        return np.ones(len(paths), bool)
+    profile.require_range(under)
+    return paths.is_inside(under)
+
+
+def _selected(profile: "Profile", under: str | None, process: int | None) -> Group:
+    group = profile.grouped(process)
+    return group if under is None else group.take(_is_inside(profile, under)[group.path])
+
+
+def _sums_by_path(profile: "Profile", process: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """The paths in which something was launched directly; and the number and the time of its kernels, and of its copies
+    and fills."""
+    group = profile.grouped(process)
+    used, path = numbered(group.path)
+    sums = np.zeros((len(used), 4), np.int64)
+    first = np.where(group.is_memop, 2, 0)
+    np.add.at(sums, (path, first), group.launches)
+    np.add.at(sums, (path, first + 1), group.total_ns)
+    return used, sums
+
+
+def _sum_columns(sums: np.ndarray) -> dict[str, np.ndarray]:
+    return dict(zip(("kernels", "gpu_time_ns", "memops", "memop_time_ns"), sums.T, strict=True))
+
+
+def _instance_paths(profile: "Profile", process: int | None) -> np.ndarray:
+    """The paths of the range instances, of a process if it is given."""
+    opened = profile.instance_paths
+    return opened if process is None else opened[profile.instance_processes == process]

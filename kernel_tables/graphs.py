@@ -1,0 +1,161 @@
+"""Which ranges an activity of a replayed CUDA graph belongs to.
+
+When a graph is captured, the ranges that are open at the creation of a node are those of the code that the node runs; at
+the replay, a single call launches all nodes. So the chain of a replayed activity begins with the ranges at the launch of
+the replay, and continues with those that were open when its node was created. For example:
+
+    warmup > step > forward > GPT     open at the creation of the node; the capture began inside warmup > step
+    measure > step                    open at the launch of the replay
+
+gives measure > step > forward > GPT. Ranges around the capture are left out up to the innermost one whose name is open at
+the launch. The first ranges inside the capture are left out if they repeat ranges at the launch: those of a module that
+launches its own graph, `forward > GPT` captured and `step > forward > GPT` at the launch.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from kernel_tables.capture import NONE, Calls, Capture, Ranges, process_of
+
+
+@dataclass
+class Creations:
+    """All creations of nodes of graphs in the capture, clones included; and which of them each activity belongs to."""
+
+    time: np.ndarray
+    began: np.ndarray  # the begin of the stream capture around the creation; its own time if there was none
+    chain: np.ndarray  # the node of the trie of ranges at the creation
+    of_activity: np.ndarray  # by activity: index; NONE if it is not replayed, or the creation was not recorded
+
+
+def creations(capture: Capture, launch_row: np.ndarray, chains) -> Creations | None:
+    """The creations, None without any (nsys records them with --cuda-graph-trace=node); `chains` is attribution.Chains.
+
+    The nodes of an executable graph are clones of those of a captured graph, whose creation is meant.
+    """
+    nodes, activities = capture.nodes, capture.activities
+    if not len(nodes.node):
+        return None
+    of_activity = np.full(len(launch_row), NONE, np.int64)
+    replayed = np.flatnonzero((activities.node != NONE) & (launch_row != NONE))
+    process, of_event = activities.process[replayed], process_of(nodes.thread)
+    for number in np.unique(process).tolist():
+        mine, events = replayed[process == number], np.flatnonzero(of_event == number)
+        events = events[np.argsort(nodes.time[events], kind="stable")].tolist()
+        created: dict[int, int] = {}  # the first creation of each node
+        original: dict[int, int] = {}  # the node that it is a clone of
+        for event in events:
+            node, source = int(nodes.node[event]), int(nodes.original[event])
+            if source != NONE:
+                original.setdefault(node, source)
+            elif nodes.time[event] >= 0:
+                created.setdefault(node, event)
+        distinct, index = np.unique(activities.node[mine], return_inverse=True)
+        found = []
+        for node in distinct.tolist():
+            for _ in range(100):  # a graph is instantiated once, and cloned a few times before
+                node = original.get(node, node)
+            found.append(created.get(node, NONE))
+        of_activity[mine] = np.array(found, np.int64)[index.reshape(-1)]
+    chain = np.full(len(nodes.node), NONE, np.int32)
+    for thread in np.unique(nodes.thread).tolist():
+        mine = np.flatnonzero(nodes.thread == thread)
+        chain[mine] = chains.at(nodes.time[mine], thread)
+    began = stream_capture_begins(capture.calls, nodes.time, of_event)
+    return Creations(nodes.time, np.where(began == NONE, nodes.time, began), chain, of_activity)
+
+
+def stream_capture_begins(calls: Calls, times: np.ndarray, process: np.ndarray) -> np.ndarray:
+    """The begin of the stream capture that is running in the process at each time, NONE if none is running."""
+    began = np.full(len(times), NONE, np.int64)
+    begins, ends = calls.named("StreamBeginCapture"), calls.named("StreamEndCapture")
+    process_of_call = calls.process[calls.thread]
+    for number in np.unique(process_of_call[begins]).tolist():
+        mine = np.flatnonzero(process == number)
+        starts = np.sort(calls.start[begins[process_of_call[begins] == number]])
+        stops = np.sort(calls.start[ends[process_of_call[ends] == number]])
+        begun = np.searchsorted(starts, times[mine], "right")
+        is_open = begun > np.searchsorted(stops, times[mine], "right")
+        began[mine[is_open]] = starts[begun[is_open] - 1]
+    return began
+
+
+def with_replays(
+    creations: Creations, launch_node: np.ndarray, launch_row: np.ndarray, parent: np.ndarray, innermost: np.ndarray,
+    ranges: Ranges,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+    """The parents and the ranges of nodes with a further node for each captured range in each replay that repeats none at
+    the launch; and the node of each activity. So a captured range counts as opened once in every replay."""
+    replayed = np.flatnonzero(creations.of_activity != NONE)
+    order = replayed[np.lexsort((creations.of_activity[replayed], launch_row[replayed]))]
+    first = np.flatnonzero(np.diff(launch_row[order], prepend=NONE))
+    activity_node, count = launch_node.copy(), len(parent)
+    captured = _Captured(creations, parent, innermost, ranges)
+    parents, members = [parent], [innermost]
+    for activities in np.split(order, first[1:]) if len(order) else []:  # a replay: a launch of a graph
+        launch = int(launch_node[activities[0]])
+        below, member, place = captured.below(launch, creations.of_activity[activities])
+        parents.append(np.where(below == NONE, launch, count + below).astype(np.int32))
+        members.append(member)
+        activity_node[activities] = np.where(place == NONE, launch, count + place)
+        count += len(below)
+    return np.concatenate(parents), np.concatenate(members), activity_node
+
+
+class _Captured:
+    """The captured ranges that replays put below their launches."""
+
+    def __init__(self, creations: Creations, parent: np.ndarray, innermost: np.ndarray, ranges: Ranges):
+        self._creations, self._ranges, self._parent, self._innermost = creations, ranges, parent, innermost
+        self._known: dict[tuple, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+
+    def below(self, launch: int, events: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The nodes of a replay that is launched in the node `launch`, and runs the graph nodes of these creations: the
+        place of each one's parent among them (NONE for the launch), the range of each; and by creation the place of its
+        node (NONE for the launch)."""
+        at_launch = tuple(int(self._ranges.name[self._innermost[node]]) for node in self._nodes(launch))
+        key = at_launch, events.tobytes()
+        if key not in self._known:
+            self._known[key] = self._find(at_launch, events)
+        return self._known[key]
+
+    def _find(self, at_launch: tuple[int, ...], events: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        made, name, innermost = self._creations, self._ranges.name, self._innermost
+        earliest = events[np.lexsort((events, made.time[events]))[0]]
+        around = [int(innermost[node]) for node in self._nodes(int(made.chain[earliest]))]
+        around = [m for m in around if self._ranges.start[m] < made.began[earliest] and name[m] in at_launch]
+        left_out = max(around, default=NONE)
+        places: dict[int, int] = {}  # of the nodes that are added, by the captured node
+        parents: list[int] = []
+        of_chain: dict[int, int] = {}
+        for chain in np.unique(made.chain[events]).tolist():
+            nodes = [node for node in self._nodes(chain) if innermost[node] > left_out]
+            names = [int(name[innermost[node]]) for node in nodes]
+            place = NONE
+            for node in nodes[self._repeated(names, at_launch) :]:
+                if node not in places:
+                    places[node] = len(parents)
+                    parents.append(place)
+                place = places[node]
+            of_chain[chain] = place
+        place_of_event = np.array([of_chain[chain] for chain in made.chain[events].tolist()])
+        return np.array(parents, np.int64), innermost[np.array(list(places), np.int64)], place_of_event
+
+    @staticmethod
+    def _repeated(names: list[int], at_launch: tuple[int, ...]) -> int:
+        """How many of the first names repeat, in order, names at the launch; of several equal ones the innermost counts."""
+        if not names or names[0] not in at_launch:
+            return 0
+        level, count = len(at_launch) - 1 - at_launch[::-1].index(names[0]), 1
+        while count < min(len(names), len(at_launch) - level) and names[count] == at_launch[level + count]:
+            count += 1
+        return count
+
+    def _nodes(self, node: int) -> list[int]:
+        """The node and those around it, outermost first."""
+        nodes = []
+        while node != NONE:
+            nodes.append(node)
+            node = int(self._parent[node])
+        return nodes[::-1]
