@@ -1,12 +1,9 @@
-"""Unions, intersections, gaps and covered time of half-open intervals of integer nanoseconds."""
+"""Half-open intervals of integer nanoseconds: their unions, intersections, gaps, and the time that they cover."""
 
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple
 
 import numpy as np
-
-BLOCK = 1 << 18  # how many lengths are summed at once, since a long array of lengths takes memory
 
 
 @dataclass(frozen=True)
@@ -25,11 +22,7 @@ class Intervals:
 
     @property
     def total_ns(self) -> int:
-        blocks = [slice(first, first + BLOCK) for first in range(0, len(self), BLOCK)]
-        return sum(int((self.end_ns[block] - self.start_ns[block]).sum()) for block in blocks)
-
-
-NOTHING = Intervals(np.empty(0, np.int64), np.empty(0, np.int64))
+        return int(self.lengths_ns.sum())
 
 
 def union(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
@@ -37,106 +30,73 @@ def union(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
     is_not_empty = end_ns > start_ns
     if not is_not_empty.all():
         start_ns, end_ns = start_ns[is_not_empty], end_ns[is_not_empty]
-    if not len(start_ns):
-        return NOTHING
-    if (start_ns[1:] > end_ns[:-1]).all():
-        return Intervals(start_ns, end_ns)  # no copies: those of long arrays take time and memory
     if (start_ns[1:] < start_ns[:-1]).any():
         order = np.argsort(start_ns, kind="stable")
         start_ns, end_ns = start_ns[order], end_ns[order]
     reached = np.maximum.accumulate(end_ns)
-    is_first = np.append(True, start_ns[1:] > reached[:-1])
-    return Intervals(start_ns[is_first], reached[np.append(is_first[1:], True)])
+    later = np.flatnonzero(start_ns[1:] > reached[:-1]) + 1
+    if len(later) == len(start_ns) - 1:
+        return Intervals(start_ns, end_ns)  # they are disjoint, as on a GPU with one stream: no copies
+    first, last = np.append(0, later)[: len(start_ns)], np.append(later, len(start_ns))[: len(start_ns)] - 1
+    return Intervals(start_ns[first], reached[last])
 
 
 def unions(start_ns: np.ndarray, end_ns: np.ndarray, group: np.ndarray) -> tuple[Intervals, np.ndarray]:
     """The union of each group of intervals, one after the other, and the group of each interval in the result. `group`
     is the number of the group of each interval, from 0."""
-    is_not_empty = end_ns > start_ns
-    start_ns, end_ns, group = start_ns[is_not_empty], end_ns[is_not_empty], group[is_not_empty].astype(np.int64)
-    if not len(start_ns):
-        return NOTHING, group
-    order = np.lexsort((start_ns, group))
-    start_ns, group = start_ns[order], group[order]
-    ends, end_index = np.unique(end_ns[order], return_inverse=True)
-    # A later group has higher keys, so that the running maximum starts again with each group.
-    key = group * len(ends) + end_index.reshape(-1)
-    reached = ends[np.maximum.accumulate(key) % len(ends)]
-    first = np.flatnonzero(np.append(True, (group[1:] != group[:-1]) | (start_ns[1:] > reached[:-1])))
-    return Intervals(start_ns[first], reached[np.append(first[1:], len(reached)) - 1]), group[first]
+    times, place = np.unique(np.concatenate([start_ns, end_ns]), return_inverse=True)
+    # The places of times of a later group are later, so that the groups do not touch each other.
+    found = union(*(place.reshape(2, -1) + group.astype(np.int64) * len(times)))
+    (of_group, start), end = np.divmod(found.start_ns, max(len(times), 1)), found.end_ns % max(len(times), 1)
+    return Intervals(times[start], times[end]), of_group
 
 
 def intersection(*operands: Intervals) -> Intervals:
     """The time that all of `operands` cover."""
-    return reduce(_intersection_of_two, operands)
+
+    def of_two(one: Intervals, other: Intervals) -> Intervals:
+        return Intervals(*overlapping_pairs(one.start_ns, one.end_ns, other)[2:])
+
+    return reduce(of_two, operands)
 
 
 def gaps(covered: Intervals, first_ns: int, last_ns: int, least_ns: int = 1) -> Intervals:
     """The time from `first_ns` to `last_ns` that is not covered, in stretches of at least `least_ns`."""
-    inner = np.flatnonzero(covered.start_ns[1:] - covered.end_ns[:-1] >= least_ns)
-    start_ns = np.concatenate([[first_ns], covered.end_ns[inner], covered.end_ns[-1:]])
-    end_ns = np.concatenate([covered.start_ns[:1], covered.start_ns[inner + 1], [last_ns]])
-    np.clip(start_ns, first_ns, last_ns, out=start_ns)
-    np.clip(end_ns, first_ns, last_ns, out=end_ns)
+    start_ns = np.clip(np.append(first_ns, covered.end_ns), first_ns, last_ns)
+    end_ns = np.clip(np.append(covered.start_ns, last_ns), first_ns, last_ns)
     is_long = end_ns - start_ns >= least_ns
-    return Intervals(start_ns, end_ns) if is_long.all() else Intervals(start_ns[is_long], end_ns[is_long])
+    return Intervals(start_ns[is_long], end_ns[is_long])
 
 
 def difference(covered: Intervals, *others: Intervals) -> Intervals:
     """The covered time that none of `others` covers."""
     if not len(covered):
-        return NOTHING
+        return covered
     first_ns, last_ns = int(covered.start_ns[0]), int(covered.end_ns[-1])
     return intersection(covered, *(gaps(other, first_ns, last_ns) for other in others))
 
 
-def covered_ns(intervals: Intervals, start_ns: np.ndarray, end_ns: np.ndarray) -> np.ndarray:
+def covered_ns(intervals: Intervals, start_ns: np.ndarray | int, end_ns: np.ndarray | int) -> np.ndarray:
     """The covered time of each [start, end); these may be in any order and overlap."""
-    return np.maximum(_covered_before(intervals, end_ns) - _covered_before(intervals, start_ns), 0)
+    before = np.append(0, np.cumsum(intervals.lengths_ns))  # the covered time before each interval, and in all
+
+    def covered_until(times_ns: np.ndarray | int) -> np.ndarray:
+        begun = np.searchsorted(intervals.start_ns, times_ns, "right")  # how many intervals began until then
+        return before[begun] - np.where(begun > 0, np.maximum(ends_ns[begun] - times_ns, 0), 0)
+
+    ends_ns = np.append(0, intervals.end_ns)
+    return np.maximum(covered_until(end_ns) - covered_until(start_ns), 0)
 
 
-def covered_between_ns(intervals: Intervals, first_ns: int, last_ns: int) -> int:
-    """The covered time from `first_ns` to `last_ns`. Unlike covered_ns, it makes no long arrays."""
-    first = np.searchsorted(intervals.end_ns, first_ns, "right")
-    last = np.searchsorted(intervals.start_ns, last_ns, "left")
-    start_ns, end_ns = intervals.start_ns[first:last], intervals.end_ns[first:last]
-    if not len(start_ns):
-        return 0
-    outside_ns = max(first_ns - int(start_ns[0]), 0) + max(int(end_ns[-1]) - last_ns, 0)
-    return Intervals(start_ns, end_ns).total_ns - outside_ns
-
-
-class OverlappingPairs(NamedTuple):
-    """Pairs of intervals that overlap."""
-
-    index: np.ndarray  # of the one interval
-    other_index: np.ndarray  # of the other interval
-    start_ns: np.ndarray  # of the overlap
-    end_ns: np.ndarray
-
-
-def overlapping_pairs(start_ns: np.ndarray, end_ns: np.ndarray, others: Intervals) -> OverlappingPairs:
-    """The pairs of one of the intervals [start, end), which may be in any order, and one of `others` that overlap."""
+def overlapping_pairs(
+    start_ns: np.ndarray, end_ns: np.ndarray, others: Intervals
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The pairs of one of the intervals [start, end), which may be in any order, and one of `others` that overlap: the
+    index of the one, the index of the other, and the start and the end of the overlap."""
     first = np.searchsorted(others.end_ns, start_ns, "right")
     count = np.maximum(np.searchsorted(others.start_ns, end_ns, "left") - first, 0)
     index = np.repeat(np.arange(len(start_ns)), count)
     # Of each interval: first, first + 1, ..., first + count - 1.
-    other_index = np.arange(len(index)) + np.repeat(first - np.cumsum(count) + count, count)
-    starts_ns = np.maximum(start_ns[index], others.start_ns[other_index])
-    return OverlappingPairs(index, other_index, starts_ns, np.minimum(end_ns[index], others.end_ns[other_index]))
-
-
-def _intersection_of_two(covered: Intervals, other: Intervals) -> Intervals:
-    overlaps = overlapping_pairs(covered.start_ns, covered.end_ns, other)
-    return Intervals(overlaps.start_ns, overlaps.end_ns)
-
-
-def _covered_before(intervals: Intervals, times_ns: np.ndarray) -> np.ndarray:
-    """The covered time before each of `times_ns`."""
-    if not len(intervals):
-        return np.zeros(len(times_ns), np.int64)
-    last = np.searchsorted(intervals.start_ns, times_ns, "right") - 1  # the last that began; -1 before the first
-    lengths_ns = intervals.lengths_ns
-    total_ns = np.cumsum(lengths_ns, out=lengths_ns)  # in place, to save memory
-    covered = total_ns[last] - np.maximum(intervals.end_ns[last] - times_ns, 0)
-    return np.where(last >= 0, covered, 0)
+    other = np.arange(len(index)) + np.repeat(first - np.cumsum(count) + count, count)
+    starts_ns = np.maximum(start_ns[index], others.start_ns[other])
+    return index, other, starts_ns, np.minimum(end_ns[index], others.end_ns[other])
