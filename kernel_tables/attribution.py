@@ -85,9 +85,7 @@ def attribute(capture: Capture) -> Attribution:
     is_unknown = (activities.node != NONE) & (row != NONE)
     if creations is not None:
         is_unknown &= creations.of_activity == NONE
-        parent, innermost, activity_node = graphs.with_replays(
-            creations, launch_node, row, parent, innermost, ranges
-        )
+        parent, innermost, activity_node = graphs.with_replays(creations, launch_node, row, parent, innermost, ranges)
     if not len(calls.named("GraphLaunch")):
         is_unknown[:] = False
     paths = Paths(capture.path, parent, ranges.name[innermost], ranges.names)
@@ -151,9 +149,9 @@ class Chains:
         self.timelines: dict[int, _Timeline] = {}  # by thread
         self._threads: dict[int, list[int]] = {}  # by process
         threads, number = numbered(ranges.thread)
-        by_thread = np.split(np.argsort(number, kind="stable"), np.cumsum(np.bincount(number))[:-1])
-        for thread, rows in zip(threads.tolist(), by_thread, strict=True):
-            self.timelines[thread] = _Timeline(self, rows)
+        order, ends = np.argsort(number, kind="stable"), np.cumsum(np.bincount(number)).tolist()
+        for thread, start, end in zip(threads.tolist(), [0, *ends], ends, strict=False):
+            self.timelines[thread] = _Timeline(self, order[start:end])
             self._threads.setdefault(process_of(thread), []).append(thread)
 
     def add(self, parent: int, innermost: int) -> int:
@@ -169,7 +167,9 @@ class Chains:
     def impossible(self, fact: str) -> Exception:
         """The exception for ranges that are never closed."""
         return impossible(
-            self.file, "too_many_open_ranges", f"{fact}: they are opened and not closed; close each range that is opened"
+            self.file,
+            "too_many_open_ranges",
+            f"{fact}: they are opened and not closed; close each range that is opened",
         )
 
     def chain(self, node: int) -> list[int]:
@@ -343,7 +343,7 @@ class Paths:
             self.levels_of_nodes.append(level)
             key = self.of_node[node_parent[level]].astype(np.int64) * len(self.names) + node_name[level]
             distinct, index = numbered(key)
-            self.of_node[level] = count + index
+            self.of_node[level] = np.int32(count) + index
             parents.append(distinct // len(self.names))
             last_names.append(distinct % len(self.names))
             count, total = count + len(distinct), total + len(self.levels_of_nodes) * len(distinct)

@@ -195,7 +195,9 @@ def range_tree(profile: "Profile", under: str | None = None, process: int | None
     shown = ((instances > 0) | (sums[:, 0] > 0) | (sums[:, 2] > 0)) & _is_inside(profile, under)
     children: dict[int, list[int]] = {}
     time = (sums[:, 1] + sums[:, 3]).tolist()
-    siblings = sorted(range(1, len(paths)), key=lambda path: (-time[path], paths.names[paths.last_name[path]]))
+    first = _first_opened(profile)
+    name = [paths.names[code] for code in paths.last_name.tolist()]
+    siblings = sorted(range(1, len(paths)), key=lambda path: (-time[path], first[path], name[path]))
     for path in siblings:
         children.setdefault(int(paths.parent[path]), []).append(path)
     order, pending = [], children.get(NO_RANGE, [])[::-1]
@@ -216,20 +218,23 @@ def activities(profile: "Profile") -> "pd.DataFrame":
     work, calls, row = profile.capture.activities, profile.capture.calls, profile.attribution.launch_row
     class_names = sorted(set(profile.activity_classes))
     class_code = np.array([class_names.index(name) for name in profile.activity_classes], np.int32)
-    thread = np.append(calls.threads, NONE)[np.append(calls.thread, len(calls.threads))[row]]
+    known = np.flatnonzero(row != NONE)
+    thread, launch_ns = np.full(len(row), NONE, np.int64), np.zeros(len(row), np.int64)
+    thread[known], launch_ns[known] = calls.threads[calls.thread[row[known]]], calls.start[row[known]]
+    start, end = work.start.astype(np.int64), work.end.astype(np.int64)
     return pd.DataFrame(
         {
             "kind": pd.Categorical.from_codes(work.kind, KINDS),
             "name": _categorical(work.name, work.names),
             "class": pd.Categorical.from_codes(class_code[work.name], class_names),
-            "start_ns": work.start,
-            "end_ns": work.end,
-            "duration_ns": work.end - work.start,
-            "process": work.process,
+            "start_ns": start,
+            "end_ns": end,
+            "duration_ns": end - start,
+            "process": work.process.astype(np.int64),
             "thread": thread,
-            "device": work.device,
-            "stream": work.stream_number,
-            "launch_ns": pd.arrays.IntegerArray(np.append(calls.start, 0)[row].astype(np.int64), mask=row == NONE),
+            "device": work.device.astype(np.int64),
+            "stream": work.stream_number.astype(np.int64),
+            "launch_ns": pd.arrays.IntegerArray(launch_ns, mask=row == NONE),
             "path_id": profile.attribution.path,
         }
     )
@@ -240,7 +245,7 @@ def range_instances(profile: "Profile") -> "pd.DataFrame":
     import pandas as pd
 
     ranges = profile.capture.ranges
-    process = process_of(ranges.thread)
+    process = process_of(ranges.thread).astype(np.int64)
     pairs, code = np.unique([process, ranges.domain], axis=1, return_inverse=True)
     domains = [ranges.domains.get((process, domain), "") for process, domain in pairs.T.tolist()]
     return pd.DataFrame(
@@ -249,9 +254,9 @@ def range_instances(profile: "Profile") -> "pd.DataFrame":
             "name": _categorical(ranges.name, ranges.names),
             "domain": _categorical(code.reshape(-1), domains),
             "process": process,
-            "thread": ranges.thread,
-            "start_ns": ranges.start,
-            "end_ns": ranges.end,
+            "thread": ranges.thread.astype(np.int64),
+            "start_ns": ranges.start.astype(np.int64),
+            "end_ns": ranges.end.astype(np.int64),
             "path_id": profile.range_path,
         }
     )
@@ -294,6 +299,16 @@ def _sums_by_path(profile: "Profile", process: int | None) -> tuple[np.ndarray, 
 
 def _sum_columns(sums: np.ndarray) -> dict[str, np.ndarray]:
     return dict(zip(("kernels", "gpu_time_ns", "memops", "memop_time_ns"), sums.T, strict=True))
+
+
+def _first_opened(profile: "Profile") -> list[int]:
+    """By path, the number of the first range that was opened in it."""
+    found, opened = profile.attribution, profile.instance_paths
+    first = np.full(len(found.paths), len(profile.capture.ranges))
+    np.minimum.at(
+        first, opened, np.append(found.range[: len(profile.capture.ranges)], found.range[found.first_replayed :])
+    )
+    return first.tolist()
 
 
 def _instance_paths(profile: "Profile", process: int | None) -> np.ndarray:
