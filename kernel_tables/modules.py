@@ -9,7 +9,7 @@ number their operators separately, so a node also names its forward thread, by a
 
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from kernel_tables.capture import NONE
 
 HOST_KINDS = ("annotation", "function", "operator")
 MODULE, AUTOGRAD, NODE = "nn.Module: ", "torch/autograd/__init__.py(", "autograd::engine::evaluate_function: "
-BACKWARD, STEP, RECOMPUTATION = "backward", "step", "recomputation"
+BACKWARD, STEP, RECOMPUTATION, GLOO = "backward", "step", "recomputation", "gloo:"
 PROFILER_STEP = re.compile(r"ProfilerStep#\d+")
 NOT_OF_CLASS = re.compile(r"_\d+$|^FSDP(?=[A-Z])")  # fully_shard renames the class Block to FSDPBlock
 WRAPPERS = {
@@ -45,10 +45,12 @@ def has_modules(trace) -> bool:
     return any(name.startswith(MODULE) for name in trace.texts)
 
 
-def derived_ranges(trace) -> list[Range]:
-    """All ranges. Operators become ranges only if the trace has no modules. Of ranges with equal times, the earlier in
-    the list is the outer one."""
-    ranges = _with_steps(_events(trace["annotation"], None, [_decoded(name) for name in trace.named("annotation")]))
+def derived_ranges(trace, *, on_gpu: bool) -> list[Range]:
+    """The ranges of a trace that the recorder did not write. Operators become ranges only if the trace has no modules,
+    and only `on_gpu`: else they are the activities. Of ranges with equal times, the earlier in the list is the outer one."""
+    ranges = _annotations(trace, on_gpu)
+    step = "ProfilerStep" if any(one.name == STEP for one in ranges) else STEP
+    ranges = [one._replace(name=step) if PROFILER_STEP.fullmatch(one.name) else one for one in ranges]
     calls = ModuleCalls(trace)
     opened = [one for one in ranges if one.name == BACKWARD]
     ranges += _not_inside(_passes(trace, calls), opened)
@@ -56,9 +58,66 @@ def derived_ranges(trace) -> list[Range]:
         ends = np.unique([one.end for one in ranges])  # annotations separate passes, too
         ranges += reversed(list(_backward_ranges(trace, calls, ends)))  # which come innermost first
         ranges += [calls.range_of(call) for call, chain in enumerate(calls.chains) if chain and chain[-1] == call]
-    else:
+    elif on_gpu:
         ranges += _operators(trace)
     return ranges
+
+
+def recorded_ranges(trace, *, on_gpu: bool) -> list[Range]:
+    """The ranges of a trace that the recorder wrote. If it has steps, those of the program's own schedule are left out:
+    they end elsewhere, and would divide the recorder's."""
+    ranges = _annotations(trace, on_gpu)
+    has_steps = any(one.name == STEP for one in ranges)
+    return [one for one in ranges if not (has_steps and PROFILER_STEP.fullmatch(one.name))]
+
+
+def _annotations(trace, on_gpu: bool) -> list[Range]:
+    """The ranges that the program opened. A name that begins with %= was encoded by the recorder, since Kineto spoils all
+    but printable ASCII. Collectives of Gloo are ranges `on_gpu`, else activities."""
+    names = [
+        unquote(name.removeprefix("%="), errors="replace") if name.startswith("%=") else name
+        for name in trace.named("annotation")
+    ]
+    return [one for one in _events(trace["annotation"], None, names) if on_gpu or not one.name.startswith(GLOO)]
+
+
+# Operators
+
+
+def outermost_operators(trace) -> np.ndarray:
+    """The rows of the outermost ATen operators and inductor's kernels of each thread, by start. Autograd's nodes
+    ("MulBackward0") do not count, since they only call operators."""
+    operators = trace["operator"]
+    computes = [re.match(r"aten::|(graph_\d+_)?cpp_fused_", name) is not None for name in trace.texts]
+    threads = by_thread(operators["thread"], np.isin(operators["name"], np.flatnonzero(computes)))
+    rows = np.concatenate([np.empty(0, np.int64), *(outermost(operators, rows) for rows in threads.values())])
+    return rows[np.lexsort((operators["order"][rows], -operators["end"][rows], operators["start"][rows]))]
+
+
+def gloo_collectives(trace) -> list[tuple[int, int]]:
+    """The collectives of Gloo, by start: the row of its annotation, on a thread of Gloo's own, and that of the operator
+    that started it, NONE if that ran before the trace.
+
+    Gloo runs collectives in the order of the calls: each belongs to the earliest call of its operation that began before
+    it, and that no other collective belongs to.
+    """
+    # Of calls on one tensor; Gloo has no reduce-scatter, but reduces all, and keeps a part.
+    run_for = {"allgatherbase": "allgather", "reducescatterbase": "allreduce"}
+
+    def operations(kind: str, prefix: str) -> Iterator[tuple[int, int, str]]:
+        names = trace.named(kind)
+        rows = np.array([row for row, name in enumerate(names) if name.startswith(prefix)], np.int64)
+        for row in rows[np.lexsort((trace[kind]["order"][rows], trace[kind]["start"][rows]))].tolist():
+            operation = names[row].removeprefix(prefix).replace("_", "")
+            yield row, int(trace[kind]["start"][row]), run_for.get(operation, operation)
+
+    free: dict[str, deque] = defaultdict(deque)
+    for row, start, operation in operations("operator", "c10d::"):
+        free[operation].append((start, row))
+    return [
+        (row, free[operation].popleft()[1] if free[operation] and free[operation][0][0] <= start else NONE)
+        for row, start, operation in operations("annotation", GLOO)
+    ]
 
 
 class Nesting:
@@ -151,17 +210,6 @@ def _events(events: dict, rows, names: list[str]) -> list[Range]:
         Range(*times, name)
         for *times, name in zip(*(events[n][rows].tolist() for n in ("start", "end", "thread")), names)
     ]
-
-
-def _decoded(name: str) -> str:
-    """The name; one that begins with %= was encoded by the recorder, since Kineto spoils all but printable ASCII."""
-    return unquote(name.removeprefix("%="), errors="replace") if name.startswith("%=") else name
-
-
-def _with_steps(ranges: list[Range]) -> list[Range]:
-    """The ranges; numbered steps of the profiler's schedule become `step`, or if there is one, `ProfilerStep`."""
-    step = "ProfilerStep" if any(one.name == STEP for one in ranges) else STEP
-    return [one._replace(name=step) if PROFILER_STEP.fullmatch(one.name) else one for one in ranges]
 
 
 def _not_inside(ranges: list[Range], outer: list[Range]) -> list[Range]:
@@ -328,8 +376,7 @@ def _linked_threads(trace, forward_thread: np.ndarray) -> dict[int, int]:
     beginnings = zip(operators["thread"][rows].tolist(), operators["start"][rows].tolist())
     number_at = dict(zip(beginnings, forward_thread[rows].tolist()))
     tails, heads = (
-        {name: column[mask] for name, column in arrows.items()}
-        for mask in (arrows["is_begin"] == 1, arrows["is_begin"] == 0)
+        {name: column[mask] for name, column in arrows.items()} for mask in (arrows["is_begin"], ~arrows["is_begin"])
     )
     _, tail, head = np.intersect1d(tails["id"], heads["id"], return_indices=True)
     votes: dict[int, Counter] = defaultdict(Counter)

@@ -1,14 +1,18 @@
-"""Reading a trace of torch.profiler (Kineto's JSON), gzipped or not, into the same columns as an export of nsys.
+"""Reading a trace of torch.profiler (Kineto's JSON, gzipped or not) into the same columns as an export of nsys.
 
 The file is decoded by msgspec in blocks of some megabytes. A block that is no valid JSON is repaired where writers are
-known to be careless: bytes that are not UTF-8, bare inf and nan, unescaped quotes in names. Times stay text until they
-become integer nanoseconds: microseconds since 1970 with three decimals have more digits than a float.
+known to be careless: bytes that are not UTF-8, control characters, bare inf and nan, unescaped quotes in names. Times
+stay text until they become integer nanoseconds: microseconds since 1970 with three decimals have more digits than a
+float. In a trace without a GPU, operators of PyTorch on the processor are the activities.
 """
 
 import re
+import tempfile
 import zlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from decimal import Decimal, InvalidOperation
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,144 +27,314 @@ from kernel_tables.capture import (
     Activities,
     Calls,
     Capture,
-    CaptureError,
-    Finding,
     Nodes,
     Ranges,
+    process_of,
     range_name,
 )  # fmt: skip
+from kernel_tables.errors import TraceError, impossible
 
 BLOCK, GZIP = 8 << 20, b"\x1f\x8b"
-EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
-BARE = re.compile(rb"(?<=[:,\[\s])-?(?:[Nn]a[Nn]|[Ii]nf(?:inity)?)(?=\s*[,}\]])")
-NAME = re.compile(rb'("name": ")([^\n]*?)(", "(?:pid|ts|cat|tid)":)')
-ESCAPE = re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})|(?<!\\)"')
-THREE_DECIMALS = re.compile(rb"(?:-?\d{1,15}\.\d{3} )*+")
-WHOLE = re.compile(rb"(?:-?\d{1,15} )*+")
-NEVER = 1 << 61
-KINDS = {
-    "kernel": "kernel", "Kernel": "kernel", "gpu_memcpy": "copy", "Memcpy": "copy", "gpu_memset": "fill",
-    "Memset": "fill", "cuda_runtime": "call", "cuda_driver": "call", "Runtime": "call", "hip_runtime": "call",
-    "xpu_runtime": "call", "xpu_driver": "call", "privateuse1_runtime": "call", "privateuse1_driver": "call",
-    "mtia_runtime": "call", "cpu_op": "operator", "Operator": "operator", "user_annotation": "annotation",
-    "python_function": "function", "overhead": "overhead",
+KERNEL, COPY, FILL = range(3)  # in the order of capture.KINDS
+KINDS = {  # by category; they changed over the years, and ROCm writes calls of HIP into cuda_runtime
+    "kernel": KERNEL, "Kernel": KERNEL, "gpu_memcpy": COPY, "Memcpy": COPY, "gpu_memset": FILL, "Memset": FILL,
+    "cuda_runtime": "call", "cuda_driver": "call", "Runtime": "call", "hip_runtime": "call", "xpu_runtime": "call",
+    "xpu_driver": "call", "privateuse1_runtime": "call", "privateuse1_driver": "call", "mtia_runtime": "call",
+    "cpu_op": "operator", "Operator": "operator", "user_annotation": "annotation", "python_function": "function",
+    "overhead": "overhead", "fwdbwd": "arrow", "forward_backward": "arrow",
 }  # fmt: skip
-ARROWS = {"fwdbwd": "arrow", "forward_backward": "arrow"}  # from operators to the nodes that differentiate them
-DEVICE_KINDS = ("kernel", "copy", "fill")  # in the order of capture.KINDS
-COPIES = {
-    "HtoD": "Host-to-Device", "DtoH": "Device-to-Host", "HtoA": "Host-to-Array", "AtoH": "Array-to-Host",
-    "AtoA": "Array-to-Array", "AtoD": "Array-to-Device", "DtoA": "Device-to-Array", "DtoD": "Device-to-Device",
-    "HtoH": "Host-to-Host",
-}  # fmt: skip
-CREATING = {"kernel": ("LaunchKernel", "LaunchCooperativeKernel"), "copy": ("Memcpy",), "fill": ("Memset",)}
-MAX_OVERLAP = 500  # ns: by inexact times, activities that run one after another overlap by up to 96 ns on an H200
+MEMORIES = ("pageable", "pinned", "device", "array", "managed", "device static", "managed static")  # by nsys's number
+ADVICE = "give the JSON that torch.profiler wrote (export_chrome_trace)"
 
 
 class Args(msgspec.Struct, gc=False):
-    correlation: Any = None
-    external: Any = msgspec.field(name="External id", default=None)
-    external_old: Any = msgspec.field(name="external id", default=None)
-    device: Any = None
-    stream: Any = None
-    original_stream: Any = None
-    node: Any = msgspec.field(name="graph node id", default=None)
-    graph: Any = msgspec.field(name="graph id", default=None)
+    correlation: Any = NONE
+    external: Any = msgspec.field(name="External id", default=NONE)
+    external_old: Any = msgspec.field(name="external id", default=NONE)
+    device: Any = NONE
+    stream: Any = NONE
+    original_stream: Any = NONE
+    node: Any = msgspec.field(name="graph node id", default=NONE)
+    grid: msgspec.Raw = msgspec.Raw()
+    block: msgspec.Raw = msgspec.Raw()
+    bytes: Any = NONE
     copy_kind: Any = msgspec.field(name="copy kind", default=None)
-    sequence: Any = msgspec.field(name="Sequence number", default=None)
-    forward_thread: Any = msgspec.field(name="Fwd thread id", default=None)
+    source: Any = msgspec.field(name="src kind", default=None)
+    target: Any = msgspec.field(name="dst kind", default=None)
+    sequence: Any = msgspec.field(name="Sequence number", default=NONE)
+    forward_thread: Any = msgspec.field(name="Fwd thread id", default=NONE)
     shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
+    collective: Any = msgspec.field(name="Collective name", default=None)
+    elements_in: Any = msgspec.field(name="In msg nelems", default=None)
+    elements_out: Any = msgspec.field(name="Out msg nelems", default=None)
+    dtype: Any = None
+    group: Any = msgspec.field(name="Process Group Name", default=None)
+    group_ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
 
 
 class Event(msgspec.Struct, gc=False):
     ph: str | None = None
     cat: str | None = None
     name: str | None = None
-    pid: Any = None
-    tid: Any = None
-    id: Any = None
+    pid: Any = NONE
+    tid: Any = NONE
+    id: Any = NONE
     ts: msgspec.Raw = msgspec.Raw()
     dur: msgspec.Raw = msgspec.Raw()
     args: Args | None = None
 
 
-NO_ARGS, DECODER = Args(), msgspec.json.Decoder(list[Event])
+DECODER = msgspec.json.Decoder(list[Event])
 
 
 def is_json(begin: bytes, path: Path) -> bool:
-    """Whether a file, gzipped or not, with these first bytes begins like JSON."""
+    """Whether a file, gzipped or not, with these first bytes begins like JSON, or is named so."""
     if begin.startswith(GZIP):
         try:
             begin = zlib.decompressobj(31).decompress(begin, 4096)
         except zlib.error:
             begin = b""
-    return begin.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")) or ".json" in path.suffixes
+    return begin.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")) or ".json" in path.suffixes[-2:]
 
 
-def read(path: Path) -> Capture:
-    """The capture in a trace. Raises CaptureError if the file is no trace, or holds nothing of a GPU."""
+def read(path: Path, *, up_to_damage: bool = False) -> Capture:
+    """The capture in a trace; with `up_to_damage`, what comes before the place where its JSON is invalid.
+
+    Raises TraceError if the file is no trace or without activities, ImpossibleCapture if its JSON is invalid.
+    """
+    trace = Trace(path, up_to_damage=up_to_damage)
+    if not len(trace[KERNEL]["start"]):
+        launches = sum("Launch" in name for name in trace.named("call"))
+        if launches:
+            raise TraceError(
+                f"{path}: a trace without kernels, though with {launches:,} calls that launch them: the profiler saw"
+                " nothing of the GPU; record with ProfilerActivity.CUDA, and without another profiler around the program"
+            )
+        if not len(trace["operator"]["start"]):
+            counts = Counter(event.cat for events in EventFile(path) for event in events).most_common(4)
+            events = ", ".join(f"{count:,} {category or 'without a category'}" for category, count in counts)
+            raise TraceError(
+                f"{path}: a trace without kernels and operators (events by category: {events or 'none'}); {ADVICE}"
+            )
+    on_gpu = bool(len(trace[KERNEL]["start"]))
+    return trace.capture(on_gpu, modules.derived_ranges(trace, on_gpu=on_gpu), with_notes=True)
+
+
+def read_recorded(path: Path, torch_version: str, on_gpu: bool | None = None) -> Capture:
+    """The capture in a trace that this project's recorder had PyTorch write: the ranges are annotations alone.
+
+    `on_gpu`: whether the program used a GPU, by default whether the trace has calls or activities of one. Raises
+    TraceError without activities.
+    """
     trace = Trace(path)
-    activities, calls = trace.device_work()
-    ranges = modules.derived_ranges(trace)
-    start, end, thread, name = (list(column) for column in zip(*ranges)) if ranges else ([], [], [], [])
-    name = [range_name(text) or UNNAMED for text in name]
-    index = {text: number for number, text in enumerate(dict.fromkeys(name))}
-    numbers = np.array([index[text] for text in name], np.int32)
-    start, end, thread = (np.array(column, np.int64) for column in (start, end, thread))
-    zeros = np.zeros(len(start), np.int64)
-    unclosed = trace.unclosed
-    columns = Ranges.in_order(start, end, thread, numbers, list(index), zeros, zeros == 1, {}, unclosed)
-    overhead = trace["overhead"]["start"], trace["overhead"]["end"]
-    nodes = trace.graph_nodes(activities)
-    facts = trace.facts | {"CAPTURE_BACKEND": "torch", "modules": modules.has_modules(trace)}
-    facts["whole_microseconds"] = trace.whole_microseconds
-    if trace.repairs:
-        trace.findings.append(Finding("warning", "repaired_json", trace.repairs, 0, f"{trace.repairs} parts of the JSON were"
-                                      " invalid, and repaired: bytes that are no text, bare inf, unescaped quotes"))  # fmt: skip
-    return Capture(path, activities, calls, columns, nodes, overhead, [], facts, trace.findings)
+    counts = {kind: len(columns["start"]) for kind, columns in trace.columns.items() if kind != "overhead"}
+    if not any(counts.values()):
+        raise TraceError("nothing of PyTorch ran in the window; take a later or longer one")
+    on_gpu = counts[KERNEL] + counts["call"] > 0 if on_gpu is None else on_gpu
+    capture = trace.capture(on_gpu, modules.recorded_ranges(trace, on_gpu=on_gpu), torch_version=torch_version)
+    if not len(capture.activities):
+        raise TraceError(
+            f"the profiler recorded {sum(counts.values())} events and no {'kernel' if on_gpu else 'ATen operator'}: on a"
+            " GPU, CUPTI may be refused to this user or taken by another profiler (nsys around this program?)"
+        )
+    return capture
+
+
+def export_capture(profiler: Any, path: Path, on_gpu: bool, torch_version: str) -> None:
+    """Writes the window that a finished torch.profiler.profile recorded, as SQLite, completely or not at all. Raises
+    TraceError without activities."""
+    from kernel_tables.publish import write_capture
+
+    with tempfile.TemporaryDirectory(prefix="kineto-") as folder:
+        trace_path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(trace_path))
+        write_capture(read_recorded(trace_path, torch_version, on_gpu), path)
+
+
+class EventFile:
+    """The events of a file, as an iterator of lists of some thousands.
+
+    Afterwards, `facts` holds the JSON object around them, `repairs` how many parts were repaired, and `damage` where
+    and why the JSON is invalid, "" if it is not. TraceError for a file without events.
+    """
+
+    def __init__(self, path: Path):
+        self.path, self.facts, self.repairs, self.damage = path, {}, 0, ""
+
+    def __iter__(self) -> Iterator[list[Event]]:
+        chunks = self._unpacked()
+        text = next(chunks, b"").removeprefix(b"\xef\xbb\xbf").lstrip()
+        if not text.startswith((b"{", b"[")):
+            found = f"no JSON (it begins with {text[:8]!r})" if text else "empty"
+            raise TraceError(f"{self.path}: {self.damage or found}; {ADVICE}")
+        head = b"" if text.startswith(b"[") else self._head(text, chunks)
+        text = text[1:] if not head else self._after_head
+        done, at_end = len(head) or 1, False  # bytes of the file before the text
+        while not at_end and not self.damage:
+            more = next(chunks, b"")
+            text, at_end = text + more, not more
+            cut = [*BOUNDARY.finditer(text, max(len(text) - (1 << 16), 0))] or [*BOUNDARY.finditer(text)]
+            if at_end or not cut:
+                continue
+            try:
+                yield self._decoded(b"[" + text[: cut[-1].start() + 1] + b"]")
+            except (ValueError, RecursionError) as error:
+                if "truncated" not in str(error) or len(text) > 8 * BLOCK:
+                    yield self._up_to_damage(text, done, str(error))
+                    return
+                continue  # the boundary was within an event
+            text, done = text[cut[-1].end() :], done + cut[-1].end()
+        try:
+            events, rest = self._last(text)
+            if not head and rest.strip():
+                raise ValueError("something follows the events")
+            self.facts = msgspec.json.decode(_without_bad_bytes(head + b"]" + rest)[0]) if head else {}
+        except (ValueError, RecursionError) as error:
+            events = self._up_to_damage(text, done, str(error))
+        yield events
+
+    def _unpacked(self) -> Iterator[bytes]:
+        """The file in parts of at least BLOCK bytes but the last one; a gzip file that is damaged sets `damage`."""
+        with self.path.open("rb") as file:
+            if file.read(2) != GZIP:
+                file.seek(0)
+                yield from iter(lambda: file.read(BLOCK), b"")
+                return
+            file.seek(0)
+            unpacker, parts = zlib.decompressobj(31), []
+            # A gzip file may have several members, with NUL bytes between them.
+            while packed := unpacker.unconsumed_tail or unpacker.unused_data.lstrip(b"\0") or file.read(1 << 18):
+                unpacker = zlib.decompressobj(31) if unpacker.eof else unpacker
+                try:
+                    parts.append(unpacker.decompress(packed, BLOCK))
+                except zlib.error as error:
+                    self.damage = f"it cannot be unpacked ({error}): the gzip file is damaged"
+                    break
+                if sum(map(len, parts)) >= BLOCK:
+                    yield b"".join(parts)
+                    parts.clear()
+            if not unpacker.eof and not self.damage:
+                self.damage = "it cannot be unpacked to its end: the gzip file is cut off"
+            yield b"".join(parts)
+
+    def _head(self, text: bytes, chunks: Iterator[bytes]) -> bytes:
+        """What is before the first event; sets what was read after it. Raises TraceError if there is no list of events."""
+        while not (match := re.search(rb'"traceEvents"\s*:\s*\[', text)):
+            if not (more := next(chunks, b"")):
+                try:
+                    keys = ", ".join(repr(key[:40]) for key in list(msgspec.json.decode(text))[:6]) or "none"
+                except (ValueError, RecursionError) as error:
+                    raise self.invalid(f"invalid JSON: {error}") from error
+                raise TraceError(f"{self.path}: JSON without 'traceEvents' (its keys: {keys}); {ADVICE}")
+            text += more
+        self._after_head = text[match.end() :]
+        return text[: match.end()]
+
+    def invalid(self, damage: str) -> TraceError:
+        """The error for invalid JSON."""
+        advice = "write or copy the trace again, or read what it holds before that: --up-to-damage"
+        return impossible(self.path, "invalid_json", f"{damage}; {advice}")
+
+    def _decoded(self, text: bytes) -> list[Event]:
+        """The events of an array, repaired if need be. ValueError or RecursionError if it is no valid JSON."""
+        try:
+            if not text.isascii():
+                text.decode()  # msgspec does not check what it skips
+            return DECODER.decode(text)
+        except (ValueError, RecursionError) as error:
+            first = error
+        repaired, repairs = _without_bad_bytes(text)
+        for attempt in (lambda: (repaired, 0), lambda: _with_escapes(repaired)):
+            text, more = attempt()
+            try:
+                events = DECODER.decode(text)
+            except (ValueError, RecursionError):
+                continue
+            self.repairs += repairs + more
+            return events
+        raise first
+
+    def _last(self, text: bytes) -> tuple[list[Event], bytes]:
+        """The last events, and what follows them."""
+        text = b"[" + text
+        for repair in (lambda raw: raw, lambda raw: _without_bad_bytes(raw)[0], lambda raw: _with_escapes(raw)[0]):
+            text = repair(text)
+            try:
+                DECODER.decode(text)
+                end = len(text)
+            except (ValueError, RecursionError) as error:
+                found = re.search(r"trailing characters \(byte (\d+)\)", str(error))
+                if not found:
+                    continue
+                end = text.rindex(b"]", 0, int(found[1]) + 1) + 1
+            return self._decoded(text[:end]), text[end:]
+        return self._decoded(text), b""
+
+    def _up_to_damage(self, text: bytes, done: int, reason: str) -> list[Event]:
+        """The events before the damage; sets `damage`. The text begins `done` bytes after the file's begin."""
+        ends = [0, *(match.start() + 1 for match in BOUNDARY.finditer(text))]
+        whole, broken, events = 0, len(ends), []
+        while broken - whole > 1:
+            middle = (whole + broken) // 2
+            try:
+                events, whole = self._decoded(b"[" + text[: ends[middle]] + b"]"), middle
+            except (ValueError, RecursionError):
+                broken = middle
+        if not self.damage:
+            found = re.search(r"\(byte (\d+)\)", reason)
+            place = done + (int(found[1]) - 1 if found else ends[whole])
+            self.damage = f"invalid JSON at byte {place} ({reason.partition(' (byte')[0]})"
+        return events
+
+
+class Numbers(dict):
+    """A number for each key, in the order of their first use."""
+
+    def __missing__(self, key: Any) -> int:
+        self[key] = number = len(self)
+        return number
 
 
 class Trace:
-    """The events of each kind in columns: start, end (ns from the first event), name (a number of `names`), thread."""
+    """The events of each kind in columns: start, end (ns from the first event), name (a number of `texts`), thread, ...
 
-    def __init__(self, path: Path):
-        self.path, self.facts, self.findings = path, {}, []
-        self.names: dict[str, int] = {}
-        self.shapes: dict[bytes, int] = {}
-        self.labels: dict[int, str] = {}  # by process: "TP00-DP00", if it was merged from several ranks' traces
-        self._threads: dict[tuple, int] = {}
-        self._substitutes: dict[str, int] = {}
-        self.repairs = self.unclosed = 0
-        self.whole_microseconds = True
-        blocks: dict[str, list[dict]] = {kind: [] for kind in (*KINDS.values(), "arrow")}
-        for events in self._blocks():
-            by_kind: dict[str, list[Event]] = {}
+    Activities of the GPU are of the kind KERNEL, with their `kind`. Raises ImpossibleCapture for invalid JSON.
+    """
+
+    def __init__(self, path: Path, *, up_to_damage: bool = False):
+        self.path, self.unclosed, self.whole_microseconds = path, 0, True
+        self.names, self.shapes, self.sizes, self.copies = Numbers(), Numbers(), Numbers(), Numbers()
+        self.collectives: list[Args] = []
+        self._substitutes = Numbers()
+        file = EventFile(path)
+        blocks: dict[Any, list[dict]] = {kind: [self._columns(kind, [])] for kind in dict.fromkeys(KINDS.values())}
+        for events in file:
+            by_kind: dict[Any, list[Event]] = {kind: [] for kind in blocks}
+            append = {category: by_kind[kind].append for category, kind in KINDS.items()}.get
             for event in events:
-                kinds = KINDS if event.ph == "X" else ARROWS if event.ph in ("s", "f") else ()
-                if event.cat in kinds:
-                    by_kind.setdefault(kinds[event.cat], []).append(event)
-            if functions := by_kind.get("function"):
-                by_kind["function"] = [event for event in functions if modules.is_wanted(event.name or "")]
-            for kind, kind_events in by_kind.items():
-                if kind_events:
-                    blocks[kind].append(self._columns(kind, kind_events))
-        empty = {kind: self._columns(kind, []) for kind in blocks}
+                if add := append(event.cat):
+                    add(event)
+            for kind, of_kind in by_kind.items():
+                if of_kind := self._wanted(kind, of_kind):
+                    blocks[kind].append(self._columns(kind, of_kind))
+        if file.facts.get("writtenBy"):
+            raise TraceError(f"{path}: a timeline written by `kernel-tables trace`, not a capture; {ADVICE}")
+        if file.damage and not up_to_damage:
+            raise file.invalid(file.damage)
+        self.damage, self.repairs, self.facts = file.damage, file.repairs, file.facts
+        blocks[KERNEL] += [*blocks.pop(COPY), *blocks.pop(FILL)]
         self.columns = {
-            kind: {name: np.concatenate([block[name] for block in (*parts, empty[kind])]) for name in empty[kind]}
+            kind: {name: np.concatenate([block[name] for block in parts]) for name in parts[0]}
             for kind, parts in blocks.items()
         }
-        timed = [columns for columns in self.columns.values() if len(columns["start"])]
-        self.first = min((int(columns["start"].min()) for columns in timed), default=0)
-        for columns in timed:
-            columns["start"] -= self.first
-            columns["end"] -= self.first
-        self._close_open(timed)
+        self._count_from_first()
         self.texts = list(self.names)
 
-    def __getitem__(self, kind: str) -> dict[str, np.ndarray]:
+    def __getitem__(self, kind: Any) -> dict[str, np.ndarray]:
         return self.columns[kind]
 
-    def named(self, kind: str) -> list[str]:
+    def named(self, kind: Any) -> list[str]:
         """The name of each event of a kind."""
         return [self.texts[number] for number in self[kind]["name"].tolist()]
 
@@ -168,349 +342,353 @@ class Trace:
         """The numbers of the names that contain one of the words."""
         return [number for number, text in enumerate(self.texts) if any(word in text for word in words)]
 
-    def _close_open(self, timed: list[dict]) -> None:
-        """Lets annotations without a duration last to the end of the trace."""
+    def rows_named(self, kind: Any, *words: str) -> np.ndarray:
+        """The rows of the events of a kind whose names contain one of the words."""
+        return np.flatnonzero(np.isin(self[kind]["name"], self.numbers_of(*words)))
+
+    @staticmethod
+    def _wanted(kind: Any, events: list[Event]) -> list[Event]:
+        if kind == "function":
+            events = [event for event in events if modules.is_wanted(event.name or "")]
+        return [event for event in events if event.ph == "X" or (kind == "arrow" and event.ph in ("s", "f"))]
+
+    def _count_from_first(self) -> None:
+        """Makes times count from the first event, and lets events without an end last to the end of the trace."""
+        timed = [columns for kind, columns in self.columns.items() if len(columns["start"]) and kind != "overhead"]
+        self.first_ns = min((int(columns["start"].min()) for columns in timed), default=0)
+        for columns in self.columns.values():
+            columns["start"] -= self.first_ns
+            columns["end"] -= self.first_ns
         last = max((int(columns["end"].max()) for columns in timed), default=0)
-        for kind in ("annotation", "function", "operator"):
-            columns = self[kind]
-            is_open = columns["is_open"] == 1
-            columns["end"][is_open] = last
+        for kind in modules.HOST_KINDS:
+            is_open = self[kind]["is_open"]
+            self[kind]["end"][is_open] = last
             self.unclosed += int(is_open.sum()) if kind == "annotation" else 0
 
-    # Decoding
+    # Columns of a block
 
-    def _file(self) -> Iterator[bytes]:
-        """The bytes of the file, unpacked."""
-        with self.path.open("rb") as file:
-            if file.read(2) != GZIP:
-                file.seek(0)
-                yield from iter(lambda: file.read(BLOCK), b"")
-                return
-            file.seek(0)
-            unpacker = zlib.decompressobj(31)
-            while packed := unpacker.unconsumed_tail or unpacker.unused_data.lstrip(b"\0") or file.read(1 << 18):
-                unpacker = zlib.decompressobj(31) if unpacker.eof else unpacker
-                try:
-                    yield unpacker.decompress(packed, BLOCK)
-                except zlib.error as error:
-                    raise CaptureError(f"{self.path}: cannot be unpacked ({error}): copy it again") from error
-            if not unpacker.eof:
-                raise CaptureError(f"{self.path}: the gzip file is cut off: copy it again")
-
-    def _blocks(self) -> Iterator[list[Event]]:
-        """The events, some thousands at a time. What is beside them is put into `facts`."""
-        file, text, position = self._file(), b"", 0
-        while not (match := EVENTS.search(text)) and not text.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["):
-            if not (more := next(file, b"")):
-                raise CaptureError(f"{self.path}: no trace of torch.profiler: no 'traceEvents' in it")
-            text += more
-        position = match.end() if match else text.index(b"[") + 1
-        head, text = text[:position], text[position:]
-        done = len(head)
-        at_end = False
-        while not at_end:
-            more = next(file, b"")
-            while more and len(more) < BLOCK and (further := next(file, b"")):
-                more += further
-            text, at_end = text + more, not more
-            cut = text.rfind(b"}", 0, max(len(text) - (1 << 16), 0))
-            matches = list(BOUNDARY.finditer(text, max(cut, 0))) or list(BOUNDARY.finditer(text))
-            if at_end or not matches:
-                continue
-            end = matches[-1].start() + 1
-            events = self._decoded(b"[" + text[:end] + b"]")
-            if events is None:
-                if len(text) > 8 * BLOCK:
-                    raise self._invalid(done, b"[" + text[:end] + b"]")
-                continue
-            yield events
-            text, done = text[matches[-1].end() :], done + matches[-1].end()
-        yield from self._tail(head, text, done, match is not None)
-
-    def _tail(self, head: bytes, text: bytes, done: int, is_object: bool) -> Iterator[list[Event]]:
-        """The last events, and the facts around all of them."""
-        try:
-            # Behind the last event, what follows the array is found from the end: "]" and maybe further keys.
-            ends = [match.end() for match in re.finditer(rb"\}\s*\]|^\s*\]", text)] or [
-                match.end() for match in re.finditer(rb"\]", text)
-            ][-1:]
-            for end in ends:
-                rest = text[end:].strip()
-                if is_object:
-                    try:
-                        facts = msgspec.json.decode(_without_bad_bytes(head + b"]" + rest))
-                    except msgspec.DecodeError:
-                        continue
-                elif rest:
-                    continue
-                else:
-                    facts = {}
-                events = self._decoded(b"[" + text[:end])
-                if events is None:
-                    continue
-                self.facts = {key: value for key, value in facts.items() if key != "traceEvents"}
-                if self.facts.get("writtenBy"):
-                    raise CaptureError(f"{self.path}: a timeline of this program, not a capture")
-                yield events
-                return
-        except RecursionError:
-            pass
-        raise self._invalid(done, b"[" + text)
-
-    def _decoded(self, text: bytes) -> list[Event] | None:
-        """The events of an array, repaired if need be; None if it is no valid JSON."""
-        for repair in (None, _without_bad_bytes, lambda raw: _with_escapes(_without_bad_bytes(raw))):
-            attempt = repair(text) if repair else text
-            try:
-                if not attempt.isascii():
-                    attempt.decode()  # msgspec does not check what it skips
-                events = DECODER.decode(attempt)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                continue
-            self.repairs += attempt != text
-            return events
-        return None
-
-    def _invalid(self, done: int, text: bytes) -> CaptureError:
-        try:
-            DECODER.decode(text)
-            reason, place = "it is cut off", done + len(text)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            reason = str(error)
-            at = re.search(r"byte (\d+)", reason)
-            place = done + int(at[1]) - 1 if at else done
-        return CaptureError(f"{self.path}: invalid JSON after byte {place:,} ({reason}): write or copy it again")
-
-    # Columns
-
-    def _columns(self, kind: str, events: list[Event]) -> dict[str, np.ndarray]:
+    def _columns(self, kind: Any, events: list[Event]) -> dict[str, np.ndarray]:
         """The columns of the events of one kind."""
         start = self._times([event.ts for event in events])
-        columns = {
-            "start": start,
-            "name": np.array([self.names.setdefault(e.name or "", len(self.names)) for e in events], np.int64),
-        }
-        if kind == "arrow":
-            columns |= {"end": start, "thread": self._thread_ids(events), "id": _integers([e.id for e in events])}
-            return columns | {"is_begin": np.array([event.ph == "s" for event in events], np.int64)}
-        durations = [event.dur for event in events]
-        of_host = kind in modules.HOST_KINDS
-        length = self._times(durations, kind in DEVICE_KINDS, missing_as=b"-1" if of_host else b"")
-        if of_host:  # Kineto writes a negative duration if it did not see the end
-            columns["is_open"] = (length == -1000).astype(np.int64)
-            length = np.maximum(length, 0) if kind != "operator" else length
-        columns["end"] = start + length
+        columns = {"start": start, "end": start, "name": _numbers(self.names, [event.name or "" for event in events])}
         args = [event.args or NO_ARGS for event in events]
-        if kind in DEVICE_KINDS:
-            device = _integers([a.device if a.device is not None else e.pid for a, e in zip(args, events)])
-            stream = [a.original_stream if a.original_stream is not None else a.stream for a in args]
-            stream = _integers([s if s is not None else e.tid for s, e in zip(stream, events)])
-            columns["stream"] = device << 32 | stream & 0xFFFFFFFF
-            columns["node"] = _integers([a.node for a in args])
-            columns["graph"] = _integers([a.graph for a in args])
-            is_labeled = any(isinstance(event.pid, str) for event in events)
-            ranks = [self._rank(event.pid) for event in events] if is_labeled else np.full(len(events), NONE)
-            columns["process"] = np.array(ranks, np.int64)
-        if kind == "copy":
-            words = [a.copy_kind or (e.name.split() + ["", ""])[1] for a, e in zip(args, events)]
-            texts = [f"[CUDA memcpy {COPIES.get(str(word), 'Unknown')}]" for word in words]
-            columns["name"] = np.array([self.names.setdefault(text, len(self.names)) for text in texts], np.int64)
-        elif kind == "fill":
-            columns["name"] = np.full(len(events), self.names.setdefault("[CUDA memset]", len(self.names)), np.int64)
-        if kind in (*DEVICE_KINDS, "call"):
+        if kind not in (KERNEL, COPY, FILL):
+            columns["thread"] = self._threads(events)
+        if kind == "arrow":
+            columns["id"] = _integers([event.id for event in events])
+            return columns | {"is_begin": np.array([event.ph == "s" for event in events], bool)}
+        lengths = self._times([event.dur for event in events], may_miss=kind in modules.HOST_KINDS)
+        if kind in modules.HOST_KINDS:  # Kineto writes a negative duration if it did not see the end
+            columns |= {"is_open": lengths < 0, "order": np.maximum(_integers([one.external for one in args]), 0)}
+            lengths = np.maximum(lengths, 0)
+        columns["end"] = start + lengths
+        if kind in (KERNEL, COPY, FILL, "call"):
+            external = _integers([one.external for one in args])
+            if (external == NONE).any():
+                external = np.where(external == NONE, _integers([one.external_old for one in args]), external)
+            correlation = _integers([one.correlation for one in args])
             # Some older traces write the correlation id under the key of the external id.
-            external = [a.external if a.external is not None else a.external_old for a in args]
-            columns["external"] = _integers(external)
-            columns["correlation"] = _integers(
-                [a.correlation if a.correlation is not None else x for a, x in zip(args, external)]
-            )
-        if kind not in DEVICE_KINDS:
-            columns["thread"] = self._thread_ids(events)
-            columns["order"] = _integers([a.external if a.external is not None else 0 for a in args])
+            columns |= {"external": external, "correlation": np.where(correlation == NONE, external, correlation)}
+        if kind in (KERNEL, COPY, FILL):
+            self.whole_microseconds = self.whole_microseconds and not (lengths % 1000).any()
+            columns |= self._device_columns(kind, events, args)
         if kind == "operator":
-            columns["sequence"] = _integers([a.sequence for a in args])
-            columns["forward_thread"] = np.maximum(_integers([a.forward_thread for a in args]), 0)
-            shapes = [bytes(a.shapes) for a in args]
-            columns["shapes"] = np.array([self.shapes.setdefault(text, len(self.shapes)) for text in shapes], np.int64)
+            columns["sequence"] = _integers([one.sequence for one in args])
+            columns["forward_thread"] = np.maximum(_integers([one.forward_thread for one in args]), 0)
+            columns["shapes"] = _numbers(self.shapes, [bytes(one.shapes) for one in args])
         return columns
 
-    def _times(self, times: list, of_device: bool = False, missing_as: bytes = b"") -> np.ndarray:
-        """Nanoseconds from texts in microseconds."""
-        joined = b" ".join(times).replace(b'"', b"") + b" " if times else b""
-        if joined and (joined.startswith(b" ") or b"  " in joined):
-            if not missing_as:
-                raise CaptureError(f"{self.path}: an event of a GPU, or a call, has no time or no duration")
-            joined = b" ".join([bytes(time) or missing_as for time in times]).replace(b'"', b"") + b" "
-        if WHOLE.fullmatch(joined):
-            return np.fromstring(joined, np.int64, sep=" ") * 1000
-        if of_device and self.whole_microseconds:
-            self.whole_microseconds = not re.search(rb"\.0*[1-9]", joined)
-        if THREE_DECIMALS.fullmatch(joined):
-            return np.fromstring(joined.replace(b".", b""), np.int64, sep=" ")
+    def _device_columns(self, kind: int, events: list[Event], args: list[Args]) -> dict[str, np.ndarray]:
+        device, stream, original = (
+            _integers([getattr(one, name) for one in args]) for name in ("device", "stream", "original_stream")
+        )
+        stream = np.where(original == NONE, stream, original)
+        if (device == NONE).any() or (stream == NONE).any():  # what the process and thread of an activity mean, too
+            device = np.where(device == NONE, _integers([event.pid for event in events]), device)
+            stream = np.where(stream == NONE, _integers([event.tid for event in events]), stream)
+        missing = np.full(len(events), NONE)
+        columns = {
+            "kind": np.full(len(events), kind, np.int8),
+            "stream": np.clip(device, 0, 1 << 30) << 32 | np.maximum(stream, 0) & 0xFFFFFFFF,
+            "node": _integers([one.node for one in args]),
+            "grid": missing, "block": missing, "bytes": missing, "copy": missing,
+        }  # fmt: skip
+        if kind == KERNEL:
+            columns["grid"] = _numbers(self.sizes, [bytes(one.grid) for one in args])
+            columns["block"] = _numbers(self.sizes, [bytes(one.block) for one in args])
+            self.collectives += [one for one in args if one.collective is not None]
+        else:
+            columns["bytes"] = _integers([one.bytes for one in args])
+        if kind == COPY:
+            copies = [(event.name, one.copy_kind, one.source, one.target) for event, one in zip(events, args)]
+            columns["copy"] = _numbers(self.copies, [tuple(map(str, copy)) for copy in copies])
+        return columns
+
+    def _times(self, texts: list, may_miss: bool = False) -> np.ndarray:
+        """Nanoseconds from texts in microseconds, -1 for those that may miss and do."""
+        joined = b" ".join(texts).replace(b'"', b"") + b" "
+        if re.fullmatch(rb"(?:-?\d{1,15} )*+", joined):
+            times = np.fromstring(joined, np.int64, sep=" ") * 1000
+        elif re.fullmatch(rb"(?:-?(?:[0-8]\d{15}|\d{1,15})\.\d{3} )*+", joined):
+            times = np.fromstring(joined.replace(b".", b""), np.int64, sep=" ")
+        else:
+            try:
+                times = np.array([self._time(bytes(text).strip(b'"'), may_miss) for text in texts], np.int64)
+            except (InvalidOperation, ValueError, OverflowError) as error:
+                raise TraceError(f"{self.path}: no trace of PyTorch's profiler: {error}; {ADVICE}") from error
+        if np.abs(times).max(initial=0) >= 1 << 61:
+            raise TraceError(f"{self.path}: a time or duration is longer than 73 years; {ADVICE}")
+        return times
+
+    @staticmethod
+    def _time(text: bytes, may_miss: bool) -> int:
+        if text in (b"", b"null"):
+            if not may_miss:
+                raise ValueError("an event has no time or no duration")
+            return NONE
+        whole, _, decimals = text.decode(errors="replace").partition(".")
+        if len(decimals) <= 3 and whole.isdecimal() and len(whole) < 16:
+            return int(whole + decimals.ljust(3, "0"))
+        if len(text) > 40:
+            raise ValueError(f"{text[:40]!r} is not a time")
         try:
-            values = [_nanoseconds(text) for text in joined.decode().split()]
-            if max(map(abs, values)) >= NEVER:
-                raise ValueError("a time of more than 73 years")
-        except (InvalidOperation, ValueError, OverflowError) as error:
-            raise CaptureError(f"{self.path}: a time of an event is no time ({error})") from error
-        return np.array(values, np.int64)
+            return round(Decimal(text.decode()).scaleb(3))
+        except ArithmeticError:
+            raise ValueError(f"{text!r} is not a time") from None
 
-    def _thread_ids(self, events: list[Event]) -> np.ndarray:
-        keys = [(event.pid, event.tid) for event in events]
-        try:
-            new = set(keys) - self._threads.keys()
-        except TypeError:  # ids that are lists or objects
-            keys = [(str(pid), str(tid)) for pid, tid in keys]
-            new = set(keys) - self._threads.keys()
-        for pid, tid in new:
-            number = self._threads[pid, tid] = self._number(pid) << 24 | self._number(tid)
-            if label := _label(pid):
-                self.labels[number & ~THREAD_BITS] = label
-        return np.array([self._threads[key] for key in keys], np.int64)
+    def _threads(self, events: list[Event]) -> np.ndarray:
+        """The global ids of the threads of events; a number from the highest down is put for what is no small number."""
+        process, thread = (
+            _integers([getattr(event, name) for event in events], self._substitute) for name in ("pid", "tid")
+        )
+        for numbers in (process, thread):
+            for number in np.unique(numbers[(numbers < 0) | (numbers > THREAD_BITS)]).tolist():
+                numbers[numbers == number] = self._substitute(number)
+        return process << 24 | thread
 
-    def _number(self, value: Any) -> int:
-        """The number of a process or thread; of what is none, a substitute from the highest down."""
-        if isinstance(value, int) and 0 <= value < THREAD_BITS - 0xFFFF:
-            return value
-        return THREAD_BITS - self._substitutes.setdefault(str(value), len(self._substitutes))
+    def _substitute(self, value: Any) -> int:
+        return THREAD_BITS - self._substitutes[str(value)]
 
-    def _rank(self, pid: Any) -> int:
-        """A number for the label of a rank in a device's pid, as profile_merger of SGLang writes it; else NONE."""
-        label = _label(pid)
-        return NONE if label is None else self.names.setdefault(label, len(self.names))
+    # The capture
 
-    # Meaning
+    def capture(
+        self, on_gpu: bool, ranges: Sequence[modules.Range], torch_version: str = "unknown", with_notes: bool = False
+    ) -> Capture:
+        """The capture with these ranges."""
+        activities, calls = self._device_work() if on_gpu else self._operator_work()
+        start, end, thread, name = (list(column) for column in zip(*ranges)) if ranges else ([], [], [], [])
+        numbers = Numbers()
+        name = _numbers(numbers, [range_name(text) or UNNAMED for text in name])
+        start, end, thread = (np.array(column, np.int64) for column in (start, end, thread))
+        domain, pushed = np.zeros(len(start), np.int64), np.ones(len(start), bool)
+        columns = Ranges.in_order(start, end, thread, name, list(numbers), domain, pushed, {}, self.unclosed)
+        nodes = self._graph_nodes(activities)
+        facts = {
+            "EXPORT_PRODUCT_NAME": "PyTorch profiler (Kineto)",
+            "EXPORT_PRODUCT_VERSION": torch_version,
+            "CAPTURE_BACKEND": "torch",
+        } | self._own_facts()
+        if with_notes:
+            facts["TRACE_NOTES"] = "\n".join(self._notes(activities, on_gpu))
+        overhead = self["overhead"]["start"], self["overhead"]["end"]
+        capture = Capture(self.path, activities, calls, columns, nodes, overhead, [], facts, [])
+        capture.source = Source(self, activities, calls)
+        return capture
 
-    def device_work(self) -> tuple[Activities, Calls]:
-        """The activities of the GPU and the calls. Raises CaptureError if nothing ran on one."""
-        parts = [self[kind] for kind in DEVICE_KINDS]
-        counts = [len(part["start"]) for part in parts]
-        if not sum(counts):
-            launches = sum("Launch" in name for name in self.named("call"))
-            saw = f"{launches:,} calls that launch kernels" if launches else "nothing of a GPU"
-            raise CaptureError(f"{self.path}: a trace without kernels ({saw}): record with ProfilerActivity.CUDA")
-        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        kind = np.repeat(np.arange(3, dtype=np.int8), counts)
-        for words, number in ((("__amd_rocclr_copyBuffer",), 1), (("__amd_rocclr_fillBuffer",), 2)):
-            kind[np.isin(joined["name"], self.numbers_of(*words))] = number  # ROCm 7.1 calls them kernels
-        columns = self["call"]
-        columns = {name: column[columns["correlation"] > 0] for name, column in columns.items()}
-        columns, joined["correlation"] = self._with_operators(columns, joined)
-        process = self._processes(columns, joined)
-        threads, thread = np.unique(columns["thread"], return_inverse=True)
-        names = {int(number): self.texts[number] for number in np.unique(columns["name"])}
-        calls = Calls(columns["start"], thread.reshape(-1), threads, columns["correlation"], columns["name"], names)
-        calls.end, calls.failed = columns["end"], np.zeros(len(columns["end"]), bool)
-        if (joined["end"] < joined["start"]).any() or (columns["end"] < columns["start"]).any():
-            raise CaptureError(f"{self.path}: an activity or a call ends before it starts: damaged, write it again")
-        used, name = np.unique(joined["name"], return_inverse=True)
+    def _own_facts(self) -> dict[str, str]:
+        """What the trace says about itself."""
+        facts, distributed = {}, self.facts.get("distributedInfo")
+        if isinstance(distributed, dict):
+            for key, name in (("RECORDED_RANK", "rank"), ("RECORDED_RANKS", "world_size")):
+                if isinstance(distributed.get(name), int):
+                    facts[key] = str(distributed[name])
+        if self.whole_microseconds and len(self[KERNEL]["start"]):
+            facts["TRACE_RESOLUTION_NS"] = "1000"
+        if self.damage:
+            facts["TRACE_DAMAGE"] = self.damage
+        return facts
+
+    def _notes(self, activities: Activities, on_gpu: bool) -> Iterator[str]:
+        """What the trace lacks, a line each."""
+        if self.damage:
+            yield f"only what comes before the damage was read: {self.damage}"
+        if self.repairs:
+            yield (
+                f"{self.repairs:,} parts of the JSON were invalid, and repaired: bytes that are no text, bare inf, or"
+                " unescaped quotes"
+            )
+        if not on_gpu:
+            yield "the trace holds nothing of a GPU: operators of PyTorch on the processor stand for kernels"
+            return
+        is_kernel, calls = activities.kind == KERNEL, self["call"]
+        kernels, correlation = int(is_kernel.sum()), activities.correlation[is_kernel]
+        if without_call := np.count_nonzero(~np.isin(correlation, calls["correlation"])):
+            yield (
+                f"{without_call:,} of {kernels:,} kernels have no call in the trace (launched before it began): their time"
+                " counts, their range is not known"
+            )
+        is_replayed = np.isin(correlation, calls["correlation"][self.rows_named("call", "GraphLaunch")])
+        has_node, replayed = activities.node[is_kernel] != NONE, f"of {kernels:,} kernels ran in replayed CUDA graphs"
+        if count := int((is_replayed & has_node).sum()):
+            yield f"{count:,} {replayed}: their ranges are those of the captured calls, in the order of the capture"
+        if count := int((is_replayed & ~has_node).sum()):
+            yield (
+                f"{count:,} {replayed}: their range is that of the launch, since no capture in the trace certainly has the"
+                " same calls; for their modules, begin the trace before the capture, or record with nsys:"
+                " kernel-tables record --profiler nsys -- python train.py"
+            )
+        if self.whole_microseconds:
+            yield "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1"
+        if not modules.has_modules(self):
+            reason = "compiled models call none" if self.facts.get("with_stack") else "with_stack=True records them"
+            yield f"no call of a module is in the trace ({reason}): ranges are annotations of the program and operators"
+
+    def _operator_work(self) -> tuple[Activities, Calls]:
+        """The activities of a program without a GPU: outermost operators, which launch themselves, then collectives of
+        Gloo, each launched by the call that started it."""
+        operators, gloo = modules.outermost_operators(self), modules.gloo_collectives(self)
+        annotations, starters = (np.array(column, np.int64) for column in zip(*gloo)) if gloo else (operators[:0],) * 2
+        if self["operator"]["is_open"][operators].any():
+            raise TraceError(f"{self.path}: an operator has no duration: damaged, write the trace again")
+        start, end, thread, name = (
+            np.concatenate([self["operator"][column][operators], self["annotation"][column][annotations]])
+            for column in ("start", "end", "thread", "name")
+        )
+        launching = np.concatenate([operators, starters])  # by activity, the operator that launched it, or NONE
+        correlation, none = np.arange(1, len(start) + 1), np.full(len(start), NONE)
+        stream = -1 << 32 | thread & THREAD_BITS
+        used, numbers = np.unique(name, return_inverse=True)
         activities = Activities(
-            kind, name.reshape(-1).astype(np.int32), [self.texts[number] for number in used.tolist()], joined["start"],
-            joined["end"], joined["correlation"], process, joined["stream"], joined["node"],
+            np.zeros(len(start), np.int8), numbers.reshape(-1).astype(np.int32), [self.texts[one] for one in used.tolist()],
+            start, end, correlation, process_of(thread), stream, none,
         )  # fmt: skip
-        return activities, calls
+        rows = launching[launching != NONE]
+        calls = {column: self["operator"][column][rows] for column in ("start", "end", "thread", "name")}
+        return activities, self._calls(calls | {"correlation": correlation[launching != NONE]})
 
-    def _with_operators(self, calls: dict, work: dict) -> tuple[dict, np.ndarray]:
-        """The calls, and one more for each operator that a kernel without a correlation id names: RCCL's have 0."""
-        correlation, operators = work["correlation"].copy(), self["operator"]
+    def _calls(self, calls: dict[str, np.ndarray]) -> Calls:
+        threads, thread = np.unique(calls["thread"], return_inverse=True)
+        names = {int(number): self.texts[number] for number in np.unique(calls["name"])}
+        result = Calls(calls["start"], thread.reshape(-1), threads, calls["correlation"], calls["name"], names)
+        result.end, result.failed = calls["end"], np.zeros(len(calls["end"]), bool)
+        return result
+
+    def _device_work(self) -> tuple[Activities, Calls]:
+        """The activities of the GPU and the calls. Raises ImpossibleCapture if one ends before it starts."""
+        work = self[KERNEL]
+        self._name_memory_operations(work)
+        for number, word in ((COPY, "__amd_rocclr_copyBuffer"), (FILL, "__amd_rocclr_fillBuffer")):
+            work["kind"][self.rows_named(KERNEL, word)] = number  # ROCm 7.1 calls them kernels
+        order = np.argsort(work["kind"], kind="stable")
+        self.columns[KERNEL] = work = {name: column[order] for name, column in work.items()}
+        calls = {name: column[self["call"]["correlation"] > 0] for name, column in self["call"].items()}
+        calls = self._with_operators(calls, work)
+        if (work["end"] < work["start"]).any() or (calls["end"] < calls["start"]).any():
+            raise impossible(
+                self.path, "ends_before_start", "an activity or a call ends before it starts: write the trace again"
+            )
+        self.columns["call"] = calls
+        used, name = np.unique(work["name"], return_inverse=True)
+        return Activities(
+            work["kind"], name.reshape(-1).astype(np.int32), [self.texts[number] for number in used.tolist()],
+            work["start"], work["end"], work["correlation"], self._processes(calls, work), work["stream"], work["node"],
+        ), self._calls(calls)  # fmt: skip
+
+    def _name_memory_operations(self, work: dict[str, np.ndarray]) -> None:
+        """Names copies and fills as nsys does."""
+        words = {"H": "Host", "D": "Device", "A": "Array"}
+        named = Numbers({text: number for number, text in enumerate(self.texts)})
+        numbers = [NONE]
+        for name, kind, _, _ in self.copies:
+            kind = kind if kind != "None" else (name.split() + ["", ""])[1]
+            known = len(kind) == 4 and kind[1:3] == "to" and kind[0] in words and kind[3] in words
+            numbers.append(named[f"[CUDA memcpy {f'{words[kind[0]]}-to-{words[kind[3]]}' if known else 'Unknown'}]"])
+        is_copy = work["kind"] == COPY
+        work["name"][is_copy] = np.array(numbers)[work["copy"][is_copy] + 1]
+        work["name"][work["kind"] == FILL] = named["[CUDA memset]"]
+        self.texts = list(named)
+
+    def _with_operators(self, calls: dict, work: dict) -> dict[str, np.ndarray]:
+        """The calls, and one more for each operator that an activity without a correlation id names: RCCL's have 0."""
+        correlation, operators = work["correlation"], self["operator"]
         lost = np.flatnonzero((correlation <= 0) & (work["external"] > 0))
         known, first = np.unique(operators["order"], return_index=True)
         if not len(lost) or not len(known):
-            return calls, correlation
+            return calls
         place = np.minimum(np.searchsorted(known, work["external"][lost]), len(known) - 1)
         found = known[place] == work["external"][lost]
-        lost, rows = lost[found], first[place[found]]
-        rows, index = np.unique(rows, return_inverse=True)
+        rows, index = np.unique(first[place[found]], return_inverse=True)
         new = np.arange(len(rows)) + 1 + max(int(calls["correlation"].max(initial=0)), int(correlation.max(initial=0)))
-        correlation[lost] = new[index.reshape(-1)]
-        more = {name: operators[name][rows] for name in ("start", "end", "thread", "name")}
+        correlation[lost[found]] = new[index.reshape(-1)]
         self.texts.append("LaunchKernel by an operator")
-        more["name"] = np.full(len(rows), len(self.texts) - 1)
-        more |= {"correlation": new, "external": operators["order"][rows], "order": operators["order"][rows]}
-        return {name: np.concatenate([column, more[name]]) for name, column in calls.items()}, correlation
+        more = {name: operators[name][rows] for name in ("start", "end", "thread")}
+        more |= {"name": np.full(len(rows), len(self.texts) - 1), "correlation": new, "external": new}
+        return {name: np.concatenate([column, more[name]]) for name, column in calls.items()}
 
     def _processes(self, calls: dict, work: dict) -> np.ndarray:
-        """The process of each activity: that of its call. Raises CaptureError if the file holds several ranks whose
-        correlation ids cannot be told apart."""
-        process = calls["thread"] & ~THREAD_BITS
+        """The process of each activity: that of its call, else that of the first event of the host. Raises TraceError if
+        the file holds several ranks whose correlation ids cannot be told apart."""
         of_host = [self[kind]["thread"] for kind in ("call", "operator", "annotation") if len(self[kind]["thread"])]
-        usual = int(of_host[0][0]) & ~THREAD_BITS if of_host else 0
-        processes = np.unique(process)
-        pairs = np.unique(np.stack([calls["correlation"], process]), axis=1)
-        result = np.full(len(work["start"]), usual, np.int64)
-        if self.labels:
-            by_label = {self.names[label]: number for number, label in self.labels.items() if label in self.names}
-            for label in np.unique(work["process"]).tolist():
-                result[work["process"] == label] = by_label.get(label, usual)
-            if (work["process"] != NONE).all():
-                return result
-        if len(processes) > 1 and len(np.unique(pairs[0])) < pairs.shape[1]:
-            raise CaptureError(
-                f"{self.path}: the traces of {len(processes)} processes are merged in it, and their correlation ids"
+        usual = process_of(int(of_host[0][0])) if of_host else 0
+        correlation, process = np.unique(np.stack([calls["correlation"], process_of(calls["thread"])]), axis=1)
+        if len(np.unique(correlation)) < len(correlation):
+            raise TraceError(
+                f"{self.path}: the traces of {len(np.unique(process))} processes are merged in it, and their correlation ids"
                 " collide, so that nobody knows which launched what: give the trace of each rank"
             )
-        if pairs.shape[1]:
-            place = np.minimum(np.searchsorted(pairs[0], work["correlation"]), pairs.shape[1] - 1)
-            result = np.where(pairs[0][place] == work["correlation"], pairs[1][place], usual)
-        return result
+        if not len(correlation):
+            return np.full(len(work["start"]), usual)
+        place = np.minimum(np.searchsorted(correlation, work["correlation"]), len(correlation) - 1)
+        return np.where(correlation[place] == work["correlation"], process[place], usual)
 
-    def graph_nodes(self, activities: Activities) -> Nodes:
+    # Replayed graphs
+
+    def _graph_nodes(self, activities: Activities) -> Nodes:
         """The creations of the nodes of replayed graphs, as far as they are certain; sets activities.node.
 
         Kineto records no creation. But if the activities of a graph run one after another, their order is that of their
         capture, so the n-th activity of a replay belongs to the n-th call. With node ids (PyTorch 2.12), their order
         is that of the capture, also where branches run at once and loops repeat. A node has the number of its call.
         """
-        node_ids, activities.node = activities.node, np.full(len(activities), NONE, np.int64)
-        calls, created = self["call"], [np.empty(0, np.int64)]
-        captures = self._captures(activities)
-        launch_rows = np.flatnonzero(np.isin(calls["name"], self.numbers_of("GraphLaunch"))) if captures else []
-        launched = (
-            dict(zip(calls["correlation"][launch_rows].tolist(), calls["start"][launch_rows].tolist()))
-            if captures
-            else {}
+        max_overlap = (
+            500  # ns: by inexact times, activities that run one after another overlap by up to 96 ns on an H200
         )
-        members = np.flatnonzero(
-            np.isin(activities.correlation, list(launched) or [NEVER]) & (activities.correlation > 0)
-        )
+        node_ids, activities.node = activities.node, np.full(len(activities), NONE)
+        calls, created, captures = self["call"], [np.empty(0, np.int64)], self._captures(activities)
+        launches = self.rows_named("call", "GraphLaunch") if captures else created[0]
+        launched = dict(zip(calls["correlation"][launches].tolist(), calls["start"][launches].tolist()))
+        members = np.flatnonzero(np.isin(activities.correlation, [one for one in launched if one > 0]))
         members = members[np.lexsort((activities.start[members], activities.correlation[members]))]
         first = np.flatnonzero(np.diff(activities.correlation[members], prepend=NONE))
         replays: dict[int, list] = {}  # by capture
         for rows in np.split(members, first[1:]) if len(members) else []:
-            order = (
-                np.unique(node_ids[rows], return_inverse=True)[1].reshape(-1) if (node_ids[rows] > 0).all() else None
-            )
-            distinct = rows if order is None else rows[np.unique(order, return_index=True)[1]]
-            kinds = activities.kind[distinct].tobytes()
-            time = launched[int(activities.correlation[rows[0]])]
-            possible = [
-                number for number, (calls_of, known, end) in enumerate(captures) if known == kinds and end <= time
-            ]
+            order = np.arange(len(rows))
+            if has_ids := bool((node_ids[rows] > 0).all()):
+                order = np.unique(node_ids[rows], return_inverse=True)[1].reshape(-1)
+            distinct = rows[np.unique(order, return_index=True)[1]]
+            kinds, time = activities.kind[distinct].tobytes(), launched[int(activities.correlation[rows[0]])]
+            possible = [number for number, (_, known, end) in enumerate(captures) if known == kinds and end <= time]
             if len(possible) == 1:
-                serial = (activities.end[rows[:-1]] - activities.start[rows[1:]] < MAX_OVERLAP).all()
-                is_certain = order is not None or bool(serial)
-                place = np.arange(len(rows)) if order is None else order
-                replays.setdefault(possible[0], []).append(
-                    (rows, place, is_certain, activities.name[distinct].tobytes())
-                )
+                is_serial = bool((activities.end[rows[:-1]] - activities.start[rows[1:]] < max_overlap).all())
+                names = activities.name[distinct].tobytes()
+                replays.setdefault(possible[0], []).append((rows, order, has_ids or is_serial, names))
         for number, ran in replays.items():
             if all(is_certain and names == ran[0][3] for _, _, is_certain, names in ran):
                 created.append(captures[number][0])
-                for rows, place, _, _ in ran:
-                    activities.node[rows] = captures[number][0][place]
+                for rows, order, _, _ in ran:
+                    activities.node[rows] = captures[number][0][order]
         rows = np.concatenate(created)
         return Nodes(calls["start"][rows], calls["thread"][rows], rows, np.full(len(rows), NONE))
 
     def _captures(self, activities: Activities) -> list[tuple[np.ndarray, bytes, int]]:
         """Of each stream capture: the calls that created nodes, their kinds, and its end."""
         calls, captures = self["call"], []
-        rows_named = lambda *words: np.flatnonzero(np.isin(calls["name"], self.numbers_of(*words)))  # noqa: E731
-        begins, ends = rows_named("StreamBeginCapture"), rows_named("StreamEndCapture")
+        begins, ends = self.rows_named("call", "StreamBeginCapture"), self.rows_named("call", "StreamEndCapture")
         if not len(begins):
             return []
         kinds = np.full(len(calls["start"]), NONE, np.int8)
-        for number, kind in enumerate(DEVICE_KINDS):
-            kinds[rows_named(*CREATING[kind])] = number
+        for kind, words in enumerate([("LaunchKernel", "LaunchCooperativeKernel"), ("Memcpy",), ("Memset",)]):
+            kinds[self.rows_named("call", *words)] = kind
         creating = np.flatnonzero((kinds != NONE) & ~np.isin(calls["correlation"], activities.correlation))
         creating = creating[np.argsort(calls["start"][creating], kind="stable")]
         for row in begins.tolist():
@@ -518,52 +696,158 @@ class Trace:
             later = ends[(calls["thread"][ends] == calls["thread"][row]) & (calls["start"][ends] > begin)]
             if len(later):
                 end = int(calls["start"][later].min())
+                # Of all threads, since autograd's launches into the capture, too.
                 inside = creating[(calls["start"][creating] > begin) & (calls["start"][creating] < end)]
                 captures.append((inside, kinds[inside].tobytes(), end))
         return captures
 
 
-def _nanoseconds(text: str) -> int:
-    whole, _, decimals = text.partition(".")
-    if len(decimals) <= 3 and whole.isdecimal() and len(whole) < 16:
-        return int(whole + decimals.ljust(3, "0"))
-    return round(Decimal(text).scaleb(3)) if len(text) < 40 else NEVER
+class Source:
+    """What only some commands need of a trace."""
+
+    has_call_names = has_copies = True
+
+    def __init__(self, trace: Trace, activities: Activities, calls: Calls):
+        self._work = trace[KERNEL] if len(trace[KERNEL]["start"]) == len(activities) else None  # None without a GPU
+        self._calls, self._process, self._facts = calls, activities.process, trace.facts
+        self._count, self._first_ns = len(activities), trace.first_ns
+        self._sizes, self._copies, self._collectives = list(trace.sizes), list(trace.copies), trace.collectives
+
+    def sizes(self) -> dict[str, np.ndarray]:
+        """The grid and the block of each activity as text, "16x6x8"; "" if unknown."""
+        texts = []
+        for raw in self._sizes:
+            try:
+                size = msgspec.json.decode(raw, type=list[int])
+            except ValueError:
+                size = []
+            texts.append("x".join(map(str, size)) if len(size) == 3 else "")
+        texts = np.array([*texts, ""], object)
+        if self._work is None:
+            return {name: np.full(self._count, "", object) for name in ("grid", "block")}
+        return {name: texts[self._work[name]] for name in ("grid", "block")}
+
+    def copies(self) -> dict[str, np.ndarray]:
+        """The bytes, and the kinds of the source's and the target's memory (ENUM_CUDA_MEM_KIND), of each activity."""
+        kinds = []
+        for name, _, source, target in self._copies:
+            between = re.search(r"\(([\w ]+?) -> ([\w ]+?)\)", name)
+            pair = [word.lower() for word in (between.groups() if between else (source, target))]
+            kinds.append([MEMORIES.index(word) for word in pair] if set(pair) <= set(MEMORIES) else [NONE, NONE])
+        kinds = np.array([*kinds, [NONE, NONE]], np.int64)
+        if self._work is None:
+            return {name: np.full(self._count, NONE) for name in ("bytes", "source", "target")}
+        return {"bytes": self._work["bytes"]} | dict(zip(("source", "target"), kinds[self._work["copy"]].T))
+
+    def call_ends(self) -> dict[str, np.ndarray]:
+        """When each call ended, and what it returned."""
+        return {"end": self._calls.end, "returned": np.zeros(len(self._calls.end), np.int64)}
+
+    def os_calls(self) -> dict[str, Any]:
+        """Nothing: no JSON of PyTorch has calls of the operating system, or samples."""
+        return {name: np.empty(0, np.int64) for name in ("start", "end", "thread", "name")} | {"names": []}
+
+    python_samples = native_samples = os_calls
+
+    def nccl_calls(self) -> list:
+        """Nothing: PyTorch says at the kernels what it asked for."""
+        return []
+
+    @cached_property
+    def _item_bytes(self) -> dict[str, int]:
+        by_size = {
+            8: "Double Long ComplexFloat", 4: "Float Int", 2: "Half BFloat16 Short",
+            1: "Char Byte Bool Float8_e4m3fn Float8_e5m2",
+        }  # fmt: skip
+        return {name: size for size, names in by_size.items() for name in names.split()}
+
+    def torch_collectives(self) -> dict[tuple[int, int], tuple[str | None, int | None, int]]:
+        """What PyTorch asked of kernels of NCCL, by process and correlation id: the operation; the larger of a rank's
+        input and output in bytes, if that is known and its call launched no other kernel; a number of the group of ranks,
+        the same on each of them."""
+        import hashlib
+
+        from kernel_tables.ranks import operation_named
+
+        launched = Counter(str(one.external) for one in self._collectives)
+        process = dict(zip(self._work["correlation"].tolist(), self._process.tolist())) if self._collectives else {}
+        found = {}
+        for one in self._collectives:
+            if isinstance(one.correlation, int) and one.correlation in process:
+                counts = [int(n) if str(n).isdecimal() else 1 << 56 for n in (one.elements_in, one.elements_out)]
+                is_known = max(counts) < 1 << 56 and launched[str(one.external)] == 1
+                group = hashlib.sha256(f"{one.group} {one.group_ranks}".encode()).digest()
+                found[process[one.correlation], one.correlation] = (
+                    operation_named(str(one.collective).replace("_", "").lower()),
+                    max(counts) * self._item_bytes[str(one.dtype)]
+                    if is_known and str(one.dtype) in self._item_bytes
+                    else None,
+                    int.from_bytes(group[:7]),
+                )
+        return found
+
+    def gpus(self) -> list[str]:
+        """The names of the GPUs, sorted."""
+        devices = self._facts.get("deviceProperties")
+        devices = [one for one in devices if isinstance(one, dict)] if isinstance(devices, list) else []
+        return sorted(str(one.get("name", "unnamed")) for one in devices)
+
+    def began_utc_ns(self) -> int | None:
+        """The time of the first event in nanoseconds since 1970, if the trace states its base."""
+        base_ns = self._facts.get("baseTimeNanoseconds")
+        return base_ns + self._first_ns if isinstance(base_ns, int) and abs(base_ns) < 1 << 61 else None
 
 
-def _without_bad_bytes(text: bytes) -> bytes:
-    """The JSON with marks for bytes that are not UTF-8, and null for bare numbers that JSON lacks."""
-    return BARE.sub(b"null", text.decode("utf-8", "replace").encode())
+NO_ARGS = Args()
 
 
-def _with_escapes(text: bytes) -> bytes:
-    """The JSON with escaped quotes and backslashes in names, which Kineto does not escape."""
-    return NAME.sub(lambda match: match[1] + ESCAPE.sub(lambda bad: b"\\" + bad[0], match[2]) + match[3], text)
+def _numbers(numbers: Numbers, keys: list) -> np.ndarray:
+    return np.array([numbers[key] for key in keys], np.int64)
 
 
-def _label(pid: Any) -> str | None:
-    match = re.match(r"\[([\w-]+)\]", pid) if isinstance(pid, str) else None
-    return match[1] if match else None
-
-
-def _integers(values: list) -> np.ndarray:
-    """The values as integers, NONE for what is none. Integers in quotes, and floats such as 1.0, are integers, too."""
-    values = [NONE if value is None else value for value in values] if None in values else values
-    if set(map(type, values)) <= {int}:
-        try:
-            return np.array(values, np.int64)
-        except OverflowError:
-            pass
-    return np.array([_integer(value) for value in values], np.int64)
-
-
-def _integer(value: Any) -> int:
+def _integers(values: list, substitute: Any = None) -> np.ndarray:
+    """The values as integers; what is none becomes NONE, or its substitute. Integers in quotes, and floats such as 1.0,
+    are integers, too."""
     try:
-        if type(value) is int:
-            number = value
-        elif isinstance(value, str):
-            number = int(value, 0) if "." not in value else int(float(value))
-        else:
-            number = int(value) if value is not None and int(value) == value else NONE
-    except (TypeError, ValueError, OverflowError):
-        return NONE
-    return number if -(1 << 63) <= number < 1 << 63 else NONE
+        array = np.array(values)
+        if array.dtype == np.int64:
+            return array
+    except (ValueError, OverflowError):
+        pass
+
+    def integer(value: Any) -> int:
+        try:
+            number = float(value) if isinstance(value, str) and "." in value else value
+            result = int(number, 0) if isinstance(number, str) else int(number)
+            if -(1 << 63) <= result < 1 << 63 and (isinstance(number, str) or result == number):
+                return result
+        except (TypeError, ValueError, OverflowError):
+            pass
+        return substitute(value) if substitute else NONE
+
+    return np.array([integer(value) for value in values], np.int64)
+
+
+def _without_bad_bytes(text: bytes) -> tuple[bytes, int]:
+    """The JSON with marks for bytes that are not UTF-8, null for bare numbers that JSON lacks, and spaces for control
+    characters; and how many there were."""
+    marked = text.decode("utf-8", "replace")
+    bad_bytes = marked.count("\ufffd") - text.count(b"\xef\xbf\xbd")
+    text, controls = re.subn(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", b" ", marked.encode())
+    bare = rb"(?<=[:,\[\s])-?(?:[Nn]a[Nn]|[Ii]nf(?:inity)?)(?=\s*[,}\]])"
+    text, numbers = re.subn(bare, b"null", text)
+    return text, bad_bytes + controls + numbers
+
+
+def _with_escapes(text: bytes) -> tuple[bytes, int]:
+    """The JSON with escaped quotes and backslashes in names, which Kineto does not escape; and how many there were."""
+    escape, count = re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})|(?<!\\)"'), 0
+
+    def escaped(match: re.Match) -> bytes:
+        nonlocal count
+        name, changes = escape.subn(lambda bad: b"\\" + bad[0], match[2])
+        count += changes
+        return match[1] + name + match[3]
+
+    text = re.sub(rb'("name": ")([^\n]*?)(", "(?:pid|ts|cat|tid)":)', escaped, text)
+    return text, count
