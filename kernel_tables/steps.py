@@ -1,0 +1,391 @@
+"""The measured steps of a capture, by device: their time by parts, and what ran in them.
+
+The parts of a step's time are computation, communication without computation, copies and fills without either, and the
+time in which the device did nothing. A mask or an array "by activity" is in the order of capture.activities.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from kernel_tables.capture import KINDS, NONE, numbered, process_of
+from kernel_tables.classes import family
+from kernel_tables.errors import NotConserved
+from kernel_tables.intervals import Intervals, difference, gaps, intersection, union
+from kernel_tables.profile import Profile
+from kernel_tables.text import duration, percent
+
+COMPUTE, COMMUNICATION, MEMORY, IDLE = "compute", "exposed communication", "exposed memory operations", "idle"
+PARTS = (COMPUTE, COMMUNICATION, MEMORY, IDLE)  # of a step; not the parts of a model
+NO_STEP = -1
+OUTSIDE = "(outside)"  # the phase and the part where no range is open inside the step
+
+
+def measured_steps(profile: Profile, step_name: str) -> np.ndarray:
+    """The numbers of the ranges `step_name` of all processes, in order of time; if there is a range `measure`, only
+    those inside it."""
+    ranges, window = profile.capture.ranges, "measure"
+    is_step = np.array([name == step_name for name in ranges.names], bool)[ranges.name]
+    if window in ranges.names:
+        is_step &= profile.attribution.paths.is_inside(window)[profile.range_path]
+    return np.flatnonzero(is_step)
+
+
+def phases_and_parts(paths: Iterable[tuple[str, ...]], step_name: str) -> tuple[list[str], list[str]]:
+    """The phase and the part of every path: the name directly inside the step, and the innermost name.
+
+    Without a step, the outermost name is the phase.
+    """
+    inner = [path[path.index(step_name) + 1 :] if step_name in path else path for path in paths]
+    return [(*path, OUTSIDE)[0] for path in inner], [(OUTSIDE, *path)[-1] for path in inner]
+
+
+def clock_offsets_ns(profiles: Sequence[Profile], step_name: str = "step") -> list[int]:
+    """What to add to the times of each capture to draw it on the clock of the first; not exact enough for durations.
+    Clocks are aligned by the time of day at which each capture began, or if that is unknown, by the first steps (else
+    the first ranges)."""
+    began_ns = [profile.capture.source.began_utc_ns() for profile in profiles]
+    if None not in began_ns:
+        return [time_ns - began_ns[0] for time_ns in began_ns]
+    starts_ns = []
+    for profile in profiles:
+        first = [*measured_steps(profile, step_name)[:1].tolist(), 0][0]
+        starts_ns.append([*profile.capture.ranges.start[first : first + 1].tolist(), 0][0])
+    return [starts_ns[0] - start_ns for start_ns in starts_ns]
+
+
+@dataclass(frozen=True)
+class Device:
+    """The activities of a device of a process that are in its span at least partly, ordered by start; their times are
+    cut to the span."""
+
+    process: int  # global id
+    number: int  # of the GPU; -1 for the CPU
+    rows: np.ndarray  # of the activities
+    start_ns: np.ndarray
+    end_ns: np.ndarray
+    first_ns: int  # of the span
+    last_ns: int
+
+    @property
+    def span_ns(self) -> int:
+        return self.last_ns - self.first_ns
+
+    @cached_property
+    def gaps(self) -> tuple[Intervals, np.ndarray]:
+        """The time between activities in which nothing ran, and the row of the activity that ended each gap."""
+        reached_ns = np.maximum.accumulate(self.end_ns)
+        next_ = np.flatnonzero(self.start_ns[1:] > reached_ns[:-1]) + 1
+        return Intervals(reached_ns[next_ - 1], self.start_ns[next_]), self.rows[next_]
+
+    @cached_property
+    def edges(self) -> Intervals:
+        """Two intervals of the span, which may be empty: before the first activity and after the last one."""
+        start_ns, end_ns = self.start_ns[0], self.end_ns.max()
+        return Intervals(np.array([self.first_ns, end_ns]), np.array([start_ns, self.last_ns]))
+
+    def time_of(self, mask: np.ndarray) -> Intervals:
+        """The time in which at least one activity of `mask` (over all activities) ran."""
+        selected = mask[self.rows]
+        return union(self.start_ns[selected], self.end_ns[selected])
+
+    def parts_ns(self, is_memory: np.ndarray, is_communication: np.ndarray) -> dict[str, int]:
+        """The span by PARTS: computation has priority, then communication, then memory operations.
+
+        The masks are over all activities. Raises NotConserved unless the parts add up to the span, to the nanosecond.
+        """
+        compute = self.time_of(~is_memory & ~is_communication)
+        communication = difference(self.time_of(is_communication), compute)
+        memory = difference(self.time_of(is_memory), compute, communication)
+        idle_ns = self.span_ns - union(self.start_ns, self.end_ns).total_ns
+        parts_ns = (compute.total_ns, communication.total_ns, memory.total_ns, idle_ns)
+        if sum(parts_ns) != self.span_ns:
+            raise NotConserved(f"the parts {parts_ns} are not the {self.span_ns} ns of device {self.number}")
+        return dict(zip(PARTS, parts_ns, strict=True))
+
+
+class Scope:
+    """The measured steps of a capture that launched something, or all of the capture if it has none."""
+
+    def __init__(self, profile: Profile, step_name: str = "step"):
+        self.profile, self.step_name = profile, step_name
+        self.activities, self.ranges = profile.capture.activities, profile.capture.ranges
+        self.launch_row = profile.attribution.launch_row  # by activity: its row in capture.calls; NONE without a launch
+        self.range_process = process_of(self.ranges.thread)
+        step_range = profile.enclosing(step_name)  # by activity; NONE (-1) in no step, which indexes the last entry
+        has_work = np.zeros(len(self.ranges) + 1, bool)
+        has_work[step_range] = True
+        steps = measured_steps(profile, step_name)
+        self.step_ranges = steps[has_work[steps]]  # the numbers of the steps' ranges, in order of time
+        step_by_range = np.full(len(has_work), NO_STEP)
+        step_by_range[self.step_ranges] = np.arange(len(self.step_ranges))
+        self.step_by_activity = step_by_range[step_range]  # index of the step in step_ranges; NO_STEP outside
+        self.has_steps = len(self.step_ranges) > 0
+        self.step_count = max(len(self.step_ranges), 1)  # 1 without steps, for the whole capture
+        # By activity: whether a step launched it; without steps, always.
+        self.is_in_scope = (self.step_by_activity != NO_STEP) | (not self.has_steps)
+        self.is_kernel = np.isin(self.activities.kind, [KINDS.index("kernel"), KINDS.index("graph")])  # or replays
+        self.is_memory = ~self.is_kernel  # by activity: whether it copies or sets memory
+
+    # What ran, in words
+
+    @property
+    def noun(self) -> str:
+        """What ran: "kernels", or "operators" of a program without a GPU."""
+        return "operators" if self.profile.is_cpu_only else "kernels"
+
+    @property
+    def compiled_in_words(self) -> str:
+        """What torch.compile compiled in the window of `record`: "torch.compile compiled 2 graphs"; "" if nothing."""
+        count = self.profile.recorded_window.get("compilations")
+        return f"torch.compile compiled {count} graph{'s' if count != 1 else ''}" if isinstance(count, int) else ""
+
+    def in_words(self, ns: int) -> str:
+        """The time of a step, and its share: "1.23 ms of a step (4.5 %)"."""
+        unit = "a step" if self.has_steps else "the capture"
+        return f"{duration(1e6 * self.per_step_ms(ns))} of {unit} ({100 * self.share(ns):.1f} %)"
+
+    # Activities
+
+    @cached_property
+    def launch_ns(self) -> np.ndarray:
+        """By activity: the start of the call that launched it, 0 without one."""
+        return np.append(self.profile.capture.calls.start, 0)[self.launch_row]
+
+    @cached_property
+    def duration_ns(self) -> np.ndarray:
+        """By activity: how long it ran."""
+        return self.activities.end - self.activities.start
+
+    def is_of_class(self, *classes: str) -> np.ndarray:
+        """By activity: whether it is a kernel (not a replay) of one of these classes, or of one below them, as
+        elementwise/copy is below elementwise."""
+        has_class = [name in classes or family(name) in classes for name in self.profile.activity_classes]
+        return self.with_names(has_class) & (self.activities.kind == KINDS.index("kernel"))
+
+    def with_names(self, is_wanted: Sequence[bool]) -> np.ndarray:
+        """By activity: whether its name is wanted. `is_wanted` has one entry for each of activities.names."""
+        return np.array([*is_wanted, False], bool)[self.activities.name]
+
+    def is_in_range(
+        self, is_wanted: Callable[[str], object], inside: Callable[[str], object] | None = None
+    ) -> np.ndarray:
+        """By activity: whether it was launched in a range whose name `is_wanted` accepts. With `inside`, such a range
+        counts only if around it is another one whose name `inside` accepts."""
+        paths = self.profile.attribution.paths
+
+        def is_last(is_wanted: Callable[[str], object]) -> np.ndarray:
+            """By path: whether its last name is wanted; the path of no range has the name NONE, the last entry."""
+            return np.array([*(bool(is_wanted(name)) for name in paths.names), False])[paths.last_name]
+
+        marked = is_last(is_wanted)
+        if inside is not None:
+            marked &= paths.is_below(is_last(inside))[paths.parent]  # of the parent: strictly inside
+        return paths.is_below(marked)[self.profile.attribution.path]
+
+    # Devices, and shares of their time
+
+    @cached_property
+    def devices(self) -> list[Device]:
+        """The devices of each process. The span of each begins with the first step, and ends with the last step or with
+        its last activity, whichever is later. Without steps, it is from the first to the last activity."""
+        devices, device = numbered(self.activities.device)
+        process = numbered(self.activities.process)[1]
+        _, pair = numbered(process.astype(np.int64) * len(devices) + device)
+        by_pair = np.split(np.argsort(pair, kind="stable"), np.cumsum(np.bincount(pair))[:-1])
+        found = [self._device(rows) for rows in by_pair if self.is_in_scope[rows].any()]
+        return [device for device in found if len(device.rows)]  # none if all activities of a device take no time
+
+    def _device(self, rows: np.ndarray) -> Device:
+        """The device whose activities are in these rows."""
+        activities, is_in_scope = self.activities, self.is_in_scope[rows]
+        start_ns, end_ns = activities.start[rows], activities.end[rows]
+        process, number = int(activities.process[rows[0]]), int(activities.device[rows[0]])
+        steps = self.step_ranges[self.range_process[self.step_ranges] == process]
+        first_ns = min([int(start_ns[is_in_scope].min()), *self.ranges.start[steps].tolist()])
+        last_ns = max([int(end_ns[is_in_scope].max()), *self.ranges.end[steps].tolist()])
+        is_in_span = (end_ns > first_ns) & (start_ns < last_ns)
+        rows, start_ns, end_ns = rows[is_in_span], start_ns[is_in_span], end_ns[is_in_span]
+        order = np.argsort(start_ns, kind="stable")
+        start_ns, end_ns = np.maximum(start_ns[order], first_ns), np.minimum(end_ns[order], last_ns)
+        return Device(process, number, rows[order], start_ns, end_ns, first_ns, last_ns)
+
+    def streams(self, device: Device) -> list[np.ndarray]:
+        """The rows of the activities of each stream of a device, in order of time."""
+        stream = numbered(self.activities.stream[device.rows])[1]
+        return np.split(device.rows[np.argsort(stream, kind="stable")], np.cumsum(np.bincount(stream))[:-1])
+
+    @cached_property
+    def is_in_span(self) -> np.ndarray:
+        """By activity: whether it ran in the span of its device, at least partly."""
+        is_in_span = np.zeros(len(self.activities), bool)
+        for device in self.devices:
+            is_in_span[device.rows] = True
+        return is_in_span
+
+    @cached_property
+    def span_ns(self) -> int:
+        """The sum of the devices' spans. Shares are shares of it."""
+        return sum(device.span_ns for device in self.devices)
+
+    @cached_property
+    def parts_ns(self) -> dict[str, int]:
+        """The devices' spans, summed, by PARTS."""
+        is_communication = self.is_of_class("communication")
+        by_device = [device.parts_ns(self.is_memory, is_communication) for device in self.devices]
+        return {part: sum(parts[part] for parts in by_device) for part in PARTS}
+
+    def busy_ns(self, mask: np.ndarray) -> int:
+        """The time in which at least one activity in `mask` ran, summed over devices; never more than the spans."""
+        return sum(device.time_of(mask).total_ns for device in self.devices)
+
+    def share(self, ns: int) -> float:
+        """The time as a share of the spans."""
+        return ns / self.span_ns if self.span_ns else 0.0
+
+    def per_step(self, mask: np.ndarray) -> float:
+        """The number of activities in `mask` per step, rounded."""
+        return round(int(mask.sum()) / self.step_count, 1)
+
+    def per_step_ms(self, ns: int) -> float:
+        """The total `ns` as milliseconds of one step on one device, the mean of all steps and devices. Without steps,
+        the capture counts as one."""
+        return ns / 1e6 / self.steps_on_devices
+
+    @cached_property
+    def steps_on_devices(self) -> int:
+        """The number of steps summed over devices; at least 1."""
+        process = self.range_process[self.step_ranges]
+        counts = [int((process == device.process).sum()) if len(process) else 1 for device in self.devices]
+        return max(sum(counts), 1)
+
+    # Steps
+
+    @cached_property
+    def launches_by_step(self) -> np.ndarray:
+        """By step: the number of kernels that it launched."""
+        step = self.step_by_activity[self.is_kernel]
+        return np.bincount(step[step != NO_STEP], minlength=len(self.step_ranges))
+
+    @property
+    def differs_in_work(self) -> bool:
+        """Whether a step launches notably more than the step with the fewest launches."""
+        launches, more = self.launches_by_step, 1.05
+        return bool(launches.max(initial=0) > more * launches.min(initial=launches.max(initial=0)))
+
+    @cached_property
+    def step_starts_ns(self) -> np.ndarray:
+        """By step: the start of its first activity; on the CPU, of its range. Ranges would not do for a GPU, since the
+        host may run ahead of it."""
+        if self.profile.is_cpu_only:
+            return self.ranges.start[self.step_ranges]
+        first = np.full(len(self.step_ranges) + 1, np.iinfo(np.int64).max)  # the last entry: activities of no step
+        np.minimum.at(first, self.step_by_activity, self.activities.start)
+        return first[:-1]
+
+    @property
+    def step_times_ns(self) -> np.ndarray:
+        """By step: the time from its start to that of the next step. The last step lasts to the end of the span."""
+        return np.diff(np.append(self.step_starts_ns, max(device.last_ns for device in self.devices)))
+
+    def data_waits(self, device: Device) -> Intervals:
+        """The time in which a thread that runs the steps (without steps, one that launches) was in the `__next__` of
+        PyTorch's DataLoader, within the device's span.
+
+        Other threads may wait for batches that nobody needs yet, so they do not count.
+        """
+        ranges, calls = self.ranges, self.profile.capture.calls
+        if self.has_steps:
+            threads = ranges.thread[self.step_ranges]
+        else:
+            threads = np.append(calls.threads[calls.thread], NONE)[self.launch_row[device.rows]]
+        is_next = np.array([bool(re.match(r"enumerate\(DataLoader\)", name)) for name in ranges.names], bool)
+        is_wait = is_next[ranges.name] & np.isin(ranges.thread, threads) & (self.range_process == device.process)
+        span = Intervals(np.array([device.first_ns]), np.array([device.last_ns]))
+        return intersection(union(ranges.start[is_wait], ranges.end[is_wait]), span)
+
+    @cached_property
+    def step_before_ns(self) -> float | None:
+        """The time of a step before recording began, in ns: the median that `record` noted. Recording lengthens steps.
+
+        None if it is unknown, if it is not shorter than a recorded step, if `record` did not name the steps, or if the
+        steps before may have done other work: the recorded steps differ in their work, or keep the GPU busy for longer.
+        """
+        before_s, recorded_step = self.profile.recorded_window.get("step_before_s"), "step"
+        if not (isinstance(before_s, float) and self.has_steps and self.step_name == recorded_step):
+            return None
+        busy_ns = 0 if self.profile.is_cpu_only else self.span_ns - self.parts_ns[IDLE]
+        is_shorter = busy_ns <= 1e9 * before_s * self.steps_on_devices < self.span_ns
+        return 1e9 * before_s if is_shorter and not self.differs_in_work else None
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """The time of a step (without steps, of the capture): the devices' spans divided by the number of steps on them."""
+
+    steps: int  # 0 if the capture has none
+    ns: float
+    parts_ns: dict[str, float]  # by name; they add up to `ns`; without those that take no time
+    idle_ns: dict[str, float]  # by name of a part: how much of it is time in which the device did nothing
+    before_ns: float | None = None  # the time of a step before recording, Scope.step_before_ns
+
+    @property
+    def busy_share(self) -> float:
+        """The share of the time in which a device did something."""
+        return 1 - sum(self.idle_ns.values()) / self.ns
+
+    @property
+    def title(self) -> str:
+        """The subject of the time: "a step, mean of 3"."""
+        if not self.steps:
+            return "the capture"
+        return "the step" if self.steps == 1 else f"a step, mean of {self.steps}"
+
+    @property
+    def before_in_words(self) -> str:
+        """ "; 28.1 ms before recording", if that is known."""
+        return f"; {duration(self.before_ns)} before recording" if self.before_ns else ""
+
+    @property
+    def percent_base(self) -> str:
+        """What the percentages of findings refer to: " of a step before recording", or "" if to this time itself."""
+        return " of a step before recording" if self.before_ns else ""
+
+    @property
+    def sentence(self) -> str:
+        """The time and its parts in one sentence."""
+        parts = [f"{name} {duration(ns)} ({percent(ns / self.ns)})" for name, ns in self.parts_ns.items()]
+        of_steps = f" (wall time{f', mean of {self.steps}' if self.steps > 1 else ''}{self.before_in_words})"
+        return f"{'a step' if self.steps else 'the capture'} takes {duration(self.ns)}{of_steps}: {', '.join(parts)}"
+
+
+def step_time(scope: Scope) -> StepTime | None:
+    """The time of a step by parts; None if nothing ran. On a processor, all time in a DataLoader is waiting, even what
+    it computes there. Raises NotConserved unless the parts add up to the time."""
+    if not scope.span_ns:
+        return None
+    on_cpu, waiting_ns, loading_ns = scope.profile.is_cpu_only, 0, 0
+    is_computation = ~scope.is_memory & ~scope.is_of_class("communication")
+    for device in scope.devices:
+        waits = scope.data_waits(device)
+        idle = gaps(union(device.start_ns, device.end_ns), device.first_ns, device.last_ns)
+        waiting_ns += intersection(idle, waits).total_ns
+        loading_ns += intersection(device.time_of(is_computation), waits).total_ns if on_cpu else 0
+    otherwise_ns, count = scope.parts_ns[IDLE] - waiting_ns, scope.steps_on_devices
+    waiting, idle = ("waiting for data", "other host time") if on_cpu else ("idle, waiting for data", "idle otherwise")
+    named_ns = {
+        "operators" if on_cpu else "kernels": scope.parts_ns[COMPUTE] - loading_ns,
+        "communication alone": scope.parts_ns[COMMUNICATION],
+        "copies alone": scope.parts_ns[MEMORY],
+        waiting: waiting_ns + loading_ns,
+        idle if on_cpu or waiting_ns else "idle": otherwise_ns,
+    }
+    if sum(named_ns.values()) != scope.span_ns or min(named_ns.values()) < 0:
+        raise NotConserved(f"{named_ns} are not the {scope.span_ns} ns of the steps")
+    parts_ns = {name: ns / count for name, ns in named_ns.items() if ns}
+    idle_ns = {waiting: waiting_ns, [*named_ns][-1]: otherwise_ns}
+    idle_ns = {name: ns / count for name, ns in idle_ns.items() if ns}
+    return StepTime(len(scope.step_ranges), scope.span_ns / count, parts_ns, idle_ns, scope.step_before_ns)
