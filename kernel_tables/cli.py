@@ -1,0 +1,568 @@
+"""The command line: `kernel-tables record -- PROGRAM`, `kernel-tables kernels CAPTURE`, `kernel-tables names NAME`, ...
+
+Only what parses arguments is imported here, so that --help and wrong arguments are answered at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from difflib import get_close_matches
+from math import inf
+from pathlib import Path
+from shutil import get_terminal_size
+from textwrap import fill
+from typing import TYPE_CHECKING, NoReturn
+
+from kernel_tables import files, output, version
+from kernel_tables.errors import ERROR, IMPOSSIBLE, ImpossibleCapture, TraceError
+
+if TYPE_CHECKING:
+    from kernel_tables.profile import Profile
+
+CAPTURE = "an nsys SQLite export, a capture of `record`, or JSON of torch.profiler; gzipped or not"
+RANKS = "several captures are the ranks of one run: rank 0 first, unless each names its rank"
+# Arguments by name; those of one command have its name after them.
+ARGUMENTS: dict[str, dict] = {
+    "capture": {"type": Path, "metavar": "CAPTURE", "help": CAPTURE},
+    "captures": {"type": Path, "metavar": "CAPTURE", "nargs": "+", "help": f"{CAPTURE}; {RANKS}"},
+    "before": {"type": Path, "metavar": "BEFORE", "help": CAPTURE},
+    "after": {"type": Path, "metavar": "AFTER", "help": CAPTURE},
+    "name": {"metavar": "NAME", "help": "the full name of a kernel, as `kernels --full` prints it"},
+    "--format": {
+        "choices": ("text", *output.FORMATS),
+        "help": "the format of the output (default: by FILE's suffix, csv if unknown; without FILE, text in a terminal,"
+        " else csv)",
+    },
+    "--format of trace": {"choices": ("json",), "help": "the only format: json"},
+    "--output": {"type": Path, "metavar": "FILE", "help": "write to FILE (default: standard output)"},
+    "--output of trace": {
+        "type": Path, "metavar": "FILE", "required": True, "help": "write to FILE, compressed if it ends in .gz"
+    },
+    "--output of report": {
+        "type": Path, "metavar": "FILE", "help": "write to FILE (default: CAPTURE's name with .html, in this folder)"
+    },
+    "--up-to-damage": {"action": "store_true", "help": "read invalid JSON as far as it is valid"},
+    "--class": {
+        "action": "append", "default": [], "dest": "classes", "metavar": "CLASS=REGEX",
+        "help": "a custom class for kernels whose full name matches, before the built-in rules; repeatable",
+    },
+    "--step-name": {"default": "step", "metavar": "NAME", "help": "the range of one step (default: step)"},
+    "--under": {"metavar": "NAME", "help": "only inside ranges of this name (default: everything)"},
+    "--under of trace": {
+        "metavar": "NAME", "help": "only inside ranges of this name (default: measure, if there is such a range)"
+    },
+    "--ranks": {
+        "action": "store_true",
+        "help": "rows by rank, in text one table per rank (the default for several captures)",
+    },
+    "--top": {"type": int, "metavar": "N", "help": "the first N rows, 0 for all (default: all, in a terminal 40)"},
+    "--sort": {"metavar": "COLUMN", "help": "sort by this column: numbers descending, names ascending"},
+    "--tree": {"action": "store_true", "help": "one row per range path, inner ranges below outer ranges"},
+    "--full": {"action": "store_true", "help": "do not shorten names of kernels in a terminal"},
+    "--steps": {"type": int, "metavar": "N", "help": "how many measured steps each process should have"},
+    "--counters": {
+        "type": Path, "metavar": "FILE",
+        "help": "ncu output of the same program (ncu --csv --page raw --print-units base)",
+    },
+    "--rules": {"type": Path, "metavar": "FILE", "help": "custom rules, in TOML; tried after the built-in rules"},
+    "--fail-on": {
+        "action": "append", "default": [], "metavar": "RULE|PERCENT",
+        "help": "exit status 1 if this rule reports a finding, or one costs this percent of a step or more; repeatable",
+    },
+    "--all of diagnose": {"action": "store_true", "help": "in text: list the rules that could not be checked, too"},
+    "--all": {"action": "store_true", "help": "list names that are the same, too"},
+    "--tolerance": {
+        "type": float, "default": 1.0, "metavar": "PERCENT",
+        "help": "a time that changes by less counts as the same (default: 1)",
+    },
+    "--by": {
+        "choices": ("phase", "range"), "default": "phase",
+        "help": "group times by phase, or by innermost range (default: phase)",
+    },
+    "--collectives": {"action": "store_true", "help": "by collective: its bytes, times and bandwidth"},
+    "--open": {"action": "store_true", "help": "open the page in a browser"},
+}  # fmt: skip
+COMMANDS = {  # in the order of the help: what a command does, and its arguments
+    "record": ("run a Python program unchanged, record some of its steps, and print where the time goes", ""),
+    "report": (
+        "an HTML page of a capture, which needs no network: summary, findings, tables, flame graph, timeline",
+        "capture --up-to-damage --output --open --step-name --class",
+    ),
+    "ranges": (
+        "one row per range name: instances, kernels, memory operations and their times, inner ranges included",
+        "captures --up-to-damage --format --output --under --ranks --top --sort --tree",
+    ),
+    "kernels": (
+        "one row per range path and kernel: class, launches, total, mean, shortest and longest time",
+        "captures --up-to-damage --format --output --under --ranks --top --sort --full --class",
+    ),
+    "classes": (
+        "one row per class of kernels: launches, GPU time and its share, and kernels of unknown class",
+        "captures --up-to-damage --format --output --under --ranks --top --sort --full --class",
+    ),
+    "trace": (
+        "a timeline for ui.perfetto.dev: ranges, launches and kernels, each kernel with its range path",
+        "captures --up-to-damage --format --output --under --class",
+    ),
+    "diagnose": (
+        "where time is lost: evidence, the most that fixing it saves, and advice",
+        "capture --up-to-damage --format --output --step-name --counters --rules --fail-on --all",
+    ),
+    "names": (
+        "the short name of a kernel, its class, and the rule that decided the class",
+        "name --format --output --class",
+    ),
+    "check": (
+        "whether a capture is complete: one row per finding; exit status 1 if any finding is an error",
+        "captures --up-to-damage --format --output --steps --step-name",
+    ),
+    "diff": (
+        "differences of two captures: GPU, versions, phases, parts, classes, kernels; exit status 1 if there are any",
+        "before after --up-to-damage --format --output --step-name --tolerance --all",
+    ),
+    "host": (
+        "time of CUDA calls, operating system calls and sampled functions, by thread, phase and function",
+        "capture --up-to-damage --format --output --step-name --by",
+    ),
+    "communication": (
+        "time of a run on several GPUs, by rank and step: computation, communication alone, copies alone, idle",
+        "captures --up-to-damage --format --output --step-name --class --collectives",
+    ),
+}  # fmt: skip
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command, and returns its exit status: 0; 1 for findings or differences; 2 for bad input; 130 after
+    Ctrl-C; for `record`, that of the program."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = command_parser(arguments[:1] == ["record"])
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return 2
+    try:
+        options = parser.parse_args(arguments)
+        if options.command == "record":
+            from kernel_tables.record.command import record
+
+            return record(options)
+        return getattr(Command(options), options.command)()
+    except TraceError as error:
+        say(str(error))
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader of standard output has seen enough; the flush at exit must not raise again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        file = error.filename2 or error.filename or "standard output"
+        say(f"{file}: {error.strerror or error}; check the path and the space on its disk")
+    return 2
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser that names the command, or the value of an option, that was probably meant."""
+
+    def error(self, message: str) -> NoReturn:
+        match = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        if match:
+            for likely in get_close_matches(match[1], re.findall(r"[\w-]+", match[2]), n=1):
+                message += f"; did you mean {likely}?"
+        super().error(message)
+
+
+def command_parser(for_record: bool) -> argparse.ArgumentParser:
+    """The parser of all commands, with the options of `record` only if it is for that."""
+    parser = Parser(
+        prog="kernel-tables",
+        description="Where the time of a PyTorch program goes, by modules and ranges: records the program, or reads a"
+        " capture of Nsight Systems or torch.profiler.",
+        epilog="Begin with: kernel-tables record -- python train.py. Times are in the unit of the column's name, mostly"
+        " nanoseconds; in a terminal in readable units. Bad input: one line on standard error and exit status 2.",
+    )
+    parser.add_argument("--version", action="version", version=f"kernel-tables {version.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (summary, arguments) in COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary)
+        for argument in arguments.split():
+            flags = ("-o", argument) if argument == "--output" else (argument,)
+            command.add_argument(*flags, **ARGUMENTS.get(f"{argument} of {name}") or ARGUMENTS[argument])
+        if name == "record" and for_record:
+            from kernel_tables.record.options import add_options
+
+            add_options(command)
+    return parser
+
+
+def say(message: str) -> None:
+    """Prints a message on one line of standard error."""
+    print(f"kernel-tables: {output.visible(' '.join(message.split()))}", file=sys.stderr)
+
+
+class Command:
+    """A command with its options. The method with the name of a command runs it, and returns the exit status."""
+
+    def __init__(self, options: argparse.Namespace):
+        """Raises TraceError if the output cannot be written, or would overwrite a capture."""
+        self.options = options
+        self.paths = [vars(options)[name] for name in ("capture", "before", "after") if name in options]
+        self.paths += getattr(options, "captures", ())
+        if options.command != "report":
+            self._require_output()
+        # Whether a table is written as aligned text. For `names`, that is the default also in a file or a pipe.
+        is_default = options.command == "names" or (sys.stdout is not None and sys.stdout.isatty())
+        self.wants_text = options.command not in ("report", "trace") and (
+            options.format == "text" or (options.output is None and options.format is None and is_default)
+        )
+        self.width = get_terminal_size((120, 24)).columns
+
+    def _require_output(self) -> None:
+        inputs = [path for capture in self.paths for path in (capture, *files.reports_beside(capture))]
+        if self.options.output is not None:
+            files.require_no_capture(self.options.output, inputs)
+        elif sys.stdout is None:
+            raise TraceError("standard output is closed; name a file with -o FILE")
+        elif any(files.is_same_file(1, path) for path in inputs):
+            raise TraceError(
+                "standard output is the capture itself, which is never written over; name a file with -o FILE"
+            )
+        elif self.options.format == "parquet" and sys.stdout.isatty():
+            raise TraceError("parquet is binary and standard output is a terminal; name a file with -o FILE.parquet")
+
+    @contextmanager
+    def _profiles(self) -> Iterator[list[Profile]]:
+        """The profiles of the captures, with custom classes. Prints notes on them, and on the order of ranks."""
+        from kernel_tables.profile import read
+
+        if "captures" not in self.options:
+            self._say_rank()
+        with ExitStack() as stack:
+            profiles = []
+            for path in self.paths:
+                profile = read(path, self._classes(), up_to_damage=self.options.up_to_damage)
+                profiles.append(stack.enter_context(profile))
+                for note in profile.notes:
+                    say(f"{path.name}: {note}")
+            if len(profiles) > 1 and "captures" in self.options and any(one.capture.is_torch for one in profiles):
+                from kernel_tables.ranks import numbers_in_run
+
+                if numbers_in_run(profiles) is None:
+                    reason = "not every capture names its rank (distributedInfo), or two name the same"
+                    say(f"{reason}: ranks are numbered in the order of the arguments")
+            yield profiles
+
+    def _say_rank(self) -> None:
+        """Prints which rank a capture holds, if its name says it, or if the capture of rank 1 is next to it."""
+        for capture in self.paths:
+            stem, _, suffixes = capture.name.partition(".")
+            name, rank = re.fullmatch(r"(.*?)(?:_rank(\d+))?", stem, re.DOTALL).groups()
+            if rank or os.path.exists(capture.parent / f"{name}_rank1.{suffixes}"):  # Path.exists may raise
+                others = "for all ranks: kernel-tables communication, with the captures of all"
+                say(f"{capture.name} holds only rank {rank or 0}; {others}")
+
+    def _classes(self) -> list[dict[str, str]]:
+        """The custom classes as rules. Raises TraceError for a text that is not CLASS=REGEX."""
+        rules = []
+        for text in getattr(self.options, "classes", ()):
+            name, _, pattern = text.partition("=")
+            if not (name and pattern):
+                raise TraceError(f"--class {text!r}: expected CLASS=REGEX, such as gemm=my_matmul.*")
+            rules.append({"class": output.visible(name), "pattern": pattern})
+        return rules
+
+    def _show(self, text: str) -> None:
+        """Writes text to the output."""
+        if self.options.output is not None:
+            output.write_text(text, self.options.output)
+            return
+        encoding = sys.stdout.encoding or "utf-8"
+        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+        sys.stdout.flush()  # before messages on standard error
+
+    def _write(self, table) -> None:
+        """Writes a table to the output, as aligned text or in its format."""
+        if self.wants_text:
+            from kernel_tables.text import table_lines
+
+            self._show(table_lines(table, self.width))
+        else:
+            output.write_table(table, self.options.output, self.format)
+
+    @property
+    def format(self) -> str:
+        return self.options.format or output.format_of(self.options.output)
+
+    # The commands
+
+    def ranges(self) -> int:
+        """Writes the table of the command: in text one table per rank, else rows with a column `rank`."""
+        from kernel_tables import text
+
+        options = self.options
+        default_top = text.ROWS_IN_A_TERMINAL if self.wants_text else 0
+        top = default_top if options.top is None else options.top
+        with self._profiles() as profiles:
+            parts = [(0, profiles[0], None)]
+            if has_ranks := options.ranks or len(profiles) > 1:
+                from kernel_tables.ranks import ranks_of
+
+                parts = [(rank.number, rank.profile, rank.process) for rank in ranks_of(profiles)]
+            tables = [self._sorted(profile, process) for _, profile, process in parts]
+            shown = [table.take(range(min(top, len(table)) if top > 0 else len(table))) for table in tables]
+            if not self.wants_text:
+                self._write(self._joined(parts, shown) if has_ranks else shown[0])
+                return 0
+            lines = ""
+            for (rank, profile, process), table, rows in zip(parts, tables, shown, strict=True):
+                lines += f"{bool(lines) * chr(10)}rank {rank}\n" if len(parts) > 1 else ""
+                lines += self._lines(profile, process, table, rows)
+            if any(profile.is_cpu_only for profile in profiles):
+                lines += fill(text.CPU_ONLY_NOTE, self.width) + "\n"
+            if any(profile.has_graphs_as_one for profile in profiles):
+                lines += fill(text.GRAPHS_NOTE, self.width) + "\n"
+            self._show(lines)
+        return 0
+
+    kernels = classes = ranges
+
+    @staticmethod
+    def _joined(parts: list[tuple], tables: list):
+        """The tables below one another, with a first column for the rank of each row."""
+        from kernel_tables.tables import Table
+
+        columns = {"rank": [rank for (rank, *_), table in zip(parts, tables, strict=True) for _ in range(len(table))]}
+        for name in tables[0].columns:
+            columns[name] = [value for table in tables for value in output.columns_of(table)[name]]
+        return Table(columns)
+
+    def _sorted(self, profile: Profile, process: int | None):
+        options, is_tree = self.options, getattr(self.options, "tree", False)
+        table = profile.table(options.command, options.under, process, is_tree)
+        if options.sort is None:
+            return table
+        if is_tree:
+            raise TraceError("--sort and --tree: a tree has a fixed order; give only one of the two")
+        if options.sort not in table.columns:
+            raise TraceError(f"--sort {options.sort}: no such column; there are {', '.join(table.columns)}")
+        column = output.columns_of(table)[options.sort]
+        is_number = not isinstance(table.columns[options.sort], list)
+        keys = [-inf if value is None else value for value in column] if is_number else column
+        return table.take(sorted(range(len(table)), key=keys.__getitem__, reverse=is_number))
+
+    def _lines(self, profile: Profile, process: int | None, table, rows) -> str:
+        """The rows as text, and a line on those that are left out. Below a tree of the whole capture, there is the time
+        of a step, too."""
+        from kernel_tables import text
+
+        options, width, heading = self.options, self.width, text.time_heading(profile.is_cpu_only)
+        all_ns = int(sum(profile.table("classes", options.under, process).columns["total_ns"]))
+        left_out = len(table) - len(rows)
+        if options.command == "ranges":
+            if not len(table):
+                return "no range was recorded; `kernel-tables kernels` shows what ran\n"
+            if not options.tree:
+                lines = text.range_lines(rows, all_ns, width, heading)
+                return lines + text.rest_line(left_out, "ranges", None, width, heading)
+            max_rows = text.ROWS_IN_A_TERMINAL if options.top is None else options.top
+            lines = text.tree_lines(profile, max_rows, width, options.under, process)
+            if options.under is None and process is None:
+                from kernel_tables.diagnose import step_time
+                from kernel_tables.steps import Scope
+
+                time = step_time(Scope(profile, "step"))
+                lines += fill(time.sentence, width, subsequent_indent="  ") + "\n" if time and time.steps else ""
+            return lines
+        share = int(sum(table.columns["total_ns"][len(rows) :])) / all_ns if all_ns else None
+        names = {} if options.full else text.names_of(table)
+        make = text.kernel_lines if options.command == "kernels" else text.class_lines
+        return make(rows, all_ns, width, heading, names) + text.rest_line(
+            left_out, options.command, share, width, heading
+        )
+
+    def trace(self) -> int:
+        """Writes the timeline."""
+        from kernel_tables.perfetto import write_timeline
+
+        with self._profiles() as profiles, files.written_whole(self.options.output) as partial:
+            compressed = self.options.output.suffix == ".gz"
+            write_timeline(profiles, partial, self.options.under, compressed=compressed)
+        return 0
+
+    def report(self) -> int:
+        """Writes the page, over an older page only; prints its name."""
+        (capture,) = self.paths
+        page = self.options.output or Path(f"{capture.name.partition('.')[0] or 'capture'}.html")
+        files.require_no_capture(page, [capture, *files.reports_beside(capture)])
+        is_replacement = page.is_file()
+        mark = b'<meta name="generator" content="kernel-tables">'
+        if is_replacement and mark not in files.first_bytes(page, 2000):
+            raise TraceError(
+                f"{page}: the file exists, and is not a page of kernel-tables, so it is not overwritten; remove it, or"
+                " name another with -o FILE"
+            )
+        with self._profiles() as (profile,):
+            from kernel_tables.page.page import write_page
+
+            write_page(profile, page, self.options.step_name)
+        print(page)
+        address = page.absolute().as_uri()
+        say(f"{'the previous page was replaced; ' if is_replacement else ''}open {address}")
+        if self.options.open:
+            import webbrowser
+
+            if not webbrowser.open(address):
+                say("no browser could be opened")
+        return 0
+
+    def diagnose(self) -> int:
+        """Writes the findings. The status is 1 if one is as --fail-on says."""
+        from kernel_tables import diagnose, rules, steps, text
+
+        options = self.options
+        custom_rules = rules.rules_of_file(options.rules) if options.rules else ()
+        codes = (*rules.CODES, *(rule.code for rule in custom_rules))
+        failing_codes = [text for text in options.fail_on if text in codes]
+        failing_percent = min(
+            (self._percentage(text, codes) for text in options.fail_on if text not in codes), default=inf
+        )
+        with self._profiles() as (profile,):
+            counters = None
+            if options.counters:
+                from kernel_tables.counters import read_counters
+
+                counters = read_counters(options.counters)
+            scope = steps.Scope(profile, options.step_name)
+            findings = diagnose.diagnose(scope, options.step_name, custom_rules, counters)
+            if self.wants_text:
+                time = diagnose.step_time(scope)
+                self._show(text.finding_lines(findings, self.width, time, options.all, scope.noun))
+            elif self.format == "json":  # with evidence as objects, not as text
+                output.write_text(output.as_json([vars(finding) for finding in findings]), options.output)
+            else:
+                self._write(diagnose.as_table(findings))
+        failing = [
+            finding
+            for finding in findings
+            if not finding.abstained and (finding.code in failing_codes or finding.gain_percent >= failing_percent)
+        ]
+        for finding in failing:
+            say(f"--fail-on: {finding.code}, {finding.gain_percent:.1f} % of a step")
+        return 1 if failing else 0
+
+    @staticmethod
+    def _percentage(text: str, codes: tuple[str, ...]) -> float:
+        try:
+            value = float(text.removesuffix("%"))
+        except ValueError:
+            value = -1.0
+        if not 0 <= value <= 100:
+            raise TraceError(f"--fail-on {text}: neither a percentage nor a rule; the rules are {', '.join(codes)}")
+        return value
+
+    def names(self) -> int:
+        """Writes the short name of a kernel, its class and the rule."""
+        from kernel_tables import names, text
+        from kernel_tables.tables import Table
+
+        facts = [tuple(fact) for fact in names.name_facts(self.options.name, self._classes())]
+        if self.wants_text:
+            self._show(text.fact_lines(facts, self.width))
+        else:
+            columns = zip(*facts, strict=True)
+            self._write(Table(dict(zip(("about", "value", "reason"), map(list, columns), strict=True))))
+        return 0
+
+    def check(self) -> int:
+        """Writes what is wrong or odd, with several captures by file. The status is 1 for an error."""
+        from kernel_tables.profile import read
+        from kernel_tables.ranks import findings_of_ranks, ranks_of
+        from kernel_tables.tables import Table
+
+        options, found = self.options, []
+        with ExitStack() as stack:
+            profiles = []
+            for path in self.paths:
+                try:
+                    profiles.append(stack.enter_context(read(path, up_to_damage=options.up_to_damage)))
+                    found += [(path.name, one) for one in profiles[-1].check(options.steps, options.step_name)]
+                except ImpossibleCapture as error:  # so damaged that it cannot be opened
+                    found += [(path.name, one) for one in error.findings]
+            if not any(one.code in IMPOSSIBLE for _, one in found):
+                found += [("", one) for one in findings_of_ranks(ranks_of(profiles), options.step_name)]
+        columns = {"capture": [name for name, _ in found]} if len(self.paths) > 1 else {}
+        columns |= {key: [getattr(one, key) for _, one in found] for key in ("severity", "code", "message")}
+        if self.wants_text:
+            from kernel_tables.text import completeness_lines
+
+            self._show(
+                completeness_lines(found if len(self.paths) > 1 else [("", one) for _, one in found], self.width)
+            )
+        else:
+            self._write(Table(columns))
+        return int(any(one.severity == ERROR for _, one in found))
+
+    def diff(self) -> int:
+        """Writes what differs. The status is 1 if anything does."""
+        from kernel_tables import diff
+
+        tolerance = self.options.tolerance / 100
+        if not 0 <= tolerance < inf:
+            raise TraceError(f"--tolerance {self.options.tolerance:g} is not a percentage of 0 or more")
+        with self._profiles() as profiles:
+            sides = [diff.side_of(profile, self.options.step_name) for profile in profiles]
+        changes = diff.changes(*sides, tolerance=tolerance, everything=self.options.all)
+        if self.wants_text:
+            from kernel_tables.text import change_lines
+
+            self._show(change_lines(changes, tolerance, self.width))
+        else:
+            self._write(changes)
+        return int(any(change != diff.SAME for change in output.columns_of(changes)["change"]))
+
+    def host(self) -> int:
+        """Writes what the host did, and says what was not recorded of it."""
+        from kernel_tables import host
+
+        with self._profiles() as (profile,):
+            table = host.host_table(profile, self.options.by, self.options.step_name)
+            missing = list(host.missing_sources(profile, table))
+        self._write(table)
+        for sentence in missing:
+            say(sentence)
+        return 0
+
+    def communication(self) -> int:
+        """Writes the times by rank and step, or by collective; says what is odd or unknown."""
+        from kernel_tables import ranks
+
+        with self._profiles() as profiles:
+            of_run = ranks.ranks_of(profiles)
+            make = ranks.collectives if self.options.collectives else ranks.communication
+            table, findings = (
+                make(of_run, self.options.step_name),
+                ranks.findings_of_ranks(of_run, self.options.step_name),
+            )
+            rank_count, by_nsys = ranks.ranks_in_run(of_run), not any(profile.capture.is_torch for profile in profiles)
+        self._write(table)
+        for finding in findings:
+            say(finding.message)
+        columns = output.columns_of(table)
+        if not columns["rank"] and not self.options.collectives:
+            say(f"nothing ran on a device in a range '{self.options.step_name}'; --step-name names another")
+        if rank_count > len(of_run):
+            given = f"{len(of_run)} of the {rank_count} ranks of the run are given"
+            say(f"{given}: transfer, waiting and bandwidth need captures of all")
+        elif len(of_run) == 1:
+            say("transfer and waiting cannot be separated with one rank; give the captures of all ranks")
+        counts = columns.get("collectives", [1] * len(columns["bytes"]))
+        if any(size is None and count for size, count in zip(columns["bytes"], counts, strict=True)):
+            advice = ": export the report with `nsys export --include-blobs=true`" if by_nsys else ""
+            say(
+                "bytes and bandwidth are missing for collectives without a 'bytes = …' range, as in 'all-reduce, bytes"
+                f" = 26214400', or NCCL payloads from all ranks{advice}"
+            )
+        return 0

@@ -1,0 +1,154 @@
+"""Tables as CSV, Markdown, JSON or Parquet, in a file or on standard output; and text of captures made harmless.
+
+A name may contain anything: a carriage return that breaks a row, a sequence that recolours a terminal, a formula.
+Invisible characters are written as an escape, `\\x1b`. In CSV, text that a spreadsheet would compute (it begins with =,
++, - or @) gets an apostrophe in front, and so does text that begins with one; remove one apostrophe to get the text
+back. JSON and Parquet contain the exact names.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import sys
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from kernel_tables.tables import Table
+
+FORMATS = ("csv", "md", "json", "parquet")
+# Control characters, marks of byte order and of the direction of text, ends of lines, halves of surrogate pairs.
+INVISIBLE = r"\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
+SPECIAL_IN_MARKDOWN = re.compile(
+    r"[\\`*\[\]<>|$~&]"
+    r"|@(?=\w)"  # a mention
+    r"|(?<![A-Za-z0-9_])_+|_+(?![A-Za-z0-9_])"
+    r"|:(?=//)|(?<!\d):(?=[\w+-]+:)|:(?=[a-z+_-][\w+-]*:)"  # the colon of a link or of an emoji
+    r"|^[#+=-]"
+)
+
+
+def format_of(path: Path | None) -> str:
+    """The format by the suffix of a file name; CSV for other suffixes."""
+    suffix = path.suffix.removeprefix(".").lower() if path else ""
+    return suffix if suffix in FORMATS else "csv"
+
+
+def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: str) -> None:
+    """Writes the table in one of FORMATS to `path`, completely or not at all; to standard output if that is None.
+
+    A missing number is an empty cell; in JSON it is null, in Parquet missing.
+    """
+    if table_format == "parquet":
+        buffer, table = io.BytesIO(), table.to_pandas() if hasattr(table, "to_pandas") else table
+        table.to_parquet(buffer, index=False)
+        _write(buffer.getvalue(), path)
+        return
+    columns = columns_of(table)
+    rows = zip(*columns.values(), strict=True)
+    if table_format == "json":
+        text = as_json([dict(zip(columns, row, strict=True)) for row in rows])
+    elif table_format == "md":
+        are_numbers = [any(isinstance(value, (int, float)) for value in values) for values in columns.values()]
+        right = [index for index, is_number in enumerate(are_numbers) if is_number]
+        text = compact_table(
+            [_markdown_cell(name) for name in columns], (map(_markdown_cell, row) for row in rows), right
+        )
+    else:
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([csv_cell(value) if isinstance(value, str) else value for value in row] for row in rows)
+        text = buffer.getvalue()
+    write_text(text, path)
+
+
+def write_text(text: str, path: Path | None) -> None:
+    """Writes the text to `path`, completely or not at all; to standard output if that is None."""
+    _write(text.encode(), path)
+
+
+def _write(content: bytes, path: Path | None) -> None:
+    if path is None:
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    from kernel_tables.files import written_whole
+
+    with written_whole(path) as partial:
+        partial.write_bytes(content)
+
+
+def columns_of(table: Table | pd.DataFrame) -> dict[str, list]:
+    """The columns of a table by name, as Python's values; a missing one is None."""
+    columns = table.columns if isinstance(table.columns, dict) else {name: table[name] for name in table.columns}
+    lists = {name: values if isinstance(values, list) else values.tolist() for name, values in columns.items()}
+    return {name: [None if _is_missing(value) else value for value in values] for name, values in lists.items()}
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or value is not value or type(value).__name__ == "NAType" or value != value  # NaN, pd.NA
+
+
+def as_json(rows: Sequence[dict]) -> str:
+    """The rows as JSON, whose invisible characters are escaped."""
+    text = json.dumps(rows, ensure_ascii=False, indent=1)
+    return re.sub(f"[{INVISIBLE}]", lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
+
+
+def _markdown_cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else escaped(visible(" ".join(str(value).split())))
+
+
+def compact_table(headings: Sequence[str], rows: Iterable[Iterable[str]], right_indices: Collection[int] = ()) -> str:
+    """Cells of Markdown as a pipe table. The columns with `right_indices` are right-aligned."""
+    dashes = ["---:" if index in right_indices else "---" for index in range(len(headings))]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in (headings, dashes, *rows))
+
+
+def escaped(text: str) -> str:
+    """The text as Markdown that renders as the text itself, also in a table."""
+    line = SPECIAL_IN_MARKDOWN.sub(lambda match: "".join(f"\\{character}" for character in match[0]), _one_line(text))
+    return re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", line)  # the number of a list
+
+
+def code(text: str, in_table: bool = False) -> str:
+    """The text as a code span, which shows every character; with `in_table`, pipes are escaped. "(no name)" if it is
+    blank."""
+    line = _one_line(text)
+    if not line.strip():
+        return "(no name)"
+    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", line)), default=0))
+    padding = " " if line[0] in "` " or line[-1] in "` " else ""
+    span = f"{fence}{padding}{line}{padding}{fence}"
+    return span.replace("|", "\\|") if in_table else span
+
+
+def _one_line(text: str) -> str:
+    unprintable = r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
+    return re.sub(unprintable, "\N{REPLACEMENT CHARACTER}", re.sub(r"[\r\n\t]+", " ", str(text)))
+
+
+def visible(text: str, keep_newlines: bool = False) -> str:
+    """The text with invisible characters escaped; on one line unless it keeps its newlines."""
+
+    def escape(match: re.Match) -> str:
+        short, number = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(match[0]), ord(match[0])
+        return short or (f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}")
+
+    return re.sub(f"[{INVISIBLE}]" if keep_newlines else f"[\n{INVISIBLE}]", escape, text)
+
+
+def csv_cell(text: str) -> str:
+    """The text as a cell of CSV: visible, and not a formula."""
+    text = visible(text)
+    starts = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "'")  # also full-width = + - @
+    return f"'{text}" if text.startswith(starts) else text
