@@ -370,8 +370,7 @@ class Command:
             max_rows = text.ROWS_IN_A_TERMINAL if options.top is None else options.top
             lines = text.tree_lines(profile, max_rows, width, options.under, process)
             if options.under is None and process is None:
-                from kernel_tables.diagnose import step_time
-                from kernel_tables.steps import Scope
+                from kernel_tables.steps import Scope, step_time
 
                 time = step_time(Scope(profile, "step"))
                 lines += fill(time.sentence, width, subsequent_indent="  ") + "\n" if time and time.steps else ""
@@ -438,7 +437,7 @@ class Command:
             scope = steps.Scope(profile, options.step_name)
             findings = diagnose.diagnose(scope, options.step_name, custom_rules, counters)
             if self.wants_text:
-                time = diagnose.step_time(scope)
+                time = steps.step_time(scope)
                 self._show(text.finding_lines(findings, self.width, time, options.all, scope.noun))
             elif self.format == "json":  # with evidence as objects, not as text
                 output.write_text(output.as_json([vars(finding) for finding in findings]), options.output)

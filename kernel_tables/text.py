@@ -297,7 +297,7 @@ def _counts(heading: str, counts: Sequence[int], drop_rank: int) -> TextColumn:
 
 
 def finding_lines(findings: list, width: int, time=None, lists_unchecked: bool = False, noun: str = "kernels") -> str:
-    """The `time` of a step (diagnose.StepTime), the findings in their order, and how many rules could not be checked.
+    """The `time` of a step (steps.StepTime), the findings in their order, and how many rules could not be checked.
     With `lists_unchecked`, these rules are listed by reason. `noun` is Scope.noun."""
     from kernel_tables.names import short_names
 
@@ -399,8 +399,8 @@ def _ms(ms: float | None) -> str:
 
 def notebook_html(profile: Profile, step_name: str) -> str:
     """What a notebook shows: the tree of ranges, the time of a step and three findings, as HTML without scripts."""
-    from kernel_tables.diagnose import diagnose, step_time
-    from kernel_tables.steps import Scope
+    from kernel_tables.diagnose import diagnose
+    from kernel_tables.steps import Scope, step_time
 
     scope = Scope(profile, step_name)
     time = step_time(scope)

@@ -1,0 +1,194 @@
+"""The timeline of captures in Chrome's JSON format, which ui.perfetto.dev and chrome://tracing open.
+
+Tracks: each thread of each process with its ranges and launches, and each stream of each GPU with its activities and
+their ranges. An arrow leads from a launch to its kernel. Times in the file are microseconds since the first event, with
+decimals.
+"""
+
+import gzip
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from kernel_tables.attribution import path_text
+from kernel_tables.capture import KINDS, NONE, THREAD_BITS, process_of
+from kernel_tables.profile import Profile
+from kernel_tables.ranks import numbers_in_run
+from kernel_tables.steps import clock_offsets_ns
+
+
+def write_timeline(profiles: Sequence[Profile], path: Path, under: str | None = None, compressed: bool = True) -> None:
+    """Writes the captures to `path`, one below the other, and of each only what is in a range `under`: by default in
+    `measure`, if each has it, else all. Clocks of several captures are aligned, see steps.clock_offsets_ns."""
+    if under is None and all("measure" in profile.capture.ranges.names for profile in profiles):
+        under = "measure"
+    views = [_View(profile, under) for profile in profiles]
+    offsets = clock_offsets_ns(profiles)
+    first_ns = min(view.first_ns + offset for view, offset in zip(views, offsets, strict=True))
+    ranks = numbers_in_run(profiles) or range(len(profiles))  # the position, if captures do not name their ranks
+    for index, (view, offset, rank) in enumerate(zip(views, offsets, ranks, strict=True)):
+        view.offset_ns, view.index, view.count, view.rank = offset - first_ns, index, len(views), rank
+    with gzip.open(path, "wt", 3, "utf-8") if compressed else path.open("w", encoding="utf-8") as file:
+        file.write('{"displayTimeUnit": "ns", "writtenBy": "kernel-tables trace", "traceEvents": [\n')
+        separator = ""
+        for view in views:
+            for event in view.events():
+                file.write(separator + json.dumps(event))
+                separator = ",\n"
+        file.write("\n]}\n")
+
+
+class _View:
+    """A capture on the common time axis, and the activities and ranges of it that are written."""
+
+    # The first numbers of tracks: of streams, of the ranges of streams, of further lanes. Threads have their ids.
+    STREAMS, RANGES_OF_STREAMS, LANES = 1 << 24, 1 << 29, 1 << 30
+    offset_ns, index, count, rank = 0, 0, 1, 0  # the clock's distance from the axis, and which of the captures it is
+
+    def __init__(self, profile: Profile, under: str | None):
+        self.profile, self.work, self.calls = profile, profile.capture.activities, profile.capture.calls
+        self.launch_row = profile.attribution.launch_row
+        self.rows, self.ranges = np.arange(len(self.work)), np.arange(len(profile.capture.ranges))
+        if under is not None:
+            profile.require_range(under)
+            inside = profile.attribution.paths.is_inside(under)
+            self.rows = np.flatnonzero(inside[profile.attribution.path])
+            self.ranges = np.flatnonzero(inside[profile.range_path])
+        launched = self.launch_row[self.rows]
+        self.called = np.unique(launched[launched != NONE])  # the calls that launched something
+        starts = self.work.start[self.rows], self.calls.start[self.called], profile.capture.ranges.start[self.ranges]
+        self.first_ns = min((int(column.min()) for column in starts if len(column)), default=0)
+        columns = (self.work.process, self.work.device, self.work.stream_number)
+        self.stream_of_row = list(zip(*(column[self.rows].tolist() for column in columns), strict=True))
+        self.streams = {stream: number for number, stream in enumerate(sorted(set(self.stream_of_row)))}
+        # By track and lane, the ends of the slices that are still open, outermost first; the tracks of further lanes.
+        self.open_ends: dict[tuple, list[list[int]]] = defaultdict(list)
+        self.further: dict[tuple, list[tuple]] = defaultdict(list)
+        self.lanes: dict[int, int] = defaultdict(int)  # how many further ones there are, by process
+
+    def pid(self, global_id: int) -> int:
+        """The number of a process, with that of its capture: two captures may have the same process."""
+        return (self.index << 24) + (global_id >> 24 & THREAD_BITS)
+
+    def events(self) -> Iterator[dict]:
+        track_of_call: dict[int, dict] = {}
+        yield from self._host(track_of_call)
+        for stream, name, start_ns, end_ns in self._ranges_of_streams():
+            track = (self.pid(stream[0]), self.RANGES_OF_STREAMS + self.streams[stream])
+            yield self._slice(track, name, "range of a stream", start_ns, end_ns)
+        yield from self._activities(track_of_call)
+        yield from self._track_names()
+
+    def _slice(self, track: tuple, name: str, category: str, start_ns: int, end_ns: int, **arguments) -> dict:
+        pid, tid = self._lane(track, start_ns, end_ns)
+        times = {"ts": (start_ns + self.offset_ns) / 1000, "dur": (end_ns - start_ns) / 1000}
+        return {"ph": "X", "name": name, "cat": category, "pid": pid, "tid": tid, **times, "args": arguments}
+
+    def _lane(self, track: tuple, start_ns: int, end_ns: int) -> tuple:
+        """The track itself, or a further lane of it, on which a slice nests: viewers drop or misplace slices of a track
+        that overlap without nesting. Slices must come in order of start, then the longest first."""
+        lanes = self.open_ends[track]
+        for number, ends in enumerate(lanes):
+            while ends and ends[-1] <= start_ns:
+                ends.pop()
+            if not ends or end_ns <= ends[-1]:
+                ends.append(end_ns)
+                return self.further[track][number - 1] if number else track
+        lanes.append([end_ns])
+        if len(lanes) == 1:
+            return track
+        self.further[track].append((track[0], self.LANES + self.lanes[track[0]]))
+        self.lanes[track[0]] += 1
+        return self.further[track][-1]
+
+    def _host(self, track_of_call: dict[int, dict]) -> Iterator[dict]:
+        """The slices of the ranges, and of the calls that launched something. The tracks of these calls are put into
+        `track_of_call`."""
+        ranges, calls = self.profile.capture.ranges, self.calls
+        self.profile.capture.load_call_ends()
+        names = [ranges.names[name] for name in ranges.name[self.ranges].tolist()]
+        names += [calls.names.get(key, "launch") for key in calls.name[self.called].tolist()]
+        start = np.append(ranges.start[self.ranges], calls.start[self.called])
+        end = np.append(ranges.end[self.ranges], calls.end[self.called])
+        thread = np.append(ranges.thread[self.ranges], calls.threads[calls.thread[self.called]])
+        call = np.append(np.full(len(self.ranges), NONE), self.called)
+        order = np.lexsort((-end, start))
+        columns = (column[order].tolist() for column in (start, end, thread, call))
+        for row, start_ns, end_ns, thread, call in zip(order.tolist(), *columns, strict=True):
+            track = (self.pid(thread), thread & THREAD_BITS)
+            event = self._slice(track, names[row], "range" if call == NONE else "launch", start_ns, end_ns)
+            track_of_call[call] = {"pid": event["pid"], "tid": event["tid"]}
+            yield event
+
+    def _ranges_of_streams(self) -> list[tuple]:
+        """The ranges of the GPU's activities: stream, name, and the time from the first activity in it to the last one.
+        A program on a CPU has its ranges only on the tracks of threads."""
+        found, ranges = self.profile.attribution, self.profile.capture.ranges
+        outer: dict[int, tuple[int, ...]] = {NONE: ()}  # by node: the nodes around it, outermost first, and itself
+        for nodes in found.paths.levels_of_nodes:
+            for node, parent in zip(nodes.tolist(), found.parent[nodes].tolist(), strict=True):
+                outer[node] = (*outer[parent], node)
+        start, end = self.work.start[self.rows].tolist(), self.work.end[self.rows].tolist()
+        on_gpu = [row for row, stream in enumerate(self.stream_of_row) if stream[1] >= 0]
+        innermost = found.activity_node[self.rows].tolist()
+        finished, open_nodes, stream, last_ns = [], [], None, 0  # open_nodes: of the stream, with their starts
+
+        def close(depth: int) -> None:
+            while len(open_nodes) > depth:
+                node, since_ns = open_nodes.pop()
+                finished.append((stream, ranges.names[ranges.name[found.range[node]]], since_ns, last_ns))
+
+        for row in sorted(on_gpu, key=lambda row: (self.stream_of_row[row], start[row])):
+            if self.stream_of_row[row] != stream:
+                close(0)
+                stream, last_ns = self.stream_of_row[row], start[row]
+            chain, depth = outer[innermost[row]], 0
+            while depth < min(len(chain), len(open_nodes)) and chain[depth] == open_nodes[depth][0]:
+                depth += 1
+            close(depth)
+            open_nodes += [(node, start[row]) for node in chain[depth:]]
+            last_ns = max(last_ns, end[row])
+        close(0)
+        finished.reverse()  # inner ones were closed first
+        return sorted(finished, key=lambda slice_: (slice_[2], -slice_[3]))
+
+    def _activities(self, track_of_call: dict[int, dict]) -> Iterator[dict]:
+        profile, work = self.profile, self.work
+        order = np.lexsort((-work.end[self.rows], work.start[self.rows]))
+        columns = (work.start, work.end, work.name, work.kind, profile.attribution.path, self.launch_row)
+        rows = zip(order.tolist(), *(column[self.rows[order]].tolist() for column in columns), strict=True)
+        texts = {path: path_text(profile.paths[path]) for path in set(profile.attribution.path[self.rows].tolist())}
+        for number, (row, start_ns, end_ns, name, kind, path, call) in enumerate(rows):
+            stream = self.stream_of_row[row]
+            track = (self.pid(stream[0]), self.STREAMS + self.streams[stream])
+            arguments = {"range": texts[path], "class": profile.activity_classes[name], "device": stream[1]}
+            event = self._slice(track, work.names[name], KINDS[kind], start_ns, end_ns, **arguments)
+            yield event
+            if call != NONE:
+                arrow = {"id": number * self.count + self.index, "cat": "launch", "name": "launch"}
+                launch_ns = int(self.calls.start[call])
+                yield arrow | {"ph": "s", "ts": (launch_ns + self.offset_ns) / 1000} | track_of_call[call]
+                yield arrow | {"ph": "f", "bp": "e"} | {key: event[key] for key in ("ts", "pid", "tid")}
+
+    def _track_names(self) -> Iterator[dict]:
+        def named(kind: str, track: tuple, name: str) -> dict:
+            return {"ph": "M", "name": kind, "pid": track[0], "tid": track[1], "args": {"name": name}}
+
+        launching = self.calls.threads[self.calls.thread[self.called]]
+        threads = np.unique(np.append(self.profile.capture.ranges.thread[self.ranges], launching)).tolist()
+        rank = f"rank {self.rank}, " if self.count > 1 else ""
+        for process in sorted({process_of(thread) for thread in threads} | {process for process, _, _ in self.streams}):
+            yield named("process_name", (self.pid(process), 0), f"{rank}process {process >> 24 & THREAD_BITS}")
+        labels = {(self.pid(thread), thread & THREAD_BITS): f"thread {thread & THREAD_BITS}" for thread in threads}
+        for (process, device, stream), number in self.streams.items():
+            label, pid = f"{'CPU' if device < 0 else f'GPU {device}'}, stream {stream}", self.pid(process)
+            labels[pid, self.STREAMS + number] = label
+            if device >= 0:
+                labels[pid, self.RANGES_OF_STREAMS + number] = f"{label}: ranges"
+        for track, label in labels.items():
+            yield named("thread_name", track, label)
+            for lane, further in enumerate(self.further.get(track, ()), start=2):
+                yield named("thread_name", further, f"{label} ({lane})")
