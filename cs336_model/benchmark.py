@@ -237,7 +237,7 @@ def measure(
         close_recording()
     if recorded is not None:
         with PROGRESS.stage("export"):
-            from kernel_tables.kineto.capture import export_capture
+            from kernel_tables.trace import export_capture
 
             export_capture(recorded, capture, on_gpu=device.type == "cuda", torch_version=torch.__version__)
     return result

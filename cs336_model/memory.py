@@ -28,13 +28,13 @@ from torch.autograd.profiler import profile
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-import range_marks
 from cs336_model import ranges
 from cs336_model.benchmark import Subject
 from cs336_model.optimizer import AdamW, take_local
 from cs336_model.results import Memory
 from cs336_model.spec import Spec
-from range_marks.marker import Emitter
+from kernel_tables import marks
+from kernel_tables.marks import Emitter
 
 
 def measure(spec: Spec, device: torch.device, history: Path, subject_class: type[Subject] = Subject) -> Memory:
@@ -233,7 +233,7 @@ class Operators(TorchDispatchMode):
 
 def find_line() -> str | None:
     """The line that called the current operator ("cs336_model/model.py:34"): the innermost outside of PyTorch and
-    range_marks; None on autograd's threads, which run no Python."""
+    kernel_tables.marks; None on autograd's threads, which run no Python."""
     frame = sys._getframe(1).f_back  # whatever called __torch_dispatch__; None on a thread of autograd
     while frame is not None:
         if path := find_own_path(frame.f_code.co_filename):
@@ -244,8 +244,8 @@ def find_line() -> str | None:
 
 @cache
 def find_own_path(file: str) -> str | None:
-    """The shortened path of a file; None for PyTorch, range_marks, and code without a file."""
-    libraries = [f"{Path(package.__file__).parent}/" for package in (torch, range_marks)]
+    """The shortened path of a file; None for PyTorch, kernel_tables.marks, and code without a file."""
+    libraries = [f"{Path(package.__file__).parent}/" for package in (torch, marks)]
     return None if file.startswith((*libraries, "<")) else shorten_path(file)
 
 

@@ -22,9 +22,13 @@ Ranges of communication between processes are in cs336_model/parallel.py. A time
 This module imports neither torch nor nvtx until ranges are emitted.
 """
 
+import ast
 import functools
+import re
+import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any
 
 RECORDING, DOMAIN = "recording", "cs336_model"  # the range around all that nsys may record, and its NVTX domain
@@ -34,7 +38,7 @@ COMMUNICATION = ("all-reduce", "all-gather", "wait for all-gather", "reduce-scat
 
 _NO_RANGE = nullcontext()
 _open: Callable[[str], AbstractContextManager] | None = None  # what `span` does in this process; None: nothing
-_marker = None  # range_marks.marker.Marker while a profiler sees ranges
+_marker = None  # kernel_tables.marks.Marker while a profiler sees ranges
 
 
 def span(name: str) -> AbstractContextManager:
@@ -60,19 +64,17 @@ def are_recorded() -> bool:
 
 def emit_ranges(emitter: Any) -> None:
     """Sets what a span is in this process: a range of "nsys" (NVTX) or of PyTorch's profiler ("torch"), or what a
-    range_marks.marker.Emitter opens. The backward pass then opens the parts of the forward pass again, each around what
-    differentiates it."""
+    kernel_tables.marks.Emitter opens. The backward pass then opens the parts of the forward pass again, each around
+    what differentiates it."""
     global _marker
-    from range_marks import backward, marker
+    from kernel_tables import marks
 
     if emitter == "torch":
-        from kernel_tables.kineto.names import encoded
-
-        emitter = marker.record_function_emitter(encoded)
+        emitter = marks.record_function_emitter()
     elif emitter == "nsys":
-        emitter = marker.nvtx_emitter()
-    _marker = new = marker.Marker(emitter)
-    backward.follow_backward(new)
+        emitter = marks.nvtx_emitter()
+    _marker = new = marks.Marker(emitter)
+    marks.follow_backward(new)
     is_around = lambda name: name in AROUND_PARTS or name.startswith(COMMUNICATION)  # noqa: E731
     open_spans_with(lambda name: new.range(name) if is_around(name) else new.part(name))
 
@@ -84,16 +86,16 @@ def open_spans_with(open_range: Callable[[str], AbstractContextManager] | None) 
 
 
 def mark_modules(model: Any) -> None:
-    """Opens a range around each call of a module of this model, with its name in range_marks.module_parts.module_names,
-    for a model that has no spans of its own. Does nothing in a timed run."""
+    """Opens a range around each call of a module of this model, with its name in kernel_tables.marks.module_names, for
+    a model that has no spans of its own. Does nothing in a timed run."""
     if _open is None:
         return
-    from range_marks import RECOMPUTATION, module_parts
+    from kernel_tables import marks
 
-    taken = {*AROUND_PARTS, "loss", RECOMPUTATION}
+    taken = {*AROUND_PARTS, "loss", marks.RECOMPUTATION}
     names = {id(module): f"module {name}" if name in taken else name
-             for module, name in module_parts.module_names(model)}  # fmt: skip
-    module_parts.ModuleParts(span, lambda module: names.get(id(module))).begin()
+             for module, name in marks.module_names(model)}  # fmt: skip
+    marks.ModuleParts(span, lambda module: names.get(id(module))).begin()
 
 
 def mark_compiled(is_compiling: Callable[[], bool]) -> None:
@@ -103,8 +105,42 @@ def mark_compiled(is_compiling: Callable[[], bool]) -> None:
     if (open_range := _open) is not None:
         open_spans_with(lambda name: _NO_RANGE if is_compiling() else open_range(name))
     if _marker is not None:
-        from range_marks import compiled
+        from kernel_tables.marks import compiled
 
-        part_of = compiled.SourceParts(span).innermost
-        compiled.follow_compiled(lambda origins: compiled.joint_name(map(part_of, origins.stack_traces)))
+        compiled.follow_compiled(lambda origins: compiled.joint_name(map(find_part, origins.stack_traces)))
         compiled.open_ranges(_marker)
+
+
+def find_part(stack_trace: str) -> str | None:
+    """The innermost part around a stack of calls as Python prints it, the innermost call last; None if it is in no
+    part. A compiler drops ranges from the graph that it traces, but stores such a stack with every operation."""
+    for path, line in reversed(re.findall(r'File "([^"]+)", line (\d+), in ', stack_trace)):
+        parts = [name for first, last, name in list_blocks(path) if first <= int(line) <= last]
+        if parts:
+            return parts[-1]
+    return None
+
+
+@functools.cache
+def list_blocks(path: str) -> list[tuple[int, int, str]]:
+    """First line, last line and part of the blocks `with span(PART)` in the file of a module of this process, outer
+    ones first; PART is a string or a constant."""
+    module = next((module for module in [*sys.modules.values()] if getattr(module, "__file__", None) == path), None)
+    blocks = []
+    for node in ast.walk(ast.parse(Path(path).read_text())) if module else ():
+        for item in node.items if isinstance(node, ast.With) else ():
+            call = item.context_expr
+            if isinstance(call, ast.Call) and call.args and find_value(call.func, module) is span:
+                blocks.append((node.body[0].lineno, node.end_lineno, find_value(call.args[0], module)))
+    return sorted((block for block in blocks if isinstance(block[2], str)), key=lambda one: (one[0], -one[1]))
+
+
+def find_value(expression: ast.expr, module: Any) -> Any:
+    """The value of a constant, a global name of the module, or an attribute of these; None for everything else."""
+    if isinstance(expression, ast.Constant):
+        return expression.value
+    if isinstance(expression, ast.Name):
+        return vars(module).get(expression.id)
+    if isinstance(expression, ast.Attribute):
+        return getattr(find_value(expression.value, module), expression.attr, None)
+    return None

@@ -27,9 +27,9 @@ IS_JOB = "--target-jobs" in sys.argv  # of another Snakemake, such as on a node 
 ROOT = Path(__file__).resolve().parents[1]
 PLAN = Path("results/plan/measurements.json")
 DIGESTS = Path("results/plan/code/measured")
-MEASURED = ("cs336_model/*.py", "range_marks/*.py")  # what runs in the measured process
+MEASURED = ("cs336_model/*.py", "kernel_tables/marks/*.py")  # what runs in the measured process
 ENGINE = ROOT / "kernel_tables" / "__init__.py"
-EXPORTER = ("kernel_tables/kineto/*.py", "kernel_tables/reading/publishable.py")  # and makes captures
+EXPORTER = tuple(f"kernel_tables/{name}.py" for name in ("trace", "modules", "publish", "capture"))  # makes captures
 VERSIONS = {"torch": "PyTorch", "driver": "the driver", "gpu": "the GPU", "nsys": "nsys", "ncu": "ncu"}
 
 

@@ -1,21 +1,14 @@
 """The backward pass by part of the model: each node of autograd runs inside the part whose operation it differentiates.
 
-How: before a backward pass the graph is walked from its roots. A node's number says which part made it (see `marker`),
-and a hook on the node opens that part on the thread that runs it, if it is not open already. A part stays open until
-a node of another part runs. After a node, autograd itself may launch sums of gradients and their accumulation in
-`.grad`. These count with the node that gave the last summand, as in PyTorch's profiler, which links backward operations
-to forward ones by the same numbers.
+Before a backward pass the graph is walked from its roots. A node's number says which part made it (see `marker`), and a
+hook on the node opens that part on the thread that runs it, if it is not open already. A part stays open until a node
+of another part runs. After a node, autograd itself may launch sums of gradients and their accumulation in `.grad`;
+these count with the node that gave the last summand, as in PyTorch's profiler.
 
-A hook before each node needs no kernel, no tensor and no copy. It does not rely on the order in which the engine runs
-nodes, since nodes without a part have a hook, too, which closes the part of the node before. So it works with several
-devices, several threads that call backward, retained graphs, and nodes that are skipped. It costs time of the host:
-1132 nodes prolong a step of 13 ms on one core by 5 ms. What else was considered:
-
-- Identity functions at the ends of a part would have to know its tensors, add nodes and views, and forbid operations in
-  place.
-- Ranges of `emit_nvtx` name every operation by its number, forward and backward. There are ten times as many, and
-  whoever reads the capture has to join them. (emit_itt prolongs the step by 4 ms, even if no profiler records.)
-- A second hook that closes each part after its node would lose the sums, and would cost as many ranges as hooks.
+A hook before each node needs no kernel, no tensor and no copy, and does not rely on the order in which the engine runs
+nodes. So it works with several devices, several threads that call backward, retained graphs, and nodes that are
+skipped. It costs time of the host: 1132 nodes prolong a step of 13 ms on one core by 5 ms. (`emit_nvtx` would name each
+operation by its number: ten times as many ranges, to be joined by whoever reads them.)
 
 Two kinds of parts are not known. Every thread numbers its own nodes, so those that another thread than the one calling
 backward made have no part (nn.DataParallel). A compiled graph is one node, which belongs to the part around it.
@@ -23,7 +16,7 @@ backward made have no part (nn.DataParallel). A compiled graph is one node, whic
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 from functools import partial, wraps
 from typing import Any
 
@@ -31,112 +24,117 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
-from range_marks.marker import Chain, Marker, MarkerState, common_length
-from range_marks.uncompiled import uncompiled, uncompiled_wrapper
+from kernel_tables.marks.marker import Chain, Marker, common_length, uncompiled
 
-UNNUMBERED = 2**64 - 1  # number of all nodes that accumulate into .grad; they count with the node that ran before
-ENGINE = torch.autograd.Variable._execution_engine
-ORIGINAL_FUNCTIONS = {name: getattr(torch.autograd, name) for name in ("backward", "grad")}  # they start passes
+_originals: dict[str, Callable[..., Any]] = {}  # functions of torch.autograd that `follow_backward` has replaced
 
 
-def follow_backward(marker: Marker | None) -> None:
+def follow_backward(marker: Marker | None, name: str | None = None) -> None:
     """From now on every backward pass of this process (by Tensor.backward, torch.autograd.backward or
-    torch.autograd.grad) opens the marker's parts again; with None, no pass does."""
-    for name, original in ORIGINAL_FUNCTIONS.items():
-        setattr(torch.autograd, name, original if marker is None else _reopening_parts(original, marker))
+    torch.autograd.grad) opens the marker's parts again; with a `name`, inside a range of that name for each call of
+    `backward`. With None instead of a marker, no pass does, and PyTorch is as it was."""
+    for function, original in _originals.items():
+        setattr(torch.autograd, function, original)
+    _originals.clear()
+    if marker is not None:
+        for function in ("backward", "grad"):
+            _originals[function] = original = getattr(torch.autograd, function)
+            around = name if function == "backward" else None
+            setattr(torch.autograd, function, _reopening_parts(original, marker, around))
 
 
-@contextmanager
-def _parts_of_backward(marker: Marker, roots: Iterable[Any]) -> Iterator[None]:
-    """A block in which the backward pass from these tensors (or GradientEdges) opens parts, on each thread that it
-    uses; its end closes all. A checkpoint enters such a block inside the node of another backward pass."""
-    state = marker.state
-    reopened_before, forward_before = state.reopened_parts, state.forward_parts
-    state.forward_parts = ()  # so that a part that a checkpoint computes again is not inside those around this block
-    backward_pass = _BackwardPass(marker, forward_before)
-    backward_pass.hook_nodes(roots, state)
-    try:
-        yield
-    finally:
-        backward_pass.disable_hooks()
-        state.forward_parts = forward_before
-        marker.reopen(reopened_before)
-        for device in backward_pass.devices:
-            _run_on_thread_of(device, partial(marker.reopen, ()))
+def _reopening_parts(original: Callable[..., Any], marker: Marker, name: str | None) -> Callable[..., Any]:
+    """The function `original` of torch.autograd, whose backward passes now open the marker's parts."""
 
+    @wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        if torch.compiler.is_compiling():
+            return original(*args, **kwargs)
+        # `tensors` of torch.autograd.backward, `outputs` of torch.autograd.grad
+        roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
+        around = nullcontext() if name is None else marker.range(name)
+        with around, _BackwardPass(marker, (roots,) if isinstance(roots, (Tensor, GradientEdge)) else roots):
+            return original(*args, **kwargs)
 
-class _HookTensor(threading.local):
-    """A tensor by which nodes get their hooks. A thread makes it once, since making it would show in a profile."""
-
-    def __init__(self) -> None:
-        self.tensor = torch.empty(0)
-
-
-_HOOK_TENSOR = _HookTensor()
+    return uncompiled(wrapper, with_calls=False)
 
 
 class _BackwardPass:
-    """One backward pass, called inside the open forward parts `surrounding`. Autograd may run nodes on other threads
-    than the calling one, one for each device: `devices` are those on whose threads parts were opened."""
+    """A block in which the backward pass from these roots opens parts, on each thread that it uses: autograd may run
+    nodes on other threads than the calling one, one for each device. Its end closes all. A checkpoint enters such a
+    block inside the node of another backward pass."""
 
-    def __init__(self, marker: Marker, surrounding: Chain) -> None:
-        self._marker, self._surrounding = marker, surrounding
-        self._calling_thread = threading.get_ident()
-        self._hooks: list[dict] = []
-        self.devices: set[torch.device] = set()
+    local = threading.local()  # `tensor`: by which nodes get their hooks, made once, since that shows in a profile
+
+    def __init__(self, marker: Marker, roots: Iterable[Any]) -> None:
+        self.marker, self.roots = marker, roots
+        self.calling_thread = threading.get_ident()
+        self.hooks: list[dict] = []
+        self.devices: set[torch.device] = set()  # on whose threads parts were opened
 
     @uncompiled
-    def hook_nodes(self, roots: Iterable[Any], state: MarkerState) -> None:
-        """Gives every node below the roots a hook. It opens the parts in which the thread of `state` made the node,
-        except those that are open around the backward pass.
+    def __enter__(self) -> None:
+        state = self.marker.state
+        self.reopened_before, self.surrounding = state.reopened_parts, state.forward_parts
+        state.forward_parts = ()  # what a checkpoint computes again is not inside the parts around this block
+        self._hook_nodes()
+
+    @uncompiled
+    def __exit__(self, *error: object) -> None:
+        for hooks in self.hooks:
+            hooks.clear()  # they do nothing from now on
+        self.marker.state.forward_parts = self.surrounding
+        self.marker.reopen(self.reopened_before)
+        for device in self.devices:
+            run_on_thread_of(device, partial(self.marker.reopen, ()))
+
+    def _hook_nodes(self) -> None:
+        """Gives every node below the roots a hook. It opens the parts in which the calling thread made the node, except
+        those that are open around the backward pass.
 
         Node.register_prehook would make a dictionary and a handle for each node. Here nodes of the same parts share a
         dictionary, handed over as Tensor.register_hook does it. As a side effect, a part opens without any kernel if
         the gradient of its result was asked for. A retained graph keeps an empty dictionary of each pass.
         """
-        first, end, tensor = 0, 0, _HOOK_TENSOR.tensor
-        for number, node in _numbered_nodes(roots):
+        if not hasattr(self.local, "tensor"):
+            self.local.tensor = torch.empty(0)
+        first, end, tensor = 0, 0, self.local.tensor
+        for number, node in self._numbered_nodes():
             if not first <= number < end:  # else the same parts as of the node before, which is the usual case
-                first, end, chain = state.parts_of_node(number)
-                common = common_length(chain, self._surrounding)
-                tensor._backward_hooks = hooks = {self: partial(self._enter, chain[common:])}
-                self._hooks.append(hooks)
+                first, end, chain = self.marker.state.parts_of_node(number)
+                inner = chain[common_length(chain, self.surrounding) :]
+                tensor._backward_hooks = hooks = {self: partial(self._open_parts, inner)}
+                self.hooks.append(hooks)
             node._register_hook_dict(tensor)
 
-    @uncompiled
-    def disable_hooks(self) -> None:
-        """Makes the hooks of this pass do nothing."""
-        for hooks in self._hooks:
-            hooks.clear()
+    def _numbered_nodes(self) -> Iterator[tuple[int, Node]]:
+        """The number and node of all nodes below the roots, except those that accumulate into .grad: these count with
+        the node that ran before."""
+        nodes = [root.grad_fn if isinstance(root, Tensor) else root.node for root in self.roots]
+        nodes = [node for node in nodes if node is not None]
+        seen = set(nodes)
+        while nodes:
+            node = nodes.pop()
+            number = node._sequence_nr()
+            if number == 2**64 - 1:  # of all nodes that accumulate
+                continue
+            yield number, node
+            for next_node, _ in node.next_functions:
+                if next_node is not None and next_node not in seen:
+                    seen.add(next_node)
+                    nodes.append(next_node)
 
     @uncompiled
-    def _enter(self, chain: Chain, gradient: Tensor | None) -> None:
-        if self._marker.state.reopened_parts is chain:
+    def _open_parts(self, chain: Chain, gradient: Tensor | None) -> None:
+        if self.marker.state.reopened_parts is chain:
             return
-        if threading.get_ident() != self._calling_thread and gradient is not None:
+        if threading.get_ident() != self.calling_thread and gradient is not None:
             self.devices.add(gradient.device)
-        self._marker.reopen(chain)
-
-
-def _numbered_nodes(roots: Iterable[Any]) -> Iterator[tuple[int, Node]]:
-    """The number and node of all nodes of the graph below these tensors, except those that accumulate into .grad."""
-    nodes = [root.grad_fn if isinstance(root, Tensor) else root.node for root in roots]
-    nodes = [node for node in nodes if node is not None]
-    seen = set(nodes)
-    while nodes:
-        node = nodes.pop()
-        number = node._sequence_nr()
-        if number == UNNUMBERED:
-            continue
-        yield number, node
-        for next_node, _ in node.next_functions:
-            if next_node is not None and next_node not in seen:
-                seen.add(next_node)
-                nodes.append(next_node)
+        self.marker.reopen(chain)
 
 
 @uncompiled
-def _run_on_thread_of(device: torch.device, call: Callable[[], None]) -> None:
+def run_on_thread_of(device: torch.device, call: Callable[[], None]) -> None:
     """Runs `call` on the thread of autograd that serves a device: as the hook of a node there that computes nothing.
 
     The engine is called directly. torch.autograd.backward would first import SymPy to compare the gradient's shape with
@@ -146,19 +144,5 @@ def _run_on_thread_of(device: torch.device, call: Callable[[], None]) -> None:
     with torch.enable_grad():
         empty = torch.empty(0, device=device, requires_grad=True).view(0)
     empty.grad_fn.register_prehook(lambda gradients: call())
-    ENGINE.run_backward((empty,), (empty.detach(),), False, False, (), allow_unreachable=True, accumulate_grad=True)
-
-
-def _reopening_parts(original: Callable[..., Any], marker: Marker) -> Callable[..., Any]:
-    """The function `original` of torch.autograd, whose backward passes now open the marker's parts."""
-
-    @wraps(original)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return original(*args, **kwargs)
-        # `tensors` of torch.autograd.backward, `outputs` of torch.autograd.grad
-        roots = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
-        with _parts_of_backward(marker, (roots,) if isinstance(roots, (Tensor, GradientEdge)) else roots):
-            return original(*args, **kwargs)
-
-    return uncompiled_wrapper(wrapper)
+    run = torch.autograd.Variable._execution_engine.run_backward
+    run((empty,), (empty.detach(),), False, False, (), allow_unreachable=True, accumulate_grad=True)

@@ -6,30 +6,14 @@ from, and the modules that were called there. This module makes inductor write o
 kernel. The line opens ranges for the parts whose operations the kernel computes: `norm + qkv projection` if two are
 fused. Kernels and graph stay as they are. A kernel of unknown origin is in no such range. The operations of a backward
 graph have the lines and modules of the operations that they differentiate.
-
-A compiler drops ranges from the graph that it traces, or breaks the graph at them; but it stores a stack trace with
-every operation. `SourceParts` finds the blocks `with span(...)` around the lines of such a trace in the source.
 """
 
-import ast
-import re
-import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
-from pathlib import Path
-from types import ModuleType
 from typing import Any, NamedTuple
 
-from range_marks import JOINT
-from range_marks.marker import Marker, common_length
-
-PATCHED_METHODS = ("write_provenance_debug_handle", "generate_return")  # of inductor's PythonWrapperCodegen
-# Names of dictionaries in torch._inductor.debug. Keys: kernel and handle (a number for each call of it). Values: stack
-# traces, and names of nodes of the graph.
-STACK_TRACES, NODE_NAMES = "_inductor_kernel_stack_trace", "_inductor_triton_kernel_to_post_grad_node_info"
-IMPORT_LINE = "from range_marks import compiled as marked_parts"
-STACK_FRAME = re.compile(r'File "([^"]+)", line (\d+), in ')  # groups: path, line
+from kernel_tables.marks import JOINT
+from kernel_tables.marks.marker import Marker, common_length
 
 
 class KernelOrigins(NamedTuple):
@@ -49,19 +33,10 @@ class PartRange(NamedTuple):
 # Whose operations a kernel computes, as the function given to `follow_compiled` returns them: a joint name, or another
 # constant whose repr is valid Python, since the compiled program contains it. Unknown parts are a false value.
 Parts = Any
-
-
-class _ActiveParts(threading.local):
-    """The parts whose kernels the calling thread launches now, and the ranges that are open for them."""
-
-    parts: Parts = ""
-    ranges: Sequence[PartRange] = ()
-
-
-_ACTIVE = _ActiveParts()
 _marker: Marker | None = None  # set by open_ranges, as the next
 _ranges_of: Callable[[Parts], Sequence[PartRange]] = list
-_original_methods: dict[str, Callable[..., Any]] = {}
+_local = threading.local()  # `parts` whose kernels this thread launches now, and the `ranges` that are open for them
+_original_methods: dict[str, Callable[..., Any]] = {}  # of inductor's PythonWrapperCodegen, while it is changed
 
 
 def follow_compiled(parts_of: Callable[[KernelOrigins], Parts]) -> None:
@@ -69,22 +44,29 @@ def follow_compiled(parts_of: Callable[[KernelOrigins], Parts]) -> None:
     the parts. Programs from inductor's cache enter them only if they were written after this call."""
     from torch._inductor import config, debug
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+    from torch._inductor.virtualized import V
 
     leave_compiled()
-    if not (
-        all(hasattr(debug, name) for name in (STACK_TRACES, NODE_NAMES))
-        and all(hasattr(PythonWrapperCodegen, name) for name in PATCHED_METHODS)
-    ):
+    traces, nodes_of = (  # by kernel and handle (a number for each call of it): stack traces, and names of nodes
+        "_inductor_kernel_stack_trace", "_inductor_triton_kernel_to_post_grad_node_info",
+    )  # fmt: skip
+    methods = ("write_provenance_debug_handle", "generate_return")
+    if not all(map(hasattr, [debug, debug, *[PythonWrapperCodegen] * 2], [traces, nodes_of, *methods])):
         return  # another version of inductor: its kernels are only in the ranges around the graph
     config.trace.provenance_tracking_level = 1
-    _original_methods.update({name: getattr(PythonWrapperCodegen, name) for name in PATCHED_METHODS})
+    _original_methods.update({name: getattr(PythonWrapperCodegen, name) for name in methods})
 
     def write_handle(self, kernel_name: str, debug_handle: int | None = None) -> None:
         _original_methods["write_provenance_debug_handle"](self, kernel_name, debug_handle)
-        if _writes_python(self):
-            self.add_import_once(IMPORT_LINE)
+        # not a subclass, such as the one that writes C++
+        if type(self).__module__ == PythonWrapperCodegen.__module__ and not V.graph.cpp_wrapper:
+            key = f"{kernel_name}:{debug_handle}"
+            names = set(getattr(debug, nodes_of).get(key, ()))
+            nodes = [node for node in V.graph.graph.nodes if node.name in names]
+            parts = parts_of(KernelOrigins(getattr(debug, traces).get(key, []), nodes))
+            self.add_import_once("from kernel_tables.marks import compiled as marked_parts")
             self.opens_parts = True
-            self.writeline(f"marked_parts.enter({parts_of(_origins(kernel_name, debug_handle))!r})")
+            self.writeline(f"marked_parts.enter({parts!r})")
 
     def generate_return(self, output_refs: list[str]) -> None:
         if getattr(self, "opens_parts", False):
@@ -123,88 +105,12 @@ def joint_name(parts: Iterable[str | None]) -> str:
 
 def enter(parts: Parts) -> None:
     """Called by compiled programs: the next kernels compute operations of these parts ("": unknown parts)."""
-    if _marker is None or _ACTIVE.parts == parts:
+    if _marker is None or getattr(_local, "parts", "") == parts:
         return
-    ranges = _ranges_of(parts) if parts else ()
-    common = common_length(_ACTIVE.ranges, ranges)
-    for _ in _ACTIVE.ranges[common:]:
+    open_ones, ranges = getattr(_local, "ranges", ()), _ranges_of(parts) if parts else ()
+    common = common_length(open_ones, ranges)
+    for _ in open_ones[common:]:
         _marker.pop()
     for part_range in ranges[common:]:
         _marker.push(part_range.name)
-    _ACTIVE.parts, _ACTIVE.ranges = parts, ranges
-
-
-def _writes_python(wrapper: Any) -> bool:
-    """Whether this PythonWrapperCodegen is not a subclass of it, such as the one that writes C++."""
-    from torch._inductor.codegen import wrapper as python_wrapper
-    from torch._inductor.virtualized import V
-
-    return type(wrapper).__module__ == python_wrapper.__name__ and not V.graph.cpp_wrapper
-
-
-def _origins(kernel_name: str, debug_handle: int | None) -> KernelOrigins:
-    """The origins of a kernel of the graph that inductor compiles at this moment."""
-    from torch._inductor import debug
-    from torch._inductor.virtualized import V
-
-    key = f"{kernel_name}:{debug_handle}"
-    names = set(getattr(debug, NODE_NAMES).get(key, ()))
-    nodes = [node for node in V.graph.graph.nodes if node.name in names]
-    return KernelOrigins(getattr(debug, STACK_TRACES).get(key, []), nodes)
-
-
-class PartBlock(NamedTuple):
-    """The lines of source inside a block that opens a part."""
-
-    first: int
-    last: int  # included
-    part: str
-
-
-class SourceParts:
-    """The parts in the sources of this process's modules: blocks `with span(NAME)`; NAME is a string or a constant."""
-
-    def __init__(self, span: Callable[[str], Any]) -> None:
-        self._span = span
-        self._blocks = cache(self._blocks_of)
-
-    def innermost(self, stack_trace: str) -> str | None:
-        """The innermost part around a stack of calls; None if it is in no part. The innermost call comes last."""
-        for path, line in reversed(STACK_FRAME.findall(stack_trace)):
-            parts = [block.part for block in self._blocks(path) if block.first <= int(line) <= block.last]
-            if parts:
-                return parts[-1]
-        return None
-
-    def _blocks_of(self, path: str) -> list[PartBlock]:
-        """The blocks of a file, outer ones first; none if the file is not a module of this process."""
-        modules = list(sys.modules.values())
-        module = next((module for module in modules if getattr(module, "__file__", None) == path), None)
-        if module is None:
-            return []
-        blocks = [
-            PartBlock(node.body[0].lineno, node.end_lineno, part)
-            for node in ast.walk(ast.parse(Path(path).read_text()))
-            if isinstance(node, ast.With)
-            for item in node.items
-            if (part := self._part(item.context_expr, module)) is not None
-        ]
-        return sorted(blocks, key=lambda block: (block.first, -block.last))
-
-    def _part(self, expression: ast.expr, module: ModuleType) -> str | None:
-        """The name of the part that an expression opens; None if it is no call of `span`, or the name is unknown."""
-        if isinstance(expression, ast.Call) and expression.args and _value(expression.func, module) is self._span:
-            name = _value(expression.args[0], module)
-            return name if isinstance(name, str) else None
-        return None
-
-
-def _value(expression: ast.expr, module: ModuleType) -> Any:
-    """The value of a constant, a global name of the module, or an attribute of these; None for everything else."""
-    if isinstance(expression, ast.Constant):
-        return expression.value
-    if isinstance(expression, ast.Name):
-        return vars(module).get(expression.id)
-    if isinstance(expression, ast.Attribute):
-        return getattr(_value(expression.value, module), expression.attr, None)
-    return None
+    _local.parts, _local.ranges = parts, ranges

@@ -2,28 +2,43 @@
 
 Autograd numbers its nodes: every thread counts the nodes that it makes. The nodes of a part are those whose numbers the
 counter gave while the part was open. So the forward pass only has to read the counter when a part opens or closes.
-`backward` uses these numbers.
-
-A range is a push/pop range of NVTX, or a record_function of PyTorch's profiler.
+`backward` uses these numbers. A range is a push/pop range of NVTX, or a record_function of PyTorch's profiler.
 """
 
+import re
 import sys
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import torch
 from torch.autograd import _get_sequence_nr as next_node_number  # counter of this thread
 
-from range_marks import RECOMPUTATION
-from range_marks.uncompiled import uncompiled
+from kernel_tables.marks import RECOMPUTATION
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True)
-class Emitter:
+def uncompiled(function: Function, *, with_calls: bool = True) -> Function:
+    """The function, marked so that torch.compile does not compile it, nor with `with_calls` what it calls: a hook that
+    runs in a program, parts of which are compiled. Before PyTorch 2.7, unmarked."""
+    # torch.compiler.disable would import the compiler, which takes seconds, and would break the graph of a caller.
+    dynamo = torch._C._dynamo.eval_frame
+    if hasattr(dynamo, "set_code_exec_strategy"):  # in PyTorch 2.7 and newer
+        skip, default = dynamo._FrameAction.SKIP, dynamo._FrameAction.DEFAULT
+        strategy = dynamo._FrameExecStrategy(skip, skip if with_calls else default)
+        dynamo.set_code_exec_strategy(function.__code__, strategy)
+    return function
+
+
+def is_in_backward() -> bool:
+    """Whether autograd runs a backward pass on this thread."""
+    return torch._C._current_graph_task_id() != -1
+
+
+class Emitter(NamedTuple):
     """How a range is opened by its name, and how the range that the calling thread opened last is closed."""
 
     push: Callable[[str], object]
@@ -33,39 +48,32 @@ class Emitter:
 def nvtx_emitter() -> Emitter:
     """Push/pop ranges in NVTX's default domain, which nsys records. They cost less than nvtx.annotate, which creates
     attributes for every range. ModuleNotFoundError without the package nvtx."""
-    try:
-        import nvtx
-    except ModuleNotFoundError as error:
-        message = "ranges for nsys need the nvtx package, which is not installed: pip install nvtx"
-        raise ModuleNotFoundError(message, name="nvtx") from error
+    import nvtx
+
     return Emitter(nvtx.push_range, nvtx.pop_range)
 
 
-def record_function_emitter(encode: Callable[[str], str] = str) -> Emitter:
-    """Ranges of PyTorch's own profiler ("user_annotation" in its trace). They have the names that `encode` returns."""
+def record_function_emitter() -> Emitter:
+    """Ranges of PyTorch's own profiler ("user_annotation" in its trace), with names as `encoded` gives them."""
     from torch.autograd.profiler import record_function
 
-    stack = _RecordFunctionStack()
+    local = threading.local()  # `ranges`: those that are open on the calling thread
 
     def push(name: str) -> None:
-        profiler_range = record_function(encode(name))
-        profiler_range.__enter__()
-        stack.open_ranges.append(profiler_range)
+        opened = record_function(encoded(name))
+        opened.__enter__()
+        local.__dict__.setdefault("ranges", []).append(opened)
 
-    def pop() -> None:
-        stack.open_ranges.pop().__exit__(None, None, None)
-
-    return Emitter(push, pop)
+    return Emitter(push, lambda: local.ranges.pop().__exit__(None, None, None))
 
 
-class _RecordFunctionStack(threading.local):
-    """The ranges that are open on the calling thread."""
+def encoded(name: str) -> str:
+    """A name as PyTorch's profiler can keep it. Kineto writes it into its JSON as it is: a quotation mark breaks the
+    whole file, a backslash becomes a slash, and anything but printable ASCII makes it "unknown". Such names are written
+    as %= and percent encoding, which `kernel_tables` reads."""
+    is_kept = re.fullmatch(r"""(?!%=)[ !#-\[\]-~]*""", name)
+    return name if is_kept else "%=" + quote(name, safe=" ", errors="surrogatepass")
 
-    def __init__(self) -> None:
-        self.open_ranges: list = []
-
-
-MAX_CHAINS = 1 << 17  # remembered for each thread; older ones are forgotten, so that memory does not grow for ever
 
 Chain = tuple["PartInstance", ...]  # nested parts, the outermost first
 
@@ -90,23 +98,17 @@ def common_length(first: Sequence, second: Sequence) -> int:
     return length
 
 
-class NodeParts(NamedTuple):
-    """The parts in which the nodes with numbers from `first` to `end` - 1 were made."""
-
-    first: int
-    end: int
-    chain: Chain
-
-
 class MarkerState(threading.local):
     """The state of the marker on the calling thread."""
+
+    MAX_CHAINS = 1 << 17  # remembered; older ones are forgotten, so that memory does not grow for ever
 
     def __init__(self) -> None:
         self.forward_parts: Chain = ()  # the open parts of a forward pass
         self.reopened_parts: Chain = ()  # parts that a backward pass has opened again, for the node that runs
         # the reopened parts of a checkpoint's node, closed while it computes parts again; None at other times
         self.suspended_parts: Chain | None = None
-        # chains[i] was open while this thread made the nodes from first_nodes[i] to first_nodes[i + 1] - 1.
+        # chains[i] was open while this thread made the nodes from first_nodes[i] to first_nodes[i + 1] - 1
         self.first_nodes: list[int] = []
         self.chains: list[Chain] = []
 
@@ -118,16 +120,15 @@ class MarkerState(threading.local):
             return
         self.first_nodes.append(number)
         self.chains.append(self.forward_parts)
-        if len(self.first_nodes) > MAX_CHAINS:
-            del self.first_nodes[: MAX_CHAINS // 2], self.chains[: MAX_CHAINS // 2]
+        if len(self.first_nodes) > self.MAX_CHAINS:
+            del self.first_nodes[: self.MAX_CHAINS // 2], self.chains[: self.MAX_CHAINS // 2]
 
-    def parts_of_node(self, number: int) -> NodeParts:
-        """The parts that were open when this thread made this node; an empty chain if none, or if forgotten."""
+    def parts_of_node(self, number: int) -> tuple[int, int, Chain]:
+        """The parts that were open when this thread made this node (none if that is forgotten), after the numbers of
+        the nodes that were made in them: the first, and one more than the last."""
         index = bisect_right(self.first_nodes, number)
         end = self.first_nodes[index] if index < len(self.first_nodes) else sys.maxsize
-        if index == 0:
-            return NodeParts(0, end, ())
-        return NodeParts(self.first_nodes[index - 1], end, self.chains[index - 1])
+        return (self.first_nodes[index - 1], end, self.chains[index - 1]) if index else (0, end, ())
 
 
 class Marker:
@@ -138,7 +139,7 @@ class Marker:
     """
 
     def __init__(self, emitter: Emitter) -> None:
-        self.push, self.pop = emitter.push, emitter.pop
+        self.push, self.pop = emitter
         self.state = MarkerState()
 
     def part(self, name: str) -> "RangeContext":
@@ -154,8 +155,7 @@ class Marker:
         """Opens a part. The caller closes it on the same thread, inner parts first, even if something is raised inside:
         a checkpoint ends its second forward pass by an exception (so forward hooks need always_call)."""
         state = self.state
-        is_in_backward_pass = torch._C._current_graph_task_id() != -1
-        if not state.forward_parts and is_in_backward_pass:
+        if not state.forward_parts and is_in_backward():
             # A checkpoint computes again. For the nodes that it makes, the parts of its own node are the outer parts.
             state.suspended_parts = state.forward_parts = state.reopened_parts
             self.reopen(())
@@ -202,7 +202,5 @@ class RangeContext:
         self._open(self._name)
 
     @uncompiled
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._close()

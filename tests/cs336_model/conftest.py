@@ -12,7 +12,8 @@ from cs336_model import __main__ as program
 from cs336_model import locks, ranges
 from cs336_model.results import Result, read_result
 from cs336_model.spec import Spec
-from range_marks import backward, compiled, module_parts
+from kernel_tables import marks
+from kernel_tables.marks import compiled
 
 SIZES = {"d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 32}
 
@@ -27,10 +28,10 @@ def make_spec(**changes) -> Spec:
 def end_ranges() -> None:
     """What a span does is chosen once per process; a test must not choose it for the next."""
     ranges._open = ranges._marker = None
-    backward.follow_backward(None)
+    marks.follow_backward(None)
     compiled.leave_compiled()
-    for hooks in [*module_parts.ModuleHooks._active]:
-        hooks.end()
+    for parts in [*marks.ModuleParts.active]:
+        parts.end()
 
 
 @pytest.fixture(autouse=True)

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch.autograd.profiler import profile
 
+import kernel_tables
 from cs336_model import ranges
 from cs336_model.benchmark import Subject
-from kernel_tables.kineto.capture import export_capture
-from kernel_tables.trace import Trace
+from kernel_tables.trace import export_capture
 from tests.cs336_model.conftest import make_spec
 
 INSIDE_FORWARD = """
@@ -81,8 +81,8 @@ def test_a_name_that_pytorchs_profiler_would_lose_is_kept_in_the_capture(tmp_pat
     with profile(use_kineto=True) as recording, ranges.span('\u6ce8\u610f "attention" \\'):
         torch.ones(2)
     export_capture(recording, tmp_path / "capture.sqlite", on_gpu=False, torch_version=torch.__version__)
-    with Trace(tmp_path / "capture.sqlite") as trace:
-        assert trace.ranges()["range"].tolist() == ['\u6ce8\u610f "attention" \\']
+    with kernel_tables.read(tmp_path / "capture.sqlite") as read:
+        assert read.ranges()["range"].tolist() == ['\u6ce8\u610f "attention" \\']
 
 
 @pytest.mark.parametrize(("checkpoint", "recomputed"), [("1", 4), ("3", 4), ("9", 4), ("4-2", 6)])

@@ -98,7 +98,7 @@ def project(tmp_path_factory) -> Path:
     """The project, nothing measured yet."""
     folder = tmp_path_factory.mktemp("fresh") / "project"
     folder.mkdir()
-    for name in ("cs336_model", "kernel_tables", "range_marks", "workflow", "profiles"):
+    for name in ("cs336_model", "kernel_tables", "workflow", "profiles"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("Snakefile", "config.yaml"):
         shutil.copy2(ROOT / name, folder / name)
