@@ -1,18 +1,17 @@
 """Reading a trace of torch.profiler (Kineto's JSON, gzipped or not) into the same columns as an export of nsys.
 
-The file is decoded by msgspec in blocks of some megabytes. A block that is no valid JSON is repaired where writers are
-known to be careless: bytes that are not UTF-8, control characters, bare inf and nan, unescaped quotes in names. Times
-stay text until they become integer nanoseconds: microseconds since 1970 with three decimals have more digits than a
-float. In a trace without a GPU, operators of PyTorch on the processor are the activities.
+Times become integer nanoseconds from the first event. In a trace without a GPU, operators of PyTorch on the processor are
+the activities.
 """
 
+import gc
 import re
 import tempfile
 import zlib
+from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from decimal import Decimal, InvalidOperation
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,8 @@ from kernel_tables.capture import (
     range_name,
 )  # fmt: skip
 from kernel_tables.errors import TraceError, impossible
+from kernel_tables.events import ADVICE, GZIP, Args, Event, EventFile
 
-BLOCK, GZIP = 8 << 20, b"\x1f\x8b"
-BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")
 KERNEL, COPY, FILL = range(3)  # in the order of capture.KINDS
 KINDS = {  # by category; they changed over the years, and ROCm writes calls of HIP into cuda_runtime
     "kernel": KERNEL, "Kernel": KERNEL, "gpu_memcpy": COPY, "Memcpy": COPY, "gpu_memset": FILL, "Memset": FILL,
@@ -44,48 +42,6 @@ KINDS = {  # by category; they changed over the years, and ROCm writes calls of 
     "cpu_op": "operator", "Operator": "operator", "user_annotation": "annotation", "python_function": "function",
     "overhead": "overhead", "fwdbwd": "arrow", "forward_backward": "arrow",
 }  # fmt: skip
-MEMORIES = ("pageable", "pinned", "device", "array", "managed", "device static", "managed static")  # by nsys's number
-ADVICE = "give the JSON that torch.profiler wrote (export_chrome_trace)"
-
-
-class Args(msgspec.Struct, gc=False):
-    correlation: Any = NONE
-    external: Any = msgspec.field(name="External id", default=NONE)
-    external_old: Any = msgspec.field(name="external id", default=NONE)
-    device: Any = NONE
-    stream: Any = NONE
-    original_stream: Any = NONE
-    node: Any = msgspec.field(name="graph node id", default=NONE)
-    grid: msgspec.Raw = msgspec.Raw()
-    block: msgspec.Raw = msgspec.Raw()
-    bytes: Any = NONE
-    copy_kind: Any = msgspec.field(name="copy kind", default=None)
-    source: Any = msgspec.field(name="src kind", default=None)
-    target: Any = msgspec.field(name="dst kind", default=None)
-    sequence: Any = msgspec.field(name="Sequence number", default=NONE)
-    forward_thread: Any = msgspec.field(name="Fwd thread id", default=NONE)
-    shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
-    collective: Any = msgspec.field(name="Collective name", default=None)
-    elements_in: Any = msgspec.field(name="In msg nelems", default=None)
-    elements_out: Any = msgspec.field(name="Out msg nelems", default=None)
-    dtype: Any = None
-    group: Any = msgspec.field(name="Process Group Name", default=None)
-    group_ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
-
-
-class Event(msgspec.Struct, gc=False):
-    ph: str | None = None
-    cat: str | None = None
-    name: str | None = None
-    pid: Any = NONE
-    tid: Any = NONE
-    id: Any = NONE
-    ts: msgspec.Raw = msgspec.Raw()
-    dur: msgspec.Raw = msgspec.Raw()
-    args: Args | None = None
-
-
-DECODER = msgspec.json.Decoder(list[Event])
 
 
 def is_json(begin: bytes, path: Path) -> bool:
@@ -152,148 +108,16 @@ def export_capture(profiler: Any, path: Path, on_gpu: bool, torch_version: str) 
         write_capture(read_recorded(trace_path, torch_version, on_gpu), path)
 
 
-class EventFile:
-    """The events of a file, as an iterator of lists of some thousands.
-
-    Afterwards, `facts` holds the JSON object around them, `repairs` how many parts were repaired, and `damage` where
-    and why the JSON is invalid, "" if it is not. TraceError for a file without events.
-    """
-
-    def __init__(self, path: Path):
-        self.path, self.facts, self.repairs, self.damage = path, {}, 0, ""
-
-    def __iter__(self) -> Iterator[list[Event]]:
-        chunks = self._unpacked()
-        text = next(chunks, b"").removeprefix(b"\xef\xbb\xbf").lstrip()
-        if not text.startswith((b"{", b"[")):
-            found = f"no JSON (it begins with {text[:8]!r})" if text else "empty"
-            raise TraceError(f"{self.path}: {self.damage or found}; {ADVICE}")
-        head = b"" if text.startswith(b"[") else self._head(text, chunks)
-        text = text[1:] if not head else self._after_head
-        done, at_end = len(head) or 1, False  # bytes of the file before the text
-        while not at_end and not self.damage:
-            more = next(chunks, b"")
-            text, at_end = text + more, not more
-            cut = [*BOUNDARY.finditer(text, max(len(text) - (1 << 16), 0))] or [*BOUNDARY.finditer(text)]
-            if at_end or not cut:
-                continue
-            try:
-                yield self._decoded(b"[" + text[: cut[-1].start() + 1] + b"]")
-            except (ValueError, RecursionError) as error:
-                if "truncated" not in str(error) or len(text) > 8 * BLOCK:
-                    yield self._up_to_damage(text, done, str(error))
-                    return
-                continue  # the boundary was within an event
-            text, done = text[cut[-1].end() :], done + cut[-1].end()
-        try:
-            events, rest = self._last(text)
-            if not head and rest.strip():
-                raise ValueError("something follows the events")
-            self.facts = msgspec.json.decode(_without_bad_bytes(head + b"]" + rest)[0]) if head else {}
-        except (ValueError, RecursionError) as error:
-            events = self._up_to_damage(text, done, str(error))
-        yield events
-
-    def _unpacked(self) -> Iterator[bytes]:
-        """The file in parts of at least BLOCK bytes but the last one; a gzip file that is damaged sets `damage`."""
-        with self.path.open("rb") as file:
-            if file.read(2) != GZIP:
-                file.seek(0)
-                yield from iter(lambda: file.read(BLOCK), b"")
-                return
-            file.seek(0)
-            unpacker, parts = zlib.decompressobj(31), []
-            # A gzip file may have several members, with NUL bytes between them.
-            while packed := unpacker.unconsumed_tail or unpacker.unused_data.lstrip(b"\0") or file.read(1 << 18):
-                unpacker = zlib.decompressobj(31) if unpacker.eof else unpacker
-                try:
-                    parts.append(unpacker.decompress(packed, BLOCK))
-                except zlib.error as error:
-                    self.damage = f"it cannot be unpacked ({error}): the gzip file is damaged"
-                    break
-                if sum(map(len, parts)) >= BLOCK:
-                    yield b"".join(parts)
-                    parts.clear()
-            if not unpacker.eof and not self.damage:
-                self.damage = "it cannot be unpacked to its end: the gzip file is cut off"
-            yield b"".join(parts)
-
-    def _head(self, text: bytes, chunks: Iterator[bytes]) -> bytes:
-        """What is before the first event; sets what was read after it. Raises TraceError if there is no list of events."""
-        while not (match := re.search(rb'"traceEvents"\s*:\s*\[', text)):
-            if not (more := next(chunks, b"")):
-                try:
-                    keys = ", ".join(repr(key[:40]) for key in list(msgspec.json.decode(text))[:6]) or "none"
-                except (ValueError, RecursionError) as error:
-                    raise self.invalid(f"invalid JSON: {error}") from error
-                raise TraceError(f"{self.path}: JSON without 'traceEvents' (its keys: {keys}); {ADVICE}")
-            text += more
-        self._after_head = text[match.end() :]
-        return text[: match.end()]
-
-    def invalid(self, damage: str) -> TraceError:
-        """The error for invalid JSON."""
-        advice = "write or copy the trace again, or read what it holds before that: --up-to-damage"
-        return impossible(self.path, "invalid_json", f"{damage}; {advice}")
-
-    def _decoded(self, text: bytes) -> list[Event]:
-        """The events of an array, repaired if need be. ValueError or RecursionError if it is no valid JSON."""
-        try:
-            if not text.isascii():
-                text.decode()  # msgspec does not check what it skips
-            return DECODER.decode(text)
-        except (ValueError, RecursionError) as error:
-            first = error
-        repaired, repairs = _without_bad_bytes(text)
-        for attempt in (lambda: (repaired, 0), lambda: _with_escapes(repaired)):
-            text, more = attempt()
-            try:
-                events = DECODER.decode(text)
-            except (ValueError, RecursionError):
-                continue
-            self.repairs += repairs + more
-            return events
-        raise first
-
-    def _last(self, text: bytes) -> tuple[list[Event], bytes]:
-        """The last events, and what follows them."""
-        text = b"[" + text
-        for repair in (lambda raw: raw, lambda raw: _without_bad_bytes(raw)[0], lambda raw: _with_escapes(raw)[0]):
-            text = repair(text)
-            try:
-                DECODER.decode(text)
-                end = len(text)
-            except (ValueError, RecursionError) as error:
-                found = re.search(r"trailing characters \(byte (\d+)\)", str(error))
-                if not found:
-                    continue
-                end = text.rindex(b"]", 0, int(found[1]) + 1) + 1
-            return self._decoded(text[:end]), text[end:]
-        return self._decoded(text), b""
-
-    def _up_to_damage(self, text: bytes, done: int, reason: str) -> list[Event]:
-        """The events before the damage; sets `damage`. The text begins `done` bytes after the file's begin."""
-        ends = [0, *(match.start() + 1 for match in BOUNDARY.finditer(text))]
-        whole, broken, events = 0, len(ends), []
-        while broken - whole > 1:
-            middle = (whole + broken) // 2
-            try:
-                events, whole = self._decoded(b"[" + text[: ends[middle]] + b"]"), middle
-            except (ValueError, RecursionError):
-                broken = middle
-        if not self.damage:
-            found = re.search(r"\(byte (\d+)\)", reason)
-            place = done + (int(found[1]) - 1 if found else ends[whole])
-            self.damage = f"invalid JSON at byte {place} ({reason.partition(' (byte')[0]})"
-        return events
-
-
 class Numbers(dict):
     """A number for each key, in the order of their first use."""
 
     def __missing__(self, key: Any) -> int:
         self[key] = number = len(self)
         return number
+
+    def of(self, keys: list) -> np.ndarray:
+        """The number of each key."""
+        return np.fromiter(map(self.__getitem__, keys), np.int64, len(keys))
 
 
 class Trace:
@@ -306,28 +130,21 @@ class Trace:
         self.path, self.unclosed, self.whole_microseconds = path, 0, True
         self.names, self.shapes, self.sizes, self.copies = Numbers(), Numbers(), Numbers(), Numbers()
         self.collectives: list[Args] = []
+        self._no_args = Args()
         self._substitutes = Numbers()
         file = EventFile(path)
-        blocks: dict[Any, list[dict]] = {kind: [self._columns(kind, [])] for kind in dict.fromkeys(KINDS.values())}
-        for events in file:
-            by_kind: dict[Any, list[Event]] = {kind: [] for kind in blocks}
-            append = {category: by_kind[kind].append for category, kind in KINDS.items()}.get
-            for event in events:
-                if add := append(event.cat):
-                    add(event)
-            for kind, of_kind in by_kind.items():
-                if of_kind := self._wanted(kind, of_kind):
-                    blocks[kind].append(self._columns(kind, of_kind))
+        was_collecting = gc.isenabled()
+        gc.disable()  # events are in no cycles
+        try:
+            self.columns = self._read(file)
+        finally:
+            if was_collecting:
+                gc.enable()
         if file.facts.get("writtenBy"):
             raise TraceError(f"{path}: a timeline written by `kernel-tables trace`, not a capture; {ADVICE}")
         if file.damage and not up_to_damage:
             raise file.invalid(file.damage)
         self.damage, self.repairs, self.facts = file.damage, file.repairs, file.facts
-        blocks[KERNEL] += [*blocks.pop(COPY), *blocks.pop(FILL)]
-        self.columns = {
-            kind: {name: np.concatenate([block[name] for block in parts]) for name in parts[0]}
-            for kind, parts in blocks.items()
-        }
         self._count_from_first()
         self.texts = list(self.names)
 
@@ -338,19 +155,30 @@ class Trace:
         """The name of each event of a kind."""
         return [self.texts[number] for number in self[kind]["name"].tolist()]
 
-    def numbers_of(self, *words: str) -> list[int]:
-        """The numbers of the names that contain one of the words."""
-        return [number for number, text in enumerate(self.texts) if any(word in text for word in words)]
-
     def rows_named(self, kind: Any, *words: str) -> np.ndarray:
         """The rows of the events of a kind whose names contain one of the words."""
-        return np.flatnonzero(np.isin(self[kind]["name"], self.numbers_of(*words)))
+        numbers = [number for number, text in enumerate(self.texts) if any(word in text for word in words)]
+        return np.flatnonzero(np.isin(self[kind]["name"], numbers))
 
-    @staticmethod
-    def _wanted(kind: Any, events: list[Event]) -> list[Event]:
-        if kind == "function":
-            events = [event for event in events if modules.is_wanted(event.name or "")]
-        return [event for event in events if event.ph == "X" or (kind == "arrow" and event.ph in ("s", "f"))]
+    def _read(self, file: EventFile) -> dict[Any, dict[str, np.ndarray]]:
+        """The columns by kind."""
+        blocks: dict[Any, list[dict]] = {kind: [self._columns(kind, [])] for kind in dict.fromkeys(KINDS.values())}
+        for events in file:
+            by_kind: dict[Any, list[Event]] = {kind: [] for kind in blocks}
+            append = {category: by_kind[kind].append for category, kind in KINDS.items()}.get
+            for event in events:
+                if add := append(event.cat):
+                    add(event)
+            by_kind["function"] = [event for event in by_kind["function"] if modules.is_wanted(event.name or "")]
+            for kind, of_kind in by_kind.items():
+                phases = ("s", "f") if kind == "arrow" else ("X",)
+                if of_kind := [event for event in of_kind if event.ph in phases]:
+                    blocks[kind].append(self._columns(kind, of_kind))
+        blocks[KERNEL] += [*blocks.pop(COPY), *blocks.pop(FILL)]
+        return {
+            kind: {name: np.concatenate([block[name] for block in parts]) for name in parts[0]}
+            for kind, parts in blocks.items()
+        }
 
     def _count_from_first(self) -> None:
         """Makes times count from the first event, and lets events without an end last to the end of the trace."""
@@ -369,40 +197,43 @@ class Trace:
 
     def _columns(self, kind: Any, events: list[Event]) -> dict[str, np.ndarray]:
         """The columns of the events of one kind."""
-        start = self._times([event.ts for event in events])
-        columns = {"start": start, "end": start, "name": _numbers(self.names, [event.name or "" for event in events])}
-        args = [event.args or NO_ARGS for event in events]
+        start = self._starts([event.ts for event in events])
+        columns = {"start": start, "end": start, "name": self.names.of([event.name or "" for event in events])}
+        args = [event.args or self._no_args for event in events]
         if kind not in (KERNEL, COPY, FILL):
             columns["thread"] = self._threads(events)
         if kind == "arrow":
             columns["id"] = _integers([event.id for event in events])
             return columns | {"is_begin": np.array([event.ph == "s" for event in events], bool)}
-        lengths = self._times([event.dur for event in events], may_miss=kind in modules.HOST_KINDS)
+        lengths = self._lengths([event.dur for event in events], may_miss=kind in modules.HOST_KINDS)
         if kind in modules.HOST_KINDS:  # Kineto writes a negative duration if it did not see the end
             columns |= {"is_open": lengths < 0, "order": np.maximum(_integers([one.external for one in args]), 0)}
             lengths = np.maximum(lengths, 0)
         columns["end"] = start + lengths
         if kind in (KERNEL, COPY, FILL, "call"):
-            external = _integers([one.external for one in args])
-            if (external == NONE).any():
-                external = np.where(external == NONE, _integers([one.external_old for one in args]), external)
-            correlation = _integers([one.correlation for one in args])
-            # Some older traces write the correlation id under the key of the external id.
-            columns |= {"external": external, "correlation": np.where(correlation == NONE, external, correlation)}
+            columns |= self._correlations(args)
         if kind in (KERNEL, COPY, FILL):
             self.whole_microseconds = self.whole_microseconds and not (lengths % 1000).any()
             columns |= self._device_columns(kind, events, args)
         if kind == "operator":
             columns["sequence"] = _integers([one.sequence for one in args])
             columns["forward_thread"] = np.maximum(_integers([one.forward_thread for one in args]), 0)
-            columns["shapes"] = _numbers(self.shapes, [bytes(one.shapes) for one in args])
+            columns["shapes"] = self.shapes.of(_texts([one.shapes for one in args]))
         return columns
 
+    @staticmethod
+    def _correlations(args: list[Args]) -> dict[str, np.ndarray]:
+        """The correlation ids, and where one is missing or 0, the external ids, under which some older traces write them;
+        elsewhere NONE."""
+        correlation = _integers([one.correlation for one in args])
+        external = np.full(len(args), NONE)
+        if (correlation <= 0).any():
+            external, old = (_integers([getattr(one, key) for one in args]) for key in ("external", "external_old"))
+            external = np.where(external == NONE, old, external)
+        return {"correlation": np.where(correlation == NONE, external, correlation), "external": external}
+
     def _device_columns(self, kind: int, events: list[Event], args: list[Args]) -> dict[str, np.ndarray]:
-        device, stream, original = (
-            _integers([getattr(one, name) for one in args]) for name in ("device", "stream", "original_stream")
-        )
-        stream = np.where(original == NONE, stream, original)
+        device, stream = _integers([one.device for one in args]), _integers([one.stream for one in args])
         if (device == NONE).any() or (stream == NONE).any():  # what the process and thread of an activity mean, too
             device = np.where(device == NONE, _integers([event.pid for event in events]), device)
             stream = np.where(stream == NONE, _integers([event.tid for event in events]), stream)
@@ -414,57 +245,67 @@ class Trace:
             "grid": missing, "block": missing, "bytes": missing, "copy": missing,
         }  # fmt: skip
         if kind == KERNEL:
-            columns["grid"] = _numbers(self.sizes, [bytes(one.grid) for one in args])
-            columns["block"] = _numbers(self.sizes, [bytes(one.block) for one in args])
+            columns["grid"] = self.sizes.of(_texts([one.grid for one in args]))
+            columns["block"] = self.sizes.of(_texts([one.block for one in args]))
             self.collectives += [one for one in args if one.collective is not None]
         else:
             columns["bytes"] = _integers([one.bytes for one in args])
         if kind == COPY:
-            copies = [(event.name, one.copy_kind, one.source, one.target) for event, one in zip(events, args)]
-            columns["copy"] = _numbers(self.copies, [tuple(map(str, copy)) for copy in copies])
+            copies = [
+                (event.name, *map(str, (one.copy_kind, one.source, one.target))) for event, one in zip(events, args)
+            ]
+            columns["copy"] = self.copies.of(copies)
         return columns
 
-    def _times(self, texts: list, may_miss: bool = False) -> np.ndarray:
-        """Nanoseconds from texts in microseconds, -1 for those that may miss and do."""
+    def _starts(self, texts: list[msgspec.Raw]) -> np.ndarray:
+        """Nanoseconds from texts in microseconds."""
         joined = b" ".join(texts).replace(b'"', b"") + b" "
-        if re.fullmatch(rb"(?:-?\d{1,15} )*+", joined):
-            times = np.fromstring(joined, np.int64, sep=" ") * 1000
-        elif re.fullmatch(rb"(?:-?(?:[0-8]\d{15}|\d{1,15})\.\d{3} )*+", joined):
-            times = np.fromstring(joined.replace(b".", b""), np.int64, sep=" ")
-        else:
-            try:
-                times = np.array([self._time(bytes(text).strip(b'"'), may_miss) for text in texts], np.int64)
-            except (InvalidOperation, ValueError, OverflowError) as error:
-                raise TraceError(f"{self.path}: no trace of PyTorch's profiler: {error}; {ADVICE}") from error
-        if np.abs(times).max(initial=0) >= 1 << 61:
-            raise TraceError(f"{self.path}: a time or duration is longer than 73 years; {ADVICE}")
-        return times
+        chars = np.frombuffer(joined, np.uint8)
+        ends, points = np.flatnonzero(chars == ord(" ")), np.flatnonzero(chars == ord("."))
+        if texts and not joined.translate(None, b"0123456789. ") and np.diff(ends, prepend=-1).max(initial=0) <= 20:
+            if len(points) == len(texts) and (ends - points == 4).all():  # three decimals
+                return self._checked(np.fromstring(joined.replace(b".", b""), np.int64, sep=" "), texts)
+            if not len(points) and np.diff(ends, prepend=-1).max(initial=0) <= 16:
+                return self._checked(np.fromstring(joined, np.int64, sep=" ") * 1000, texts)
+        return self._checked([self._time(bytes(text).decode(errors="replace").strip('"')) for text in texts], texts)
 
-    @staticmethod
-    def _time(text: bytes, may_miss: bool) -> int:
-        if text in (b"", b"null"):
-            if not may_miss:
-                raise ValueError("an event has no time or no duration")
-            return NONE
-        whole, _, decimals = text.decode(errors="replace").partition(".")
+    def _lengths(self, values: list, may_miss: bool) -> np.ndarray:
+        """Nanoseconds from durations in microseconds, -1 for those that may miss and do."""
+        lengths = np.array(values)
+        if lengths.dtype == np.float64:
+            return self._checked(np.rint(lengths * 1000), values)
+        times = [
+            NONE if one is None and may_miss else self._time("null" if one is None else str(one)) for one in values
+        ]
+        return self._checked(times, values)
+
+    def _time(self, text: str) -> int:
+        whole, _, decimals = text.partition(".")
         if len(decimals) <= 3 and whole.isdecimal() and len(whole) < 16:
             return int(whole + decimals.ljust(3, "0"))
-        if len(text) > 40:
-            raise ValueError(f"{text[:40]!r} is not a time")
         try:
-            return round(Decimal(text.decode()).scaleb(3))
-        except ArithmeticError:
-            raise ValueError(f"{text!r} is not a time") from None
+            return round(Decimal(text[:40]).scaleb(3))
+        except (ArithmeticError, ValueError):
+            reason = f"{text[:40]!r} is not a time" if text else "an event has no time"
+            raise TraceError(f"{self.path}: no trace of PyTorch's profiler: {reason}; {ADVICE}") from None
+
+    def _checked(self, times: Any, texts: list) -> np.ndarray:
+        """The times as integers; TraceError for those that no clock shows."""
+        largest = max(map(abs, times), default=0) if isinstance(times, list) else np.abs(times).max(initial=0)
+        if largest >= 1 << 61 or len(times) != len(texts):
+            raise TraceError(f"{self.path}: no trace of PyTorch's profiler: a time is longer than 73 years; {ADVICE}")
+        return np.array(times, np.int64)
 
     def _threads(self, events: list[Event]) -> np.ndarray:
-        """The global ids of the threads of events; a number from the highest down is put for what is no small number."""
-        process, thread = (
-            _integers([getattr(event, name) for event in events], self._substitute) for name in ("pid", "tid")
-        )
-        for numbers in (process, thread):
+        """The global ids of the threads of events; a number from the highest down stands for what is no small number."""
+
+        def small(values: list) -> np.ndarray:
+            numbers = _integers(values, self._substitute)
             for number in np.unique(numbers[(numbers < 0) | (numbers > THREAD_BITS)]).tolist():
                 numbers[numbers == number] = self._substitute(number)
-        return process << 24 | thread
+            return numbers
+
+        return small([event.pid for event in events]) << 24 | small([event.tid for event in events])
 
     def _substitute(self, value: Any) -> int:
         return THREAD_BITS - self._substitutes[str(value)]
@@ -478,7 +319,7 @@ class Trace:
         activities, calls = self._device_work() if on_gpu else self._operator_work()
         start, end, thread, name = (list(column) for column in zip(*ranges)) if ranges else ([], [], [], [])
         numbers = Numbers()
-        name = _numbers(numbers, [range_name(text) or UNNAMED for text in name])
+        name = numbers.of([range_name(text) or UNNAMED for text in name])
         start, end, thread = (np.array(column, np.int64) for column in (start, end, thread))
         domain, pushed = np.zeros(len(start), np.int64), np.ones(len(start), bool)
         columns = Ranges.in_order(start, end, thread, name, list(numbers), domain, pushed, {}, self.unclosed)
@@ -600,7 +441,7 @@ class Trace:
         named = Numbers({text: number for number, text in enumerate(self.texts)})
         numbers = [NONE]
         for name, kind, _, _ in self.copies:
-            kind = kind if kind != "None" else (name.split() + ["", ""])[1]
+            kind = kind if kind != "None" else (name + " x").split()[1]
             known = len(kind) == 4 and kind[1:3] == "to" and kind[0] in words and kind[3] in words
             numbers.append(named[f"[CUDA memcpy {f'{words[kind[0]]}-to-{words[kind[3]]}' if known else 'Unknown'}]"])
         is_copy = work["kind"] == COPY
@@ -729,11 +570,12 @@ class Source:
 
     def copies(self) -> dict[str, np.ndarray]:
         """The bytes, and the kinds of the source's and the target's memory (ENUM_CUDA_MEM_KIND), of each activity."""
+        names = ("pageable", "pinned", "device", "array", "managed", "device static", "managed static")  # by number
         kinds = []
         for name, _, source, target in self._copies:
             between = re.search(r"\(([\w ]+?) -> ([\w ]+?)\)", name)
             pair = [word.lower() for word in (between.groups() if between else (source, target))]
-            kinds.append([MEMORIES.index(word) for word in pair] if set(pair) <= set(MEMORIES) else [NONE, NONE])
+            kinds.append([names.index(word) for word in pair] if set(pair) <= set(names) else [NONE, NONE])
         kinds = np.array([*kinds, [NONE, NONE]], np.int64)
         if self._work is None:
             return {name: np.full(self._count, NONE) for name in ("bytes", "source", "target")}
@@ -753,38 +595,38 @@ class Source:
         """Nothing: PyTorch says at the kernels what it asked for."""
         return []
 
-    @cached_property
-    def _item_bytes(self) -> dict[str, int]:
-        by_size = {
-            8: "Double Long ComplexFloat", 4: "Float Int", 2: "Half BFloat16 Short",
-            1: "Char Byte Bool Float8_e4m3fn Float8_e5m2",
-        }  # fmt: skip
-        return {name: size for size, names in by_size.items() for name in names.split()}
-
     def torch_collectives(self) -> dict[tuple[int, int], tuple[str | None, int | None, int]]:
         """What PyTorch asked of kernels of NCCL, by process and correlation id: the operation; the larger of a rank's
-        input and output in bytes, if that is known and its call launched no other kernel; a number of the group of ranks,
-        the same on each of them."""
+        input and output in bytes, if that is known and its call launched no other kernel; a number of the group of
+        ranks, the same on each of them."""
         import hashlib
 
         from kernel_tables.ranks import operation_named
 
+        types = {
+            8: "Double Long ComplexFloat", 4: "Float Int", 2: "Half BFloat16 Short",
+            1: "Char Byte Bool Float8_e4m3fn Float8_e5m2",
+        }  # fmt: skip
+        item_bytes = {name: size for size, names in types.items() for name in names.split()}
         launched = Counter(str(one.external) for one in self._collectives)
-        process = dict(zip(self._work["correlation"].tolist(), self._process.tolist())) if self._collectives else {}
+        processes = self._processes if self._collectives else {}
         found = {}
         for one in self._collectives:
-            if isinstance(one.correlation, int) and one.correlation in process:
-                counts = [int(n) if str(n).isdecimal() else 1 << 56 for n in (one.elements_in, one.elements_out)]
-                is_known = max(counts) < 1 << 56 and launched[str(one.external)] == 1
-                group = hashlib.sha256(f"{one.group} {one.group_ranks}".encode()).digest()
-                found[process[one.correlation], one.correlation] = (
-                    operation_named(str(one.collective).replace("_", "").lower()),
-                    max(counts) * self._item_bytes[str(one.dtype)]
-                    if is_known and str(one.dtype) in self._item_bytes
-                    else None,
-                    int.from_bytes(group[:7]),
-                )
+            if not isinstance(one.correlation, int) or one.correlation not in processes:
+                continue
+            counts = [int(n) if str(n).isdecimal() else 1 << 56 for n in (one.elements_in, one.elements_out)]
+            size = item_bytes.get(str(one.dtype)) if launched[str(one.external)] == 1 else None
+            group = hashlib.sha256(f"{one.group} {one.group_ranks}".encode()).digest()
+            found[processes[one.correlation], one.correlation] = (
+                operation_named(str(one.collective).replace("_", "").lower()),
+                max(counts) * size if size and max(counts) < 1 << 56 else None,
+                int.from_bytes(group[:7]),
+            )
         return found
+
+    @property
+    def _processes(self) -> dict[int, int]:
+        return dict(zip(self._work["correlation"].tolist(), self._process.tolist(), strict=True))
 
     def gpus(self) -> list[str]:
         """The names of the GPUs, sorted."""
@@ -798,21 +640,17 @@ class Source:
         return base_ns + self._first_ns if isinstance(base_ns, int) and abs(base_ns) < 1 << 61 else None
 
 
-NO_ARGS = Args()
+def _texts(values: list[msgspec.Raw]) -> list[bytes]:
+    """The undecoded values as bytes; NUL is in no JSON."""
+    return b"\0".join(values).split(b"\0") if values else []
 
 
-def _numbers(numbers: Numbers, keys: list) -> np.ndarray:
-    return np.array([numbers[key] for key in keys], np.int64)
-
-
-def _integers(values: list, substitute: Any = None) -> np.ndarray:
+def _integers(values: list, substitute: Callable[[Any], int] = lambda _: NONE) -> np.ndarray:
     """The values as integers; what is none becomes NONE, or its substitute. Integers in quotes, and floats such as 1.0,
     are integers, too."""
     try:
-        array = np.array(values)
-        if array.dtype == np.int64:
-            return array
-    except (ValueError, OverflowError):
+        return np.array(array("q", values))
+    except (TypeError, OverflowError):
         pass
 
     def integer(value: Any) -> int:
@@ -823,31 +661,6 @@ def _integers(values: list, substitute: Any = None) -> np.ndarray:
                 return result
         except (TypeError, ValueError, OverflowError):
             pass
-        return substitute(value) if substitute else NONE
+        return substitute(value)
 
     return np.array([integer(value) for value in values], np.int64)
-
-
-def _without_bad_bytes(text: bytes) -> tuple[bytes, int]:
-    """The JSON with marks for bytes that are not UTF-8, null for bare numbers that JSON lacks, and spaces for control
-    characters; and how many there were."""
-    marked = text.decode("utf-8", "replace")
-    bad_bytes = marked.count("\ufffd") - text.count(b"\xef\xbf\xbd")
-    text, controls = re.subn(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", b" ", marked.encode())
-    bare = rb"(?<=[:,\[\s])-?(?:[Nn]a[Nn]|[Ii]nf(?:inity)?)(?=\s*[,}\]])"
-    text, numbers = re.subn(bare, b"null", text)
-    return text, bad_bytes + controls + numbers
-
-
-def _with_escapes(text: bytes) -> tuple[bytes, int]:
-    """The JSON with escaped quotes and backslashes in names, which Kineto does not escape; and how many there were."""
-    escape, count = re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})|(?<!\\)"'), 0
-
-    def escaped(match: re.Match) -> bytes:
-        nonlocal count
-        name, changes = escape.subn(lambda bad: b"\\" + bad[0], match[2])
-        count += changes
-        return match[1] + name + match[3]
-
-    text = re.sub(rb'("name": ")([^\n]*?)(", "(?:pid|ts|cat|tid)":)', escaped, text)
-    return text, count
