@@ -145,7 +145,7 @@ class Chains:
         self.parent_of_range = np.full(len(ranges), NONE, np.int32)
         self.added: list[tuple[int, int]] = []  # further nodes: (parent, range)
         self._index: dict[tuple[int, int], int] = {}  # the node of each of these
-        self._merged: dict[tuple[int, ...], int] = {}
+        self._joints: dict[tuple[int, ...], int] = {}
         self.timelines: dict[int, _Timeline] = {}  # by thread
         self._threads: dict[int, list[int]] = {}  # by process
         threads, number = numbered(ranges.thread)
@@ -255,11 +255,17 @@ class Chains:
         for offer in offers[1:]:
             merged[merged == NONE] = offer[merged == NONE]
         several = np.flatnonzero(sum((offer != NONE).astype(np.int32) for offer in offers) > 1)
-        for place, nodes in zip(several.tolist(), zip(*(offer[several].tolist() for offer in offers)), strict=True):
-            if nodes not in self._merged:
-                self._merged[nodes] = self.node_of(sorted({m for node in nodes for m in self.chain(node)}))
-            merged[place] = self._merged[nodes]
+        offered = np.stack([offer[several] for offer in offers])
+        first = np.flatnonzero(np.append(True, (offered[:, 1:] != offered[:, :-1]).any(axis=0))[: len(several)])
+        nodes = [self._joint(tuple(column)) for column in offered[:, first].T.tolist()]
+        merged[several] = np.repeat(np.array(nodes, np.int32), np.diff(np.append(first, len(several))))
         return merged
+
+    def _joint(self, nodes: tuple[int, ...]) -> int:
+        """The node of the ranges of all these nodes."""
+        if nodes not in self._joints:
+            self._joints[nodes] = self.node_of(sorted({m for node in nodes for m in self.chain(node)}))
+        return self._joints[nodes]
 
 
 class _Timeline:
@@ -276,7 +282,7 @@ class _Timeline:
         depth = np.cumsum(solid) - solid - closed
         if (deepest := int(depth.max(initial=0))) >= 1000:
             raise chains.impossible(f"ranges are open {deepest + 1:,} deep")
-        parent = np.full(len(rows), NONE)
+        parent = np.full(len(rows), NONE, np.int32)
         for level in range(1, deepest + 1):
             outer, inner = np.flatnonzero((depth == level - 1) & solid), np.flatnonzero(depth == level)
             parent[inner] = outer[np.searchsorted(outer, inner) - 1]
@@ -290,7 +296,7 @@ class _Timeline:
         opening = np.arange(len(closing)) + closed[solid]  # the place of each opening among all events
         is_closing = np.ones(2 * len(closing), bool)
         is_closing[opening] = False
-        self.times, inside = np.empty(len(is_closing), np.int64), np.empty(len(is_closing), np.int64)
+        self.times, inside = np.empty(len(is_closing), np.int64), np.empty(len(is_closing), np.int32)
         self.times[opening], inside[opening] = start[solid], np.flatnonzero(solid)
         self.times[is_closing], inside[is_closing] = end[closing], parent[closing]
         self.open = np.append(nodes[inside], np.int32(NONE))  # the last is for times before the first

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernel_tables import attribution, tables
-from kernel_tables.capture import KINDS, Capture, process_of
+from kernel_tables.capture import KINDS, Capture, blocks, process_of
 from kernel_tables.classes import classify
 from kernel_tables.errors import Finding, TraceError
 
@@ -37,7 +37,7 @@ def read(path: str | os.PathLike, classes: Sequence = (), *, up_to_damage: bool 
             begin = file.read(4096)
         from kernel_tables import export, trace
 
-        capture = trace.read(path) if trace.is_json(begin, path) else export.read(path)
+        capture = trace.read(path, up_to_damage=up_to_damage) if trace.is_json(begin, path) else export.read(path)
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror or error}; check the path") from error
     return Profile(capture, classes)
@@ -170,7 +170,8 @@ class Profile(AbstractContextManager):
         """The kind of each of the activities' names, an index into KINDS."""
         work = self.capture.activities
         kinds = np.zeros(len(work.names), np.int8)
-        kinds[work.name] = work.kind
+        for rows in blocks(len(work)):
+            kinds[work.name[rows]] = work.kind[rows]
         return kinds.tolist()
 
     @cached_property

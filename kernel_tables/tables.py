@@ -88,10 +88,11 @@ def grouped(profile: "Profile", process: int | None = None) -> Group:
         key[block] = path[block].astype(key.dtype) * count + name[block]
     keys, group = numbered(key)
     del key
-    launches = np.bincount(group, minlength=len(keys))
-    total, least, most = np.zeros(len(keys), np.int64), np.full(len(keys), 1 << 62), np.zeros(len(keys), np.int64)
+    launches, total, most = (np.zeros(len(keys), np.int64) for _ in range(3))
+    least = np.full(len(keys), np.iinfo(np.int64).max)
     for block in rows:
         duration = end[block] - start[block]
+        launches += np.bincount(group[block], minlength=len(keys))
         np.add.at(total, group[block], duration)
         np.minimum.at(least, group[block], duration)
         np.maximum.at(most, group[block], duration)
