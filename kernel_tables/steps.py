@@ -4,10 +4,13 @@ The parts of a step's time are computation, communication without computation, c
 time in which the device did nothing. A mask or an array "by activity" is in the order of capture.activities.
 """
 
+from __future__ import annotations
+
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,8 +18,10 @@ from kernel_tables.capture import KINDS, NONE, numbered, process_of
 from kernel_tables.classes import family
 from kernel_tables.errors import NotConserved
 from kernel_tables.intervals import Intervals, difference, gaps, intersection, union
-from kernel_tables.profile import Profile
-from kernel_tables.text import duration, percent
+from kernel_tables.output import duration, percent
+
+if TYPE_CHECKING:
+    from kernel_tables.profile import Profile
 
 COMPUTE, COMMUNICATION, MEMORY, IDLE = "compute", "exposed communication", "exposed memory operations", "idle"
 PARTS = (COMPUTE, COMMUNICATION, MEMORY, IDLE)  # of a step; not the parts of a model
@@ -109,6 +114,8 @@ class Device:
 
 class Scope:
     """The measured steps of a capture that launched something, or all of the capture if it has none."""
+
+    MORE_WORK = 1.05  # times the launches of other steps: a step with more does other work
 
     def __init__(self, profile: Profile, step_name: str = "step"):
         self.profile, self.step_name = profile, step_name
@@ -273,8 +280,8 @@ class Scope:
     @property
     def differs_in_work(self) -> bool:
         """Whether a step launches notably more than the step with the fewest launches."""
-        launches, more = self.launches_by_step, 1.05
-        return bool(launches.max(initial=0) > more * launches.min(initial=launches.max(initial=0)))
+        launches = self.launches_by_step
+        return bool(launches.max(initial=0) > self.MORE_WORK * launches.min(initial=launches.max(initial=0)))
 
     @cached_property
     def step_starts_ns(self) -> np.ndarray:

@@ -1,0 +1,154 @@
+"""The findings of a capture: what its rules find, and the rules that cannot be checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernel_tables.attribution import path_text
+from kernel_tables.capture import NONE
+from kernel_tables.rules import RULES, Context, Hit, Rule
+from kernel_tables.steps import IDLE, Scope
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from kernel_tables.profile import Profile
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The result of one rule. Times are milliseconds of a step (without steps, of the capture) on one device."""
+
+    code: str
+    message: str  # one sentence; the reason if the rule abstains
+    abstained: bool
+    evidence: dict[str, object] = field(default_factory=dict)
+    # "ranges" and "kernels": the longest, with their ms; "steps": the indices of its steps
+    where: dict[str, object] = field(default_factory=dict)
+    gain_ms: float | None = None  # what a fix saves of a step at most; None if the rule abstains
+    gain_percent: float | None = (
+        None  # the same as a share: of a step before recording if Scope.step_before_ns is known
+    )
+    advice: str = ""
+    sure: str = ""  # certain, likely, possible
+    threshold: str = ""
+    source: str = ""
+
+    def sentence(self, base: str = "") -> str:
+        """A finding in words: what is lost, what a fix saves, and how. `base` is StepTime.percent_base."""
+        return f"{self.message}; fixing it saves at most {self.gain_percent:.0f} %{base}. To fix it, {self.advice}"
+
+
+def diagnose(
+    source: Profile | Scope, step_name: str = "step", rules: Sequence[Rule] = (), counters: pd.DataFrame | None = None
+) -> list[Diagnosis]:
+    """The findings of a capture (or of its scope, if the caller has that already), largest gain first, then the rules
+    that abstain. Rules that found nothing are left out.
+
+    `rules` are tried after the built-in ones: see rules.rules_of_file. `counters` are those of Nsight Compute, as
+    counters.read_counters reads them. Raises NotConserved if the parts of some time do not add up to it.
+    """
+    scope, filling = source if isinstance(source, Scope) else Scope(source, step_name), None
+    if counters is not None:
+        from kernel_tables.counters import filling_of
+
+        filling = filling_of(scope.profile, counters)
+    context, hits, found = Context(scope, filling), {}, {}
+    by_code = {rule.code: rule for rule in (*RULES, *rules)}
+    # A rule runs after those in its `leaves_to` and `silent_where`, since it needs their hits.
+    earlier = {rule.code: (*rule.leaves_to, *rule.silent_where) for rule in by_code.values()}
+    for rule in map(by_code.get, TopologicalSorter(earlier).static_order()):
+        if reason := next(filter(None, map(context.lacks, rule.needs)), ""):
+            found[rule.code] = _diagnosis(context, rule, reason, abstained=True)
+        elif hits.keys().isdisjoint(rule.silent_where):
+            claimed_ns = [hits[code].ns_by_activity for code in rule.leaves_to if code in hits]
+            context.claimed_ns = sum(claimed_ns, start=np.zeros(len(scope.activities), np.int64))
+            hit = rule.find(context) if rule.find else context.wait_hit(rule.code, rule.waits)
+            counted_ns = hit and (hit.gain_ns if hit.counted_ns is None else hit.counted_ns)
+            if counted_ns and scope.share(counted_ns) >= rule.share:
+                hits[rule.code] = hit
+                gain_ms, percent = _gain(scope, rule, hit)
+                found[rule.code] = _diagnosis(
+                    context, rule, hit.message, False, hit.evidence, _where(scope, hit), gain_ms, percent
+                )
+    findings = [found[code] for code in by_code if code in found]
+    return sorted(findings, key=lambda finding: (finding.abstained, -(finding.gain_ms or 0)))
+
+
+def _diagnosis(context: Context, rule: Rule, message: str, abstained: bool, *facts: object) -> Diagnosis:
+    advice = rule.advice
+    if context.scope.profile.is_cpu_only:
+        advice = rule.advice_on_cpu or advice
+    elif rule.advice_in_graphs and _is_mostly_replayed(context.scope):
+        advice = rule.advice_in_graphs
+    more = {"advice": advice, "sure": rule.sure, "threshold": rule.threshold_in_words, "source": rule.source}
+    return Diagnosis(rule.code, message, abstained, *facts, **more)
+
+
+def _is_mostly_replayed(scope: Scope) -> bool:
+    """Whether replays of CUDA graphs launched at least half of the activities."""
+    is_replay = np.append(np.zeros(len(scope.profile.capture.calls.start), bool), False)  # by call; the last: no launch
+    is_replay[scope.profile.capture.calls.named("GraphLaunch")] = True
+    return 2 * int(is_replay[scope.launch_row].sum()) >= max(len(scope.activities), 1)
+
+
+def _gain(scope: Scope, rule: Rule, hit: Hit) -> tuple[float, float]:
+    """The milliseconds and percent of a step that a fix saves at most: of a step before recording if its time is known,
+    else of a recorded step."""
+    before_ns = scope.step_before_ns
+    step_ns = limit_ns = before_ns or scope.span_ns / scope.steps_on_devices
+    if before_ns and rule.is_idle_only and not scope.profile.is_cpu_only:
+        # Recording does not change the work of the GPU, so a step before recording is idle for the rest of its time.
+        limit_ns = limit_ns - (scope.span_ns - scope.parts_ns[IDLE]) / scope.steps_on_devices
+    gain_ns = min(hit.gain_ns / scope.steps_on_devices, limit_ns)
+    return gain_ns / 1e6, 100 * gain_ns / step_ns
+
+
+def _where(scope: Scope, hit: Hit) -> dict[str, object]:
+    """The ranges and kernels with most of the time that a rule counts, and the steps with any of it."""
+    has_time = hit.ns_by_activity > 0
+    paths, names = scope.profile.paths, scope.activities.names
+    by_path = _largest(scope.profile.attribution.path, hit.ns_by_activity)
+    by_name = _largest(scope.activities.name, hit.ns_by_activity)
+    return {
+        "ranges": {path_text(paths[path]) or "(no range)": scope.per_step_ms(ns) for path, ns in by_path},
+        "kernels": {names[name]: scope.per_step_ms(ns) for name, ns in by_name},
+        "steps": [step for step in np.unique(scope.step_by_activity[has_time]).tolist() if step != NONE],
+    }
+
+
+def _largest(group: np.ndarray, ns_by_activity: np.ndarray) -> list[tuple[int, int]]:
+    """The groups (their numbers; `group` is by activity) with the most nanoseconds, at most three, and these."""
+    total_ns = np.bincount(group, ns_by_activity)
+    order = np.argsort(-total_ns, kind="stable")[:3].tolist()
+    return [(largest, int(total_ns[largest])) for largest in order if total_ns[largest] > 0]
+
+
+def abstained_by_reason(findings: list[Diagnosis]) -> dict[str, list[str]]:
+    """The codes of the rules that abstain, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for finding in findings:
+        if finding.abstained:
+            reasons.setdefault(finding.message, []).append(finding.code)
+    return reasons
+
+
+def as_table(findings: list[Diagnosis]) -> pd.DataFrame:
+    """One row per diagnosis; evidence and where are JSON."""
+    import pandas as pd
+
+    table = pd.DataFrame([asdict(finding) for finding in findings], columns=list(Diagnosis.__dataclass_fields__))
+    for column in ("evidence", "where"):
+        table[column] = pd.Series([json.dumps(value, ensure_ascii=False) for value in table[column]], dtype=object)
+    return table.astype({"gain_ms": "float64", "gain_percent": "float64", "abstained": "bool"})
+
+
+def as_json(findings: list[Diagnosis]) -> str:
+    """One object per diagnosis; its evidence and where are objects, too."""
+    return json.dumps([asdict(finding) for finding in findings], indent=1) + "\n"

@@ -1,0 +1,766 @@
+"""The declared rules of a diagnosis: what each looks for, its threshold, its advice, and how it finds that; and users'
+own rules.
+
+A mask or an array "by activity" is in the order of capture.activities.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+
+import numpy as np
+
+from kernel_tables.attention import Attention
+from kernel_tables.capture import NONE
+from kernel_tables.classes import is_found_in, is_fp32_without_tensor_cores, pattern_problem
+from kernel_tables.errors import TraceError
+from kernel_tables.idle import ALLOCATIONS, CAUSES, GPU, HOST, LAUNCH, LAUNCHING, LONG_PAUSE_NS, HostCalls, Idle
+from kernel_tables.intervals import covered_ns, difference, intersection
+from kernel_tables.output import duration
+from kernel_tables.steps import COMMUNICATION, NO_STEP, Device, Scope
+
+OPTIMIZER = re.compile(r"(?i)^optimizer(?!.*zero_grad)")  # also PyTorch's own, Optimizer.step#AdamW.step
+BACKWARD = re.compile(r"(?i)backward")
+MANY_OPTIMIZER_KERNELS = 20  # of a step; clipping gradients before a fused optimizer takes six
+MIN_STEPS = 6  # to tell a slow step from chance
+# The ten steps of small, context 512, lie within 10 % on an H200, whose clocks fall by 5 % in 80 ms of bf16 products.
+OUTLIER, DRIFT = 1.25, 0.10
+CUSTOM_EXAMPLE = "code = 'slow_norm', kernel = 'rms_norm', share = 0.05, advice = '...'"
+
+
+@dataclass(frozen=True)
+class Hit:
+    """What a rule found."""
+
+    gain_ns: int  # the most that a fix saves
+    message: str
+    evidence: dict[str, object]
+    ns_by_activity: np.ndarray = field(repr=False)  # what it counts of each activity and of the gap that this ended
+    counted_ns: int | None = None  # the time that must reach the rule's share of the span; by default gain_ns
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of the diagnosis. It does not report again what the rules in `leaves_to` and `silent_where` report."""
+
+    code: str
+    looks_for: str
+    share: float  # of the span that what it finds must take at least
+    advice: str
+    sure: str  # certain: counted; likely: profiling makes it larger; possible: to be checked in the program
+    needs: tuple[str, ...]  # of Context.lacks; without one of them it abstains
+    find: Callable[["Context"], Hit | None] | None = None  # None: Context.wait_hit
+    waits: str = ""  # when the GPU waits, in words, for wait_hit
+    threshold: str = "{size}"  # in words; {size} is the share
+    is_idle_only: bool = False  # whether it counts only idle time
+    leaves_to: tuple[str, ...] = ()  # codes of rules whose kernels and idle time this one does not count
+    silent_where: tuple[str, ...] = ()  # if one of these rules reports, this one does not
+    advice_on_cpu: str = ""  # replaces `advice` for a program without a GPU
+    advice_in_graphs: str = ""  # replaces `advice` if replays of CUDA graphs launch at least half of the activities
+    source: str = "this project's own"  # of the threshold
+
+    @property
+    def threshold_in_words(self) -> str:
+        return self.threshold.format(size=f"{self.share:.0%} of the span")
+
+
+class Context:
+    """What rules look at: a scope, its host's calls, its idle time, and kernels by purpose."""
+
+    def __init__(self, scope: Scope, filling=None):
+        """`filling` says how full launches make the GPU (counters.filling_of); None without counters."""
+        self.scope, self.filling = scope, filling
+        # By activity: what the rules count to which the one that runs leaves kernels and idle time.
+        self.claimed_ns = np.zeros(len(scope.activities), np.int64)
+
+    def lacks(self, need: str) -> str:
+        """Why the capture lacks what a rule needs; "" if it has that."""
+        scope = self.scope
+        match need:
+            case "kernels" if not len(scope.activities):
+                return "nothing that ran was recorded"
+            case "gpu" if scope.profile.is_cpu_only:
+                return "the program ran on the CPU, without a GPU"
+            case "calls" if not self.calls.are_known:
+                return (
+                    "the capture lacks the names or the ends of API calls, so it is not known what the CPU waited for"
+                )
+            case "steps" if not scope.has_steps:
+                return (
+                    f"no {scope.noun} ran in a range {scope.step_name!r}: name the range of one step with --step-name"
+                )
+            case "several steps":
+                return self._lacks_several_steps()
+            case "memory kinds" if not self.calls.has_memory_kinds:
+                return "the capture lacks the sizes of copies and their kinds of memory"
+            case "optimizer" if not any(map(OPTIMIZER.match, scope.ranges.names)):
+                return "no range is named optimizer, and what an optimizer launches looks like other elementwise work"
+            case "optimizer" if (self.is_update & self._is_of_model).any():
+                return "the optimizer's range also holds work of a model, and no range named backward separates the two"
+            case "attention in modules" if self.attention.is_doubtful and not self.attention.forward.any():
+                return "a product, a softmax and a product follow each other outside of the model, as in some losses"
+            case "communication" if not scope.is_of_class("communication").any():
+                return "no communication between processes was recorded"
+            case "counters" if self.filling is None:
+                return "no counters of Nsight Compute, which `kernel-tables diagnose --counters` reads"
+        return ""
+
+    def _lacks_several_steps(self) -> str:
+        scope, count = self.scope, len(self.scope.step_ranges)
+        processes = len(np.unique(scope.range_process[scope.step_ranges]))
+        if processes > 1:
+            return f"the capture has steps of {processes} processes side by side: capture one of them"
+        if count >= MIN_STEPS or (count > 2 and scope.differs_in_work):
+            return ""
+        recorded = "only 1 step was" if count == 1 else f"only {count} steps were"
+        chance = f"it takes {MIN_STEPS} to tell a slow step from chance"
+        return f"{recorded} recorded, and {chance} (`kernel-tables record --steps`)"
+
+    @cached_property
+    def calls(self) -> HostCalls:
+        return HostCalls(self.scope)
+
+    @cached_property
+    def idle(self) -> Idle:
+        return Idle(self.scope, self.calls)
+
+    @cached_property
+    def attention(self) -> Attention:
+        """The attention in separate kernels."""
+        return Attention(self.scope, self.scope.is_in_range(BACKWARD.search))
+
+    @cached_property
+    def time_by_activity(self) -> np.ndarray:
+        """By activity: how long it ran, in full if it is partly in the span of its device, and 0 if it is outside."""
+        return np.where(self.scope.is_in_span, self.scope.duration_ns, 0)
+
+    @cached_property
+    def is_update(self) -> np.ndarray:
+        """By activity: whether an optimizer launched it itself, not its closure: in the optimizer's range, after the
+        backward passes in that range. Lightning always passes a closure, which runs the model inside this range."""
+        scope, is_update = self.scope, np.zeros(len(self.scope.activities), bool)
+        in_backward = scope.is_in_range(BACKWARD.search, inside=OPTIMIZER.match)
+        for name in filter(OPTIMIZER.match, scope.ranges.names):
+            instance = scope.profile.enclosing(name)  # NONE (-1) indexes the last entry below
+            last_ns = np.full(len(scope.ranges) + 1, -1)  # by range: its last launch in a backward pass
+            np.maximum.at(last_ns, instance[in_backward], scope.launch_ns[in_backward])
+            is_update |= (instance != NONE) & (scope.launch_ns > last_ns[instance])
+        return is_update & ~in_backward & scope.is_in_span & scope.is_kernel
+
+    @property
+    def _is_of_model(self) -> np.ndarray:
+        """By activity: whether its class is one that only a model launches, not an optimizer."""
+        classes = "gemm", "attention", "softmax", "normalization", "embedding", "other/convolution", "other/loss"
+        return self.scope.is_of_class(*classes)
+
+    def times(self, mask: np.ndarray) -> np.ndarray:
+        """By activity: how long it ran if it is in `mask`, else 0."""
+        return np.where(mask, self.time_by_activity, 0)
+
+    def time_hit(self, mask: np.ndarray, subject: str) -> Hit:
+        """The hit for kernels of `mask`. `subject` is the beginning of its message."""
+        scope, total_ns = self.scope, self.scope.busy_ns(mask)
+        evidence = {"kernels_per_step": scope.per_step(mask), "ms": scope.per_step_ms(total_ns)}
+        return Hit(total_ns, f"{subject} {scope.in_words(total_ns)}", evidence, self.times(mask))
+
+    def wait_hit(self, cause: str, waits: str) -> Hit | None:
+        """The hit for the time in which a device idles between activities or only copies because of `cause`. `waits`
+        says when it waits, in words."""
+        scope, is_copy = self.scope, self.calls.copy_cause == CAUSES.index(cause)
+        if cause not in self.idle.ns_by_cause and not is_copy.any():
+            return None
+        is_copy &= scope.is_in_span
+        # What is claimed of an activity is first its own time, and only what exceeds that is of the gap before it.
+        claimed_idle_ns = np.maximum(self.claimed_ns - self.time_by_activity, 0)
+        idle_ns = np.maximum(self.idle.by_activity(cause) - claimed_idle_ns, 0)
+        copying = [difference(device.time_of(is_copy), device.time_of(scope.is_kernel)) for device in scope.devices]
+        copying_ns = sum(times.total_ns for times in copying)
+        counted_ns = int(idle_ns.sum()) + copying_ns
+        evidence = self._evidence_of_calls(cause)
+        if copying_ns:
+            evidence["copying_alone_ms"] = scope.per_step_ms(copying_ns)
+        at_edges_ns = self.idle.at_edges_ns(cause)  # is reported with the others, but does not help to reach the share
+        total_ns = counted_ns + at_edges_ns
+        gain_ns = max(counted_ns, self.idle.avoidable_ns[cause] + copying_ns) + at_edges_ns
+        message = f"the GPU waits {scope.in_words(total_ns)} {waits}"
+        if cause in ALLOCATIONS:
+            counts = [f"{count:.3g} {name}" for name, count in evidence["functions_per_step"].items()]
+            message += f" ({', '.join(counts)} per step)"
+        least_share = 0.01  # less is not worth a word
+        if scope.share(gain_ns - total_ns) >= least_share:
+            more = duration(1e6 * scope.per_step_ms(gain_ns - total_ns))
+            message += f", and up to {more} more because the host is then no longer ahead of it"
+        return Hit(gain_ns, message, evidence, idle_ns + self.times(is_copy), counted_ns)
+
+    def _evidence_of_calls(self, cause: str) -> dict[str, object]:
+        """How often (in all and by function) and for how long calls of `cause` held up the host, from the first start
+        to the last end of the devices' spans."""
+        calls, scope = self.calls, self.scope
+        first_ns = min(device.first_ns for device in scope.devices)
+        last_ns = max(device.last_ns for device in scope.devices)
+        mask = (calls.cause == CAUSES.index(cause)) & (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
+        counts: dict[str, int] = {}
+        for function, count in zip(*np.unique(calls.function[mask], return_counts=True), strict=True):
+            counts[calls.functions[function]] = counts.get(calls.functions[function], 0) + int(count)
+        return {
+            "calls_per_step": round(int(mask.sum()) / scope.step_count, 2),
+            "functions_per_step": {name: round(count / scope.step_count, 2) for name, count in counts.items()},
+            "host_ms": scope.per_step_ms(calls.time_of(mask).total_ns),
+        }
+
+
+def waiting_for_data(context: Context) -> Hit:
+    """On a GPU, only its idle time counts: a wait while it computes costs nothing. The launch after a wait counts as
+    part of the wait. The wait before the first activity (`first_ns`) is reported, but does not help to reach the
+    share."""
+    scope, ns_by_activity = context.scope, np.zeros(len(context.scope.activities), np.int64)
+    on_cpu, counted_ns, first_ns, longest_ns, batches = scope.profile.is_cpu_only, 0, 0, 0, 0
+    for device in scope.devices:
+        waits, (idle, next_row) = scope.data_waits(device), device.gaps
+        waited_ns = covered_ns(waits, idle.start_ns, idle.end_ns)
+        launching_ns = idle.end_ns - scope.launch_ns[next_row]
+        lost_ns = np.where(waited_ns > 0, np.minimum(idle.lengths_ns, waited_ns + launching_ns), 0)
+        ns_by_activity[next_row] = lost_ns
+        counted_ns += waits.total_ns if on_cpu else int(lost_ns.sum())
+        first_ns += 0 if on_cpu or not len(waits) else max(int(device.start_ns[0] - waits.start_ns[0]), 0)
+        batches, longest_ns = batches + len(waits), max(longest_ns, int(waits.lengths_ns.max(initial=0)))
+    gain_ns = counted_ns + first_ns
+    message = f"the {'program' if on_cpu else 'GPU'} waits {scope.in_words(gain_ns)} for the next batch of a DataLoader"
+    if any(re.match(r"enumerate\(DataLoader\).*MultiProcessing", name) for name in scope.ranges.names):
+        message += (
+            ", maybe longer without a profiler, which slows only the rest of a step, not the DataLoader's workers"
+        )
+    evidence = {"batches_per_step": round(batches / scope.step_count, 2), "longest_ms": longest_ns / 1e6}
+    return Hit(gain_ns, message, evidence, ns_by_activity, counted_ns)
+
+
+def launch_bound(context: Context) -> Hit:
+    scope, ns_by_activity = context.scope, context.idle.by_activity(LAUNCHING)
+    ns_by_activity[context.claimed_ns > 0] = 0
+    idle_ns, launches = int(ns_by_activity.sum()), int((scope.is_in_span & (scope.launch_row != NONE)).sum())
+    times_ns = np.zeros(4, np.int64)
+    for device in scope.devices:
+        times_ns += _host_times(context, device)
+    names = ("driver_call_us", "waiting_us", "other_calls_us", "python_and_dispatcher_us")
+    evidence = {name: round(ns / 1e3 / max(launches, 1), 3) for name, ns in zip(names, times_ns.tolist(), strict=True)}
+    message = f"the GPU waits {scope.in_words(idle_ns)} for kernels that the host launches too late"
+    return Hit(
+        idle_ns, message, evidence | {"launches_per_step": round(launches / scope.step_count, 1)}, ns_by_activity
+    )
+
+
+def _host_times(context: Context, device: Device) -> tuple[int, int, int, int]:
+    """The time of the host from the first to the last launch of a device in calls that launch, in other calls that hold
+    it up, in other calls, and in none. If several threads are busy at once, it counts once, for the first of these."""
+    calls, scope = context.calls, context.scope
+    launch_ns = scope.launch_ns[device.rows[scope.launch_row[device.rows] != NONE]]
+    if not len(launch_ns):
+        return 0, 0, 0, 0
+    first_ns, last_ns, is_own = int(launch_ns.min()), int(launch_ns.max()), calls.process == device.process
+    launching = calls.time_of(is_own & (calls.kind == LAUNCH))
+    waiting = calls.time_of(is_own & (calls.cause != NONE))
+    parts = calls.time_of(is_own), launching, waiting, intersection(waiting, launching)
+    in_any_ns, launching_ns, waiting_ns, both_ns = (int(covered_ns(part, first_ns, last_ns)) for part in parts)
+    others_ns = in_any_ns - launching_ns - waiting_ns + both_ns
+    return launching_ns, waiting_ns - both_ns, others_ns, last_ns - first_ns - in_any_ns
+
+
+def idle_host(context: Context) -> Hit:
+    scope = context.scope
+    ns_by_activity = np.maximum(context.idle.by_activity(HOST) - context.claimed_ns, 0)
+    idle_ns, pauses = int(ns_by_activity.sum()), int((ns_by_activity > 0).sum())
+    message = (
+        f"the GPU waits {scope.in_words(idle_ns)} while the host makes no CUDA call for"
+        f" {LONG_PAUSE_NS // 1_000_000} ms or longer"
+    )
+    if scope.compiled_in_words:
+        message += f" ({scope.compiled_in_words} in the window, which is a part of it)"
+    longest_ms = int(ns_by_activity.max(initial=0)) / 1e6
+    evidence = {"pauses_per_step": pauses / scope.step_count, "longest_ms": longest_ms}
+    return Hit(idle_ns, message, evidence, ns_by_activity)
+
+
+def small_kernels(context: Context) -> Hit | None:
+    """Many tiny kernels cost their time and the gaps around them: without them, neither would be there."""
+    scope, small_ns, many = context.scope, 10_000, 100  # nsys-ai's thresholds
+    is_small = scope.is_kernel & scope.is_in_span & (context.claimed_ns == 0) & (scope.duration_ns < small_ns)
+    if is_small.sum() < many * scope.step_count:
+        return None
+    ends_gap = is_small.copy()  # whether the gap before it lies next to a small kernel
+    for device in scope.devices:
+        ends_gap[device.rows[1:]] |= is_small[device.rows[:-1]]
+    gaps_ns, running_ns = np.where(ends_gap, context.idle.unblocked_ns, 0), scope.busy_ns(is_small)
+    total_ns = running_ns + int(gaps_ns.sum())
+    evidence = {
+        "kernels_per_step": scope.per_step(is_small),
+        "mean_us": round(float(scope.duration_ns[is_small].mean()) / 1e3, 3),
+        "gaps_between_ms": scope.per_step_ms(total_ns - running_ns),
+    }
+    message = (
+        f"{evidence['kernels_per_step']:,.0f} kernels of a step are shorter than {small_ns // 1000} µs; with the gaps"
+        f" around them they take {scope.in_words(total_ns)}"
+    )
+    return Hit(total_ns, message, evidence, context.times(is_small) + gaps_ns)
+
+
+def unfused_elementwise(context: Context) -> Hit:
+    """Chains of elementwise kernels in a row on a stream, launched in the same ranges. A fix saves all kernels of a
+    chain but the shortest."""
+    scope, fewest = context.scope, 3
+    mask = scope.is_of_class("elementwise") & scope.is_in_span & (context.claimed_ns == 0)
+    is_member, chains, gain_ns, total_ns = np.zeros(len(mask), bool), 0, 0, 0
+    for rows in (rows for device in scope.devices for rows in scope.streams(device)):
+        path, is_elementwise, time_ns = scope.profile.attribution.path[rows], mask[rows], context.time_by_activity[rows]
+        begins = np.append(True, (path[1:] != path[:-1]) | ~is_elementwise[1:] | ~is_elementwise[:-1])
+        first = np.flatnonzero(begins)  # of each stretch: a chain, or a single other kernel
+        length = np.diff(np.append(first, len(rows)))
+        is_chain = (length >= fewest) & is_elementwise[first]
+        chain_ns, shortest_ns = (ufunc.reduceat(time_ns, first)[is_chain] for ufunc in (np.add, np.minimum))
+        chains += int(is_chain.sum())
+        gain_ns += int((chain_ns - shortest_ns).sum())
+        total_ns += int(chain_ns.sum())
+        is_member[rows[np.repeat(is_chain, length)]] = True
+    evidence = {
+        "chains_per_step": round(chains / scope.step_count, 1),
+        "kernels_per_step": scope.per_step(is_member),
+        "chains_ms": scope.per_step_ms(total_ns),
+    }
+    message = f"chains of {fewest} and more elementwise {scope.noun} take {scope.in_words(total_ns)}"
+    return Hit(gain_ns, message, evidence, context.times(is_member))
+
+
+def casts(context: Context) -> Hit:
+    pattern, scope = r"(?i)(?:b?float(?:16|8\w*)|half)_copy_kernel|copy_kernel.*LoadWithCast", context.scope
+    is_cast = scope.with_names([bool(re.search(pattern, name)) for name in scope.activities.names])
+    mask = is_cast & scope.is_of_class("elementwise") & scope.is_in_span
+    return context.time_hit(mask, "kernels that only convert between number formats take")
+
+
+def no_tensor_cores(context: Context) -> Hit:
+    scope = context.scope
+    is_fp32 = scope.with_names([is_fp32_without_tensor_cores(name) for name in scope.activities.names])
+    mask = is_fp32 & scope.is_of_class("gemm") & scope.is_in_span
+    return context.time_hit(mask, "matrix multiplies in fp32, without tensor cores, take")
+
+
+def unfused_attention(context: Context) -> Hit | None:
+    """The chains of kernels that a fused kernel replaces, with their products. If no chain of the backward pass was
+    found, its time is bounded by that of the forward pass."""
+    scope, attention = context.scope, context.attention
+    # A backward pass has 2.5 times the arithmetic (FlashAttention: five matrix multiplies instead of two).
+    chains, times_forward = attention.forward | attention.backward, 2.5
+    forward_ns, known_backward_ns = scope.busy_ns(attention.forward), scope.busy_ns(attention.backward)
+    in_backward = scope.is_in_range(BACKWARD.search) & scope.is_in_span & scope.is_kernel
+    backward_ns = known_backward_ns or min(scope.busy_ns(in_backward), round(times_forward * forward_ns))
+    is_a_bound = not known_backward_ns and backward_ns > 0
+    total_ns = scope.busy_ns(chains) + (0 if known_backward_ns else backward_ns)
+    without_products_ns = scope.busy_ns(chains & ~attention.is_product)
+    if not without_products_ns:
+        return None
+    evidence = {
+        "kernels_per_step": scope.per_step(chains),
+        "forward_ms": scope.per_step_ms(forward_ns),
+        "backward_ms": scope.per_step_ms(backward_ns),
+        "backward_is_a_bound": is_a_bound,
+        "without_matmuls_ms": scope.per_step_ms(without_products_ns),
+    }
+    message = f"attention runs as separate {scope.noun} (product, softmax, product), which take"
+    message += f" {scope.in_words(total_ns)}"
+    if is_a_bound:
+        message += f", counting at most {times_forward} times the forward pass for the backward pass"
+    # If the backward pass is only bounded, without_products_ns lacks it, so it counts in proportion.
+    counted_ns = without_products_ns * total_ns / (forward_ns + known_backward_ns)
+    return Hit(total_ns, message, evidence, context.times(chains), counted_ns)
+
+
+def unfused_optimizer(context: Context) -> Hit | None:
+    scope = context.scope
+    mask = context.is_update & ~scope.is_of_class("optimizer")
+    if mask.sum() < MANY_OPTIMIZER_KERNELS * scope.step_count:
+        return None
+    idle_ns, running_ns = np.where(mask, context.idle.by_activity(GPU, LAUNCHING), 0), scope.busy_ns(mask)
+    total_ns = running_ns + int(idle_ns.sum())
+    evidence = {
+        "kernels_per_step": scope.per_step(mask),
+        "many_from": MANY_OPTIMIZER_KERNELS,
+        "running_ms": scope.per_step_ms(running_ns),
+        "mean_us": round(float(scope.duration_ns[mask].mean()) / 1e3, 3),
+    }
+    waiting = "the time before each" if scope.profile.is_cpu_only else "the GPU's waiting for them"
+    message = f"the optimizer's many {scope.noun}, and {waiting}, take {scope.in_words(total_ns)}"
+    return Hit(total_ns, message, evidence, context.times(mask) + idle_ns)
+
+
+def exposed_communication(context: Context) -> Hit | None:
+    scope, most_overlap = context.scope, 0.30  # nsys-ai's threshold
+    is_communication = scope.is_of_class("communication") & scope.is_in_span
+    total_ns, exposed_ns = scope.busy_ns(is_communication), scope.parts_ns[COMMUNICATION]
+    overlap = (total_ns - exposed_ns) / max(total_ns, 1)
+    if overlap >= most_overlap:
+        return None
+    evidence = {"communication_ms": scope.per_step_ms(total_ns), "overlap": round(overlap, 4)}
+    message = f"communication that is not overlapped by computation takes {scope.in_words(exposed_ns)}"
+    return Hit(exposed_ns, message, evidence, context.times(is_communication))
+
+
+def low_occupancy(context: Context) -> Hit:
+    """Kernels of at least one wave that leave more than half of the GPU's warps empty.
+
+    Matrix multiplies, alone or in fused attention, do not count: they keep their tiles in registers and hide latency
+    within a warp, and are fast at an occupancy of an eighth."""
+    filling, scope = context.filling, context.scope
+    mask = ~scope.is_of_class("gemm", "attention") & (filling.occupancy < 0.5) & (filling.waves >= 1)
+    subject = "kernels that leave more than half of the warps empty take"
+    return _empty_hit(context, mask, 1 - filling.occupancy, subject, "mean_empty_warps")
+
+
+def wave_tail(context: Context) -> Hit:
+    """Kernels of more than one wave whose last wave leaves many places for blocks empty."""
+    filling, least_tail = context.filling, 0.2  # of the places in all waves
+    mask = (filling.tail >= least_tail) & (filling.waves > 1)
+    return _empty_hit(context, mask, filling.tail, "kernels whose last wave leaves many places empty take", "mean_tail")
+
+
+def _empty_hit(context: Context, mask: np.ndarray, empty_share: np.ndarray, subject: str, mean_name: str) -> Hit:
+    """The hit for the kernels of `mask`. `empty_share` is, by activity, the share of the GPU that it leaves empty (NaN
+    if unknown). `subject` begins the message; `mean_name` is the key of the mean share in the evidence."""
+    scope = context.scope
+    mask &= scope.is_in_span & scope.is_kernel
+    total_ns, times_ns = scope.busy_ns(mask), context.times(mask)
+    ns_by_activity = (times_ns * np.nan_to_num(empty_share)).astype(np.int64)
+    empty_ns = int(ns_by_activity.sum())
+    evidence = {
+        "kernels_per_step": scope.per_step(mask),
+        "running_ms": scope.per_step_ms(total_ns),
+        mean_name: round(empty_ns / max(int(times_ns.sum()), 1), 4),
+    }
+    message = f"{subject} {scope.in_words(total_ns)}"
+    return Hit(min(empty_ns, total_ns), message, evidence, ns_by_activity, total_ns)
+
+
+def unsteady_steps(context: Context) -> Hit | None:
+    """Steps that are slow, or that drift. The idle time that other findings claim does not count. With fewer than
+    MIN_STEPS steps, or on the CPU, which other programs use, too, a slow step may be chance: it is reported only if it
+    does more work."""
+    scope, step = context.scope, context.scope.step_by_activity
+    count = len(scope.step_ranges)
+    idle_ns = np.minimum(context.idle.by_activity(), context.claimed_ns)
+    # The first activity of a step ends idle time of the step before: searchsorted finds that one.
+    of_step = np.maximum(np.searchsorted(scope.step_starts_ns, scope.activities.start) - 1, 0)
+    claimed_ns = np.bincount(of_step, idle_ns, count) / len(scope.devices)
+    time_ns = np.maximum(scope.step_times_ns - claimed_ns, 1)  # by step, as are all arrays below
+    median_ns, half = float(np.median(time_ns)), count // 2
+    may_be_chance = count < MIN_STEPS or scope.profile.is_cpu_only
+    is_slow = time_ns > OUTLIER * median_ns
+    if may_be_chance and is_slow.any():
+        is_slow &= _explains_slowness(scope, is_slow)
+    halves_ns = float(np.median(time_ns[:half])), float(np.median(time_ns[-half:]))
+    drift = 0.0 if may_be_chance else halves_ns[1] / halves_ns[0] - 1
+    if not (is_slow.any() or abs(drift) >= DRIFT):
+        return None
+    usual_ns = median_ns if abs(drift) < DRIFT else min(halves_ns)
+    longer_ns = np.where(is_slow | (not may_be_chance), np.maximum(time_ns - usual_ns, 0), 0)
+    # The sum of the times of its activities is longer if the clocks are slower.
+    busy_ns = np.bincount(step[step != NO_STEP], context.time_by_activity[step != NO_STEP], count)
+    longer_busy_ns = np.minimum(np.maximum(busy_ns - float(np.median(busy_ns)), 0), longer_ns)
+    evidence = {
+        "median_ms": median_ns / 1e6,
+        "slow_steps_ms": {str(step): float(time_ns[step]) / 1e6 for step in np.flatnonzero(is_slow).tolist()},
+        "drift_percent": round(100 * drift, 2),
+        "longer_ms": float(longer_ns.sum()) / 1e6,
+        "longer_while_gpu_runs_ms": float(longer_busy_ns.sum()) / 1e6,
+    }
+    parts = []
+    if is_slow.any():
+        parts.append(
+            f"{int(is_slow.sum())} of {count} steps take{'s' if is_slow.sum() == 1 else ''} more than {OUTLIER}"
+            f" times the median of {duration(median_ns)}: {_what_varies(scope, is_slow)}"
+        )
+    if abs(drift) >= DRIFT:
+        parts.append(f"from the first to the second half, the time of a step changes by {100 * drift:+.1f} %")
+    ns_by_activity = context.times(np.isin(step, np.flatnonzero(longer_ns > 0)))
+    return Hit(int(longer_ns.sum()) * len(scope.devices), "; ".join(parts), evidence, ns_by_activity)
+
+
+def _explains_slowness(scope: Scope, is_slow: np.ndarray) -> np.ndarray:
+    """By step: whether it does much more work than the steps that are not slow, which may be why it is slow."""
+    explaining = 1 + (OUTLIER - 1) / 2  # times the launches: half of what an OUTLIER takes longer
+    does_more = scope.launches_by_step > explaining * np.median(scope.launches_by_step[~is_slow])
+    _, instances = _repeated_range(scope, is_slow)
+    return does_more | (instances > np.median(instances[~is_slow]))
+
+
+def _what_varies(scope: Scope, is_slow: np.ndarray) -> str:
+    """The work that slow steps do more often than the others, in words."""
+    name, instances = _repeated_range(scope, is_slow)
+    if name:
+        usual = np.median(instances[~is_slow])
+        more = instances[is_slow & (instances > usual)]
+        where = "there" if len(more) == is_slow.sum() else f"in {len(more)} of them"
+        others = f"{usual:g} times" if usual else "not"
+        return f"{name} runs {np.median(more):g} times {where}, and {others} in the others"
+    more, usual = (np.median(scope.launches_by_step[steps]) for steps in (is_slow, ~is_slow))
+    if more > scope.MORE_WORK * usual:
+        return f"they do more work: {more:,.0f} {scope.noun}, and the others {usual:,.0f}"
+    if scope.compiled_in_words:
+        return f"{scope.compiled_in_words} in the window"
+    return f"they run as many {scope.noun} as the others, so it is the time of the same work that varies"
+
+
+def _repeated_range(scope: Scope, is_slow: np.ndarray) -> tuple[str, np.ndarray]:
+    """Of the ranges directly inside steps that occur more often in slow steps than in others, the one whose additional
+    instances take the most time: its name, and how often it occurs, by step; "" and zeros without one."""
+    ranges, paths, range_path = scope.ranges, scope.profile.paths, scope.profile.range_path
+    is_in_step = np.array([path[-2:-1] == (scope.step_name,) for path in paths])[range_path]
+    step = np.searchsorted(ranges.start[scope.step_ranges], ranges.start, "right") - 1
+    found, most_ns = ("", np.zeros(len(is_slow))), 0.0
+    inner = np.flatnonzero(is_in_step & (step >= 0) & (not is_slow.all()))
+    for path in np.unique(range_path[inner]).tolist():
+        own = inner[range_path[inner] == path]
+        instances = np.bincount(step[own], minlength=len(is_slow))
+        more = float(np.median(instances[is_slow]) - np.median(instances[~is_slow]))
+        more_ns = more * (ranges.end - ranges.start)[own].mean()
+        if more_ns > most_ns:
+            found, most_ns = (paths[path][-1], instances), more_ns
+    return found
+
+
+ON_GPU, FROM_CALLS = ("kernels", "gpu"), ("kernels", "gpu", "calls")
+IN_STEP = "{size}, and at least one call after which its step launches more kernels"
+RULES_WITH_IDLE_TIME = (  # those that count idle time, and perhaps other time
+    "launch_bound", "idle_host", "waiting_for_data", "idle_sync", "idle_copy", "idle_allocation", "small_kernels",
+    "sync_in_step", "copy_in_step", "pageable_copy", "allocation_in_step", "unfused_optimizer",
+)  # fmt: skip
+RULES = (  # by position: code, looks_for, share, advice, sure, needs
+    Rule(
+        "waiting_for_data", "the GPU idle, or a program on the CPU held up, while a DataLoader gets the next batch",
+        0.05,
+        "load data ahead of the step: more workers (num_workers, prefetch_factor, persistent_workers=True), less work"
+        " per sample",
+        "certain", ("kernels",), waiting_for_data, is_idle_only=True,
+    ),
+    Rule(
+        "launch_bound", "the GPU idle because kernels are launched too late", 0.15,
+        "compile the model (torch.compile), replay CUDA graphs, or give each launch more work (a larger batch)",
+        "likely", FROM_CALLS, launch_bound, leaves_to=("unfused_optimizer",), is_idle_only=True,
+        advice_in_graphs="replay more of the program as CUDA graphs, or give each launch more work (a larger batch)",
+        source="nsys-ai, idle time",
+    ),
+    Rule(
+        "idle_host", "the GPU idle while the host makes no CUDA call for 1 ms or longer", 0.05,
+        "prepare data in other processes, ahead of the step; avoid full garbage collections (gc.freeze()); see what"
+        " the host does meanwhile (kernel-tables host)",
+        "likely", FROM_CALLS, idle_host, leaves_to=("waiting_for_data",), is_idle_only=True,
+    ),
+    Rule(
+        "idle_sync", "the GPU idle because the host waits for it at the end of a step or outside of steps", 0.05,
+        "do not wait for the GPU after each step: read losses later, or now and then",
+        "likely", FROM_CALLS, waits="after the host waited for it at the end of a step or outside of steps",
+        leaves_to=("small_kernels",),
+    ),
+    Rule(
+        "idle_copy", "the GPU idle during copies between host and device outside of steps", 0.05,
+        "copy the next batch on a separate stream while this one is computed (non_blocking=True)",
+        "certain", (*FROM_CALLS, "memory kinds"), waits="for copies outside of steps",
+    ),
+    Rule(
+        "idle_allocation", "the GPU idle because of cudaMalloc, cudaFree or similar calls outside of steps", 0.01,
+        "keep memory between steps: do not call empty_cache(), and keep shapes from growing",
+        "likely", FROM_CALLS, waits="while the host allocates or frees memory outside of steps", is_idle_only=True,
+    ),
+    Rule(
+        "small_kernels",
+        "100 or more kernels shorter than 10 µs in a step that is not launch-bound, with the gaps around them", 0.15,
+        "fuse them (torch.compile), replay them as a CUDA graph, or work on larger tensors",
+        "possible", ON_GPU, small_kernels, leaves_to=("unfused_optimizer",), silent_where=("launch_bound",),
+        advice_in_graphs="fuse them (torch.compile), or work on larger tensors", source="nsys-ai, small kernels",
+    ),
+    Rule(
+        "sync_in_step", "synchronization within a step: .item(), .cpu(), print, a condition on a tensor", 0.01,
+        "keep the value on the GPU, and read it after the step; use torch.where instead of a condition",
+        "likely", (*FROM_CALLS, "steps"), waits="after the host waited for it in the middle of a step",
+        threshold=IN_STEP, leaves_to=("small_kernels",),
+    ),
+    Rule(
+        "copy_in_step", "copies of more than 64 KiB between host and device within a step", 0.01,
+        "create tensors on the device; copy inputs ahead of the step, on a separate stream",
+        "certain", (*FROM_CALLS, "steps", "memory kinds"), waits="for copies within a step", threshold=IN_STEP,
+    ),
+    Rule(
+        "pageable_copy", "copies of more than 64 KiB from or to pageable memory, in or outside of steps", 0.01,
+        "pin the host's memory (pin_memory=True) and copy with non_blocking=True",
+        "certain", (*FROM_CALLS, "memory kinds"), waits="for copies from or to pageable memory",
+    ),
+    Rule(
+        "allocation_in_step", "cudaMalloc, cudaFree or similar calls within a step", 0.01,
+        "do not call empty_cache() in the loop; keep shapes constant, so that PyTorch's allocator can use its cache",
+        "likely", (*FROM_CALLS, "steps"), waits="while the host allocates or frees memory within a step",
+        threshold=IN_STEP, is_idle_only=True,
+    ),
+    Rule(
+        "unfused_elementwise", "three or more elementwise kernels in a row, in one range on one stream", 0.05,
+        "compile that part of the model, or write one kernel for it: one pass over memory instead of several",
+        "possible", ("kernels",), unfused_elementwise,
+        leaves_to=("unfused_attention", "unfused_optimizer", "casts", "small_kernels"),
+        advice_on_cpu="compile the parts with many elementwise operators (torch.compile): one pass over memory instead"
+        " of several",
+    ),
+    Rule(
+        "casts", "kernels that only convert between number formats", 0.05,
+        "keep weights in the format in which they are used (which also makes the optimizer faster, and is not counted),"
+        " convert once per step, or compile the model",
+        "possible", ON_GPU, casts,
+    ),
+    Rule(
+        "no_tensor_cores", "matrix multiplies whose kernel names (sgemm) show that they use no tensor cores", 0.05,
+        "allow TF32 (torch.set_float32_matmul_precision('high')), if the accuracy permits; bf16 saves more, since other"
+        " kernels then also move less memory",
+        "certain", ON_GPU, no_tensor_cores,
+    ),
+    Rule(
+        "unfused_attention",
+        "attention as separate kernels: a matrix multiply, a softmax and a matrix multiply, next to each other", 0.05,
+        "use torch.nn.functional.scaled_dot_product_attention with a fused backend (in bf16: flash or cuDNN)",
+        "likely", ("kernels", "attention in modules"), unfused_attention,
+        threshold="{size}, matrix multiplies not counted",
+        advice_on_cpu="use torch.nn.functional.scaled_dot_product_attention",
+    ),
+    Rule(
+        "unfused_optimizer",
+        f"an optimizer step that launches {MANY_OPTIMIZER_KERNELS} or more kernels that are not fused (those of a"
+        " closure passed to step do not count)", 0.05,
+        "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
+        "likely", ("kernels", "optimizer"), unfused_optimizer,
+        advice_on_cpu="let the optimizer update all tensors in one operator (fused=True, or else foreach=True)",
+    ),
+    Rule(
+        "low_occupancy",
+        "kernels of a wave or more, except matrix multiplies and attention, that keep fewer than half of the possible"
+        " warps active", 0.05,
+        "see what limits them (registers, shared memory, block size), and let a block take less of it",
+        "possible", ("gpu", "counters"), low_occupancy,
+    ),
+    Rule(
+        "wave_tail", "kernels of several waves, with a fifth or more of their block slots empty in the last wave", 0.05,
+        "choose sizes whose blocks fill complete waves, or kernels that divide the last wave (stream-K)",
+        "possible", ("gpu", "counters"), wave_tail,
+    ),
+    Rule(
+        "exposed_communication", "communication that is not overlapped by computation", 0.05,
+        "start communication earlier, in smaller pieces, during the backward pass",
+        "certain", ("kernels", "communication"), exposed_communication, threshold="overlap below 30%, and {size}",
+        source="nsys-ai, overlap of NCCL",
+    ),
+    Rule(
+        "unsteady_steps", "steps that take longer than others, or increasingly long, and what they do more often", 0.05,
+        "look at only the slow steps; if they do other work, as an evaluation does, record steps without it (record"
+        " --skip); if the same work takes longer, see what else ran on the machine, and fix the GPU's clocks"
+        " (nvidia-smi -lgc)",
+        "possible", ("kernels", "steps", "several steps"), unsteady_steps, leaves_to=RULES_WITH_IDLE_TIME,
+        threshold=f"a step over {OUTLIER} times the median, or a drift of {DRIFT:.0%}, and {{size}} in all",
+        advice_on_cpu="if the slow steps do other work than you want to measure, as an evaluation does, record steps"
+        " without it (record --skip)",
+        source="scatter of ten steps on an H200",
+    ),
+)  # fmt: skip
+CODES = tuple(rule.code for rule in RULES)
+
+
+def rules_of_file(path: Path) -> tuple[Rule, ...]:
+    """The rules of a TOML file, each a table [[rule]]. Raises TraceError for the first that cannot be used."""
+    hint = f"write tables [[rule]] with {CUSTOM_EXAMPLE}"
+    try:
+        content = tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise TraceError(f"{path}: no TOML ({error}); {hint}") from error
+    if set(content) != {"rule"} or not isinstance(content["rule"], list):
+        raise TraceError(f"{path}: holds {', '.join(content) or 'nothing'}; {hint}")
+    return rules_of_entries(content["rule"], str(path))
+
+
+def rules_of_entries(entries: Sequence[Mapping], source: str) -> tuple[Rule, ...]:
+    """The rules from the entries of a file or a configuration, which the messages of a TraceError call `source`: for
+    kernels by name, class and range, or API calls by name, that take too much of the span."""
+    rules = []
+    for number, entry in enumerate(entries, start=1):
+        if problem := _problem(entry):
+            raise TraceError(f"{source}, rule {number}: {problem}; write {CUSTOM_EXAMPLE}")
+        selectors = [f"{key} {entry[key]!r}" for key in ("kernel", "class", "range", "call") if key in entry]
+        noun, find, needs = ("calls", _hit_of_calls, FROM_CALLS) if "call" in entry else ("kernels", _hit, ("kernels",))
+        selection = ", ".join(selectors)
+        threshold = f"{float(entry['share']):.4g} of the span, {entry.get('launches', 1)} {noun} a step"
+        rules.append(
+            Rule(
+                entry["code"],
+                f"{noun} of {selection}",
+                float(entry["share"]),
+                entry["advice"],
+                "possible",
+                needs,
+                partial(find, entry=dict(entry), selection=selection),
+                threshold=threshold,
+                source="custom rule",
+            )
+        )
+    codes = [*CODES, *(rule.code for rule in rules)]
+    if repeated := next((code for code in codes if codes.count(code) > 1), None):
+        raise TraceError(f"{source}: there are two rules {repeated!r}; give each a different code")
+    return tuple(rules)
+
+
+def _problem(entry: Mapping) -> str:
+    """Why a custom rule cannot be used, "" if it can."""
+    types = dict.fromkeys(("code", "advice", "kernel", "class", "range", "call"), str) | {"launches": int}
+    types["share"] = (int, float)
+    if not isinstance(entry, Mapping):
+        return f"{entry!r} is not a table"
+    for key, value in entry.items():
+        if key not in types:
+            return f"{key!r} is not known"
+        if not isinstance(value, types[key]) or isinstance(value, bool) or value == "":
+            return f"{key} = {value!r} cannot be used"
+    if lacking := [key for key in ("code", "share", "advice") if key not in entry]:
+        return f"{lacking[0]!r} is lacking"
+    kernel_keys = entry.keys() & {"kernel", "class", "range"}
+    if "call" not in entry and not kernel_keys:
+        return "it names no kernel, class, range or call"
+    if "call" in entry and kernel_keys:
+        return "it names a call and kernels; write a rule for each"
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", entry["code"]) or not 0 <= entry["share"] <= 1:
+        return "a code consists of lower-case letters, digits and _, and a share is between 0 and 1"
+    for pattern in (entry[key] for key in ("kernel", "call") if key in entry):
+        if reason := pattern_problem(pattern):
+            return f"the pattern {pattern!r} cannot be used ({reason})"
+    return ""
+
+
+def _hit(context: Context, entry: Mapping, selection: str) -> Hit | None:
+    scope = context.scope
+    mask = scope.is_in_span & scope.is_kernel
+    if "kernel" in entry:
+        mask &= scope.with_names(is_found_in(entry["kernel"], scope.activities.names))
+    if "class" in entry:
+        mask &= scope.is_of_class(entry["class"])
+    if "range" in entry:
+        mask &= scope.is_in_range(lambda name: name == entry["range"])
+    if mask.sum() < entry.get("launches", 1) * scope.step_count:
+        return None
+    return context.time_hit(mask, f"{scope.noun} of {selection} take")
+
+
+def _hit_of_calls(context: Context, entry: Mapping, selection: str) -> Hit | None:
+    """The host's time in the calls of `entry` within the spans of the GPUs. Nested calls count once."""
+    scope, calls, total_ns, count = context.scope, context.calls, 0, 0
+    is_wanted = np.array(is_found_in(entry["call"], calls.functions), bool)[calls.function]
+    for device in scope.devices:
+        is_match = is_wanted & (calls.process == device.process)
+        total_ns += int(covered_ns(calls.time_of(is_match), device.first_ns, device.last_ns))
+        count += int((is_match & (calls.start_ns >= device.first_ns) & (calls.start_ns < device.last_ns)).sum())
+    if count < max(entry.get("launches", 1) * scope.step_count, 1):
+        return None
+    evidence = {"calls_per_step": round(count / scope.step_count, 1), "ms": scope.per_step_ms(total_ns)}
+    message = f"the host is in calls of {selection} for {scope.in_words(total_ns)}"
+    return Hit(total_ns, message, evidence, np.zeros(len(scope.activities), np.int64))
