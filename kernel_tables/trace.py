@@ -10,7 +10,7 @@ import tempfile
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -59,22 +59,22 @@ def read(path: Path, *, up_to_damage: bool = False) -> Capture:
 
     Raises TraceError if the file is no trace or without activities, ImpossibleCapture if its JSON is invalid.
     """
-    trace = Trace(path, up_to_damage=up_to_damage)
-    if not len(trace[KERNEL]["start"]):
-        launches = sum("Launch" in name for name in trace.named("call"))
+    events = Events(path, up_to_damage=up_to_damage)
+    if not len(events[KERNEL]["start"]):
+        launches = sum("Launch" in name for name in events.named("call"))
         if launches:
             raise TraceError(
                 f"{path}: a trace without kernels, though with {launches:,} calls that launch them: the profiler saw"
                 " nothing of the GPU; record with ProfilerActivity.CUDA, and without another profiler around the program"
             )
-        if not len(trace["operator"]["start"]):
-            counts = Counter(event.cat for events in EventFile(path) for event in events).most_common(4)
-            events = ", ".join(f"{count:,} {category or 'without a category'}" for category, count in counts)
+        if not len(events["operator"]["start"]):
+            counts = Counter(event.cat for some in EventFile(path) for event in some).most_common(4)
+            found = ", ".join(f"{count:,} {category or 'without a category'}" for category, count in counts)
             raise TraceError(
-                f"{path}: a trace without kernels and operators (events by category: {events or 'none'}); {ADVICE}"
+                f"{path}: a trace without kernels and operators (events by category: {found or 'none'}); {ADVICE}"
             )
-    on_gpu = bool(len(trace[KERNEL]["start"]))
-    return trace.capture(on_gpu, modules.derived_ranges(trace, on_gpu=on_gpu), with_notes=True)
+    on_gpu = bool(len(events[KERNEL]["start"]))
+    return events.capture(on_gpu, modules.derived_ranges(events, on_gpu=on_gpu), with_notes=True)
 
 
 def read_recorded(path: Path, torch_version: str, on_gpu: bool | None = None) -> Capture:
@@ -83,12 +83,12 @@ def read_recorded(path: Path, torch_version: str, on_gpu: bool | None = None) ->
     `on_gpu`: whether the program used a GPU, by default whether the trace has calls or activities of one. Raises
     TraceError without activities.
     """
-    trace = Trace(path)
-    counts = {kind: len(columns["start"]) for kind, columns in trace.columns.items() if kind != "overhead"}
+    events = Events(path)
+    counts = {kind: len(columns["start"]) for kind, columns in events.columns.items() if kind != "overhead"}
     if not any(counts.values()):
         raise TraceError("nothing of PyTorch ran in the window; take a later or longer one")
     on_gpu = counts[KERNEL] + counts["call"] > 0 if on_gpu is None else on_gpu
-    capture = trace.capture(on_gpu, modules.recorded_ranges(trace, on_gpu=on_gpu), torch_version=torch_version)
+    capture = events.capture(on_gpu, modules.recorded_ranges(events, on_gpu=on_gpu), torch_version=torch_version)
     if not len(capture.activities):
         raise TraceError(
             f"the profiler recorded {sum(counts.values())} events and no {'kernel' if on_gpu else 'ATen operator'}: on a"
@@ -120,7 +120,7 @@ class Numbers(dict):
         return np.fromiter(map(self.__getitem__, keys), np.int64, len(keys))
 
 
-class Trace:
+class Events:
     """The events of each kind in columns: start, end (ns from the first event), name (a number of `texts`), thread, ...
 
     Activities of the GPU are of the kind KERNEL, with their `kind`. Raises ImpossibleCapture for invalid JSON.
@@ -265,8 +265,9 @@ class Trace:
         if texts and not joined.translate(None, b"0123456789. ") and np.diff(ends, prepend=-1).max(initial=0) <= 20:
             if len(points) == len(texts) and (ends - points == 4).all():  # three decimals
                 return self._checked(np.fromstring(joined.replace(b".", b""), np.int64, sep=" "), texts)
-            if not len(points) and np.diff(ends, prepend=-1).max(initial=0) <= 16:
-                return self._checked(np.fromstring(joined, np.int64, sep=" ") * 1000, texts)
+            times = np.empty(0, np.int64) if len(points) else np.fromstring(joined, np.int64, sep=" ")
+            if len(times) and times.max() < 1 << 51:
+                return self._checked(times * 1000, texts)
         return self._checked([self._time(bytes(text).decode(errors="replace").strip('"')) for text in texts], texts)
 
     def _lengths(self, values: list, may_miss: bool) -> np.ndarray:
@@ -313,16 +314,16 @@ class Trace:
     # The capture
 
     def capture(
-        self, on_gpu: bool, ranges: Sequence[modules.Range], torch_version: str = "unknown", with_notes: bool = False
+        self, on_gpu: bool, ranges: modules.RangeColumns, torch_version: str = "unknown", with_notes: bool = False
     ) -> Capture:
         """The capture with these ranges."""
         activities, calls = self._device_work() if on_gpu else self._operator_work()
-        start, end, thread, name = (list(column) for column in zip(*ranges)) if ranges else ([], [], [], [])
-        numbers = Numbers()
-        name = numbers.of([range_name(text) or UNNAMED for text in name])
-        start, end, thread = (np.array(column, np.int64) for column in (start, end, thread))
-        domain, pushed = np.zeros(len(start), np.int64), np.ones(len(start), bool)
-        columns = Ranges.in_order(start, end, thread, name, list(numbers), domain, pushed, {}, self.unclosed)
+        names = Numbers()
+        name = names.of([range_name(text) or UNNAMED for text in ranges.names])[ranges.name]
+        columns = Ranges.in_order(
+            ranges.start, ranges.end, ranges.thread, name, list(names), np.zeros(len(name), np.int64),
+            np.ones(len(name), bool), {}, self.unclosed,
+        )  # fmt: skip
         nodes = self._graph_nodes(activities)
         facts = {
             "EXPORT_PRODUCT_NAME": "PyTorch profiler (Kineto)",
@@ -380,15 +381,14 @@ class Trace:
             )
         if self.whole_microseconds:
             yield "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1"
-        if not modules.has_modules(self):
+        if not any(text.startswith(modules.MODULE) for text in self.texts):
             reason = "compiled models call none" if self.facts.get("with_stack") else "with_stack=True records them"
             yield f"no call of a module is in the trace ({reason}): ranges are annotations of the program and operators"
 
     def _operator_work(self) -> tuple[Activities, Calls]:
         """The activities of a program without a GPU: outermost operators, which launch themselves, then collectives of
         Gloo, each launched by the call that started it."""
-        operators, gloo = modules.outermost_operators(self), modules.gloo_collectives(self)
-        annotations, starters = (np.array(column, np.int64) for column in zip(*gloo)) if gloo else (operators[:0],) * 2
+        operators, (annotations, starters) = modules.outermost_operators(self), modules.gloo_collectives(self)
         if self["operator"]["is_open"][operators].any():
             raise TraceError(f"{self.path}: an operator has no duration: damaged, write the trace again")
         start, end, thread, name = (
@@ -548,11 +548,11 @@ class Source:
 
     has_call_names = has_copies = True
 
-    def __init__(self, trace: Trace, activities: Activities, calls: Calls):
-        self._work = trace[KERNEL] if len(trace[KERNEL]["start"]) == len(activities) else None  # None without a GPU
-        self._calls, self._process, self._facts = calls, activities.process, trace.facts
-        self._count, self._first_ns = len(activities), trace.first_ns
-        self._sizes, self._copies, self._collectives = list(trace.sizes), list(trace.copies), trace.collectives
+    def __init__(self, events: Events, activities: Activities, calls: Calls):
+        self._work = events[KERNEL] if len(events[KERNEL]["start"]) == len(activities) else None  # None without a GPU
+        self._calls, self._process, self._facts = calls, activities.process, events.facts
+        self._count, self._first_ns = len(activities), events.first_ns
+        self._sizes, self._copies, self._collectives = list(events.sizes), list(events.copies), events.collectives
 
     def sizes(self) -> dict[str, np.ndarray]:
         """The grid and the block of each activity as text, "16x6x8"; "" if unknown."""
