@@ -209,10 +209,14 @@ class Chains:
         timeline = self.timelines.get(thread)
         nodes = timeline.at(times) if timeline else np.full(len(times), NONE, np.int32)
         empty = np.flatnonzero(nodes == NONE)
-        others = [other for other in self._threads.get(process_of(thread), []) if other != thread]
-        if len(empty) and others:
-            nodes[empty] = self._merge([self.timelines[other].at(times[empty]) for other in others])
+        nodes[empty] = self._merge([other.at(times[empty]) for other in self._others(thread, times[empty])], len(empty))
         return nodes
+
+    def _others(self, thread: int, times: np.ndarray) -> list["_Timeline"]:
+        """The other threads of the process that have ranges between these times."""
+        first, last = (int(times.min()), int(times.max())) if len(times) else (1, 0)
+        others = (self.timelines[other] for other in self._threads.get(process_of(thread), []) if other != thread)
+        return [other for other in others if first < other.last and other.first <= last]
 
     def finished(self) -> tuple[np.ndarray, np.ndarray]:
         """The parent and the range of each node, with what the outermost ranges of each thread inherit around them.
@@ -221,8 +225,9 @@ class Chains:
         for threads in self._threads.values():
             for thread in threads if len(threads) > 1 else []:
                 roots, outermost = self.timelines[thread].roots()
-                offers = [self._enclosing(self.timelines[other], outermost) for other in threads if other != thread]
-                changes.append((roots, self._merge(offers)))
+                others = self._others(thread, self.ranges.start[outermost])
+                offers = [self._enclosing(other, outermost) for other in others]
+                changes.append((roots, self._merge(offers, len(roots))))
         added = np.array(self.added, np.int32).reshape(-1, 2)
         parent = np.append(self.parent_of_range, added[:, 0])
         for roots, around in changes:
@@ -249,14 +254,17 @@ class Chains:
             pending = pending[nodes[pending] != NONE]
         return nodes
 
-    def _merge(self, offers: list[np.ndarray]) -> np.ndarray:
-        """The node of all ranges that several threads offer to each query."""
-        merged = offers[0].copy()
-        for offer in offers[1:]:
-            merged[merged == NONE] = offer[merged == NONE]
-        several = np.flatnonzero(sum((offer != NONE).astype(np.int32) for offer in offers) > 1)
+    def _merge(self, offers: list[np.ndarray], count: int) -> np.ndarray:
+        """The node of all ranges that other threads offer to each of `count` queries, a node of each thread."""
+        merged, offering = np.full(count, NONE, np.int32), np.zeros(count, np.int32)
+        for offer in offers:
+            merged = np.where(merged == NONE, offer, merged)
+            offering += offer != NONE
+        several = np.flatnonzero(offering > 1)
+        if not len(several):
+            return merged
         offered = np.stack([offer[several] for offer in offers])
-        first = np.flatnonzero(np.append(True, (offered[:, 1:] != offered[:, :-1]).any(axis=0))[: len(several)])
+        first = np.flatnonzero(np.append(True, (offered[:, 1:] != offered[:, :-1]).any(axis=0)))
         nodes = [self._joint(tuple(column)) for column in offered[:, first].T.tolist()]
         merged[several] = np.repeat(np.array(nodes, np.int32), np.diff(np.append(first, len(several))))
         return merged
@@ -274,7 +282,7 @@ class _Timeline:
     def __init__(self, chains: Chains, rows: np.ndarray):
         """`rows` are the ranges of the thread, ascending, so in opening order."""
         start, end = chains.ranges.start[rows], chains.ranges.end[rows]
-        self.chains, self.rows = chains, rows
+        self.chains, self.rows, self.first, self.last = chains, rows, int(start[0]), int(end.max())
         solid = end > start  # a range without a duration is never open
         closing = np.flatnonzero(solid)
         closing = closing[np.lexsort((-closing, end[closing]))]

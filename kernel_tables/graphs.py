@@ -97,7 +97,7 @@ def with_replays(
         launch = int(launch_node[activities[0]])
         below, member, place = captured.below(launch, creations.of_activity[activities])
         parents.append(np.where(below == NONE, launch, count + below).astype(np.int32))
-        members.append(member)
+        members.append(member.astype(np.int32))
         activity_node[activities] = np.where(place == NONE, launch, count + place)
         count += len(below)
     return np.concatenate(parents), np.concatenate(members), activity_node
@@ -114,7 +114,7 @@ class _Captured:
         """The nodes of a replay that is launched in the node `launch`, and runs the graph nodes of these creations: the
         place of each one's parent among them (NONE for the launch), the range of each; and by creation the place of its
         node (NONE for the launch)."""
-        at_launch = tuple(int(self._ranges.name[self._innermost[node]]) for node in self._nodes(launch))
+        at_launch = tuple(self._ranges.name[self._innermost[self._nodes(launch)]].tolist())
         key = at_launch, events.tobytes()
         if key not in self._known:
             self._known[key] = self._find(at_launch, events)
@@ -123,24 +123,19 @@ class _Captured:
     def _find(self, at_launch: tuple[int, ...], events: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         made, name, innermost = self._creations, self._ranges.name, self._innermost
         earliest = events[np.lexsort((events, made.time[events]))[0]]
-        around = [int(innermost[node]) for node in self._nodes(int(made.chain[earliest]))]
-        around = [m for m in around if self._ranges.start[m] < made.began[earliest] and name[m] in at_launch]
+        around = map(int, innermost[self._nodes(int(made.chain[earliest]))])
+        around = [m for m in around if self._ranges.start[m] < made.began[earliest] and int(name[m]) in at_launch]
         left_out = max(around, default=NONE)
-        places: dict[int, int] = {}  # of the nodes that are added, by the captured node
-        parents: list[int] = []
+        places: dict[tuple[int, int], int] = {}  # of the nodes that are added, by the place of the parent and the range
         of_chain: dict[int, int] = {}
         for chain in np.unique(made.chain[events]).tolist():
-            nodes = [node for node in self._nodes(chain) if innermost[node] > left_out]
-            names = [int(name[innermost[node]]) for node in nodes]
+            captured = [m for m in map(int, innermost[self._nodes(chain)]) if m > left_out]
             place = NONE
-            for node in nodes[self._repeated(names, at_launch) :]:
-                if node not in places:
-                    places[node] = len(parents)
-                    parents.append(place)
-                place = places[node]
+            for member in captured[self._repeated([int(name[m]) for m in captured], at_launch) :]:
+                place = places.setdefault((place, member), len(places))
             of_chain[chain] = place
-        place_of_event = np.array([of_chain[chain] for chain in made.chain[events].tolist()])
-        return np.array(parents, np.int64), innermost[np.array(list(places), np.int64)], place_of_event
+        parents, members = np.array(list(places), np.int64).reshape(-1, 2).T
+        return parents, members, np.array([of_chain[chain] for chain in made.chain[events].tolist()])
 
     @staticmethod
     def _repeated(names: list[int], at_launch: tuple[int, ...]) -> int:
@@ -152,10 +147,10 @@ class _Captured:
             count += 1
         return count
 
-    def _nodes(self, node: int) -> list[int]:
+    def _nodes(self, node: int) -> np.ndarray:
         """The node and those around it, outermost first."""
         nodes = []
         while node != NONE:
             nodes.append(node)
             node = int(self._parent[node])
-        return nodes[::-1]
+        return np.array(nodes[::-1], np.int64)
