@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ERROR, WARNING = "error", "warning"
+# Keys among the facts of a capture: its rank, and how many there are; what `record` noted about its window, as JSON; of
+# JSON of torch.profiler, what it lacks, where it is invalid, and the nanoseconds of which all its times are multiples.
+RANK_KEY, RANKS_KEY, WINDOW_KEY = "RECORDED_RANK", "RECORDED_RANKS", "RECORDED_WINDOW"
+NOTES_KEY, DAMAGE_KEY, RESOLUTION_KEY = "TRACE_NOTES", "TRACE_DAMAGE", "TRACE_RESOLUTION_NS"
 IMPOSSIBLE = {  # no table is made from such a capture
     "invalid_json": "the JSON of a trace is invalid, or cut off",
     "damaged_file": "SQLite refuses the file: pages are damaged, truncated, lost or exchanged",
