@@ -31,7 +31,7 @@ from kernel_tables.capture import (
     process_of,
     range_name,
 )  # fmt: skip
-from kernel_tables.errors import TraceError, impossible
+from kernel_tables.errors import DAMAGE_KEY, NOTES_KEY, RANK_KEY, RANKS_KEY, RESOLUTION_KEY, TraceError, impossible
 from kernel_tables.events import ADVICE, GZIP, Args, Event, EventFile
 
 KERNEL, COPY, FILL = range(3)  # in the order of capture.KINDS
@@ -329,9 +329,10 @@ class Events:
             "EXPORT_PRODUCT_NAME": "PyTorch profiler (Kineto)",
             "EXPORT_PRODUCT_VERSION": torch_version,
             "CAPTURE_BACKEND": "torch",
-        } | self._own_facts()
+        }
         if with_notes:
-            facts["TRACE_NOTES"] = "\n".join(self._notes(activities, on_gpu))
+            facts |= self._own_facts()
+            facts[NOTES_KEY] = "\n".join(self._notes(activities, on_gpu))
         overhead = self["overhead"]["start"], self["overhead"]["end"]
         capture = Capture(self.path, activities, calls, columns, nodes, overhead, [], facts, [])
         capture.source = Source(self, activities, calls)
@@ -341,13 +342,13 @@ class Events:
         """What the trace says about itself."""
         facts, distributed = {}, self.facts.get("distributedInfo")
         if isinstance(distributed, dict):
-            for key, name in (("RECORDED_RANK", "rank"), ("RECORDED_RANKS", "world_size")):
+            for key, name in ((RANK_KEY, "rank"), (RANKS_KEY, "world_size")):
                 if isinstance(distributed.get(name), int):
                     facts[key] = str(distributed[name])
-        if self.whole_microseconds and len(self[KERNEL]["start"]):
-            facts["TRACE_RESOLUTION_NS"] = "1000"
+        if self.whole_microseconds:
+            facts[RESOLUTION_KEY] = "1000"
         if self.damage:
-            facts["TRACE_DAMAGE"] = self.damage
+            facts[DAMAGE_KEY] = self.damage
         return facts
 
     def _notes(self, activities: Activities, on_gpu: bool) -> Iterator[str]:
