@@ -10,9 +10,8 @@ number their operators separately, so a node also names its forward thread, by a
 import json
 import re
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
@@ -26,46 +25,13 @@ PROFILER_STEP = re.compile(r"ProfilerStep#\d+")  # of torch.profiler's schedule
 Columns = dict[str, np.ndarray]
 
 
-@dataclass
-class RangeColumns:
-    """Ranges in columns; of those with equal times, the earlier one is the outer one."""
+class Range(NamedTuple):
+    """A range; of those with equal times, the earlier in a list is the outer one."""
 
-    start: np.ndarray
-    end: np.ndarray
-    thread: np.ndarray  # global id
-    name: np.ndarray  # index into names
-    names: list[str]
-
-    @classmethod
-    def of(cls, events: Columns, rows: Any, name: np.ndarray, names: list[str]) -> "RangeColumns":
-        """These events as ranges."""
-        return cls(events["start"][rows], events["end"][rows], events["thread"][rows], name, names)
-
-    @classmethod
-    def named(cls, ranges: list[tuple[int, int, int, str]]) -> "RangeColumns":
-        """The ranges of (start, end, thread, name)."""
-        columns = [np.array([one[place] for one in ranges], np.int64) for place in range(3)]
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(one[3] for one in ranges))}
-        return cls(*columns, np.array([numbers[one[3]] for one in ranges], np.int64), list(numbers))
-
-    def where(self, kept: np.ndarray) -> "RangeColumns":
-        """Those of the mask."""
-        return RangeColumns(self.start[kept], self.end[kept], self.thread[kept], self.name[kept], self.names)
-
-    def has_name(self, is_wanted) -> np.ndarray:
-        """Whether the name of each range is such a one."""
-        return np.array([bool(is_wanted(name)) for name in self.names] + [False])[self.name]
-
-    def then(self, others: list["RangeColumns"]) -> "RangeColumns":
-        """These ranges, and others after them."""
-        parts, first, names = [self, *others], 0, []
-        columns = [np.concatenate([getattr(part, key) for part in parts]) for key in ("start", "end", "thread")]
-        numbers = []
-        for part in parts:
-            numbers.append(part.name + first)
-            names += part.names
-            first += len(part.names)
-        return RangeColumns(*columns, np.concatenate(numbers), names)
+    start: int
+    end: int
+    thread: int  # global id
+    name: str
 
 
 def is_wanted(function: str) -> bool:
@@ -75,50 +41,57 @@ def is_wanted(function: str) -> bool:
     )
 
 
-def derived_ranges(trace, *, on_gpu: bool) -> RangeColumns:
+def derived_ranges(trace, *, on_gpu: bool) -> list[Range]:
     """The ranges of a trace that the recorder did not write. Operators become ranges only if the trace has no modules,
     and only `on_gpu`: else they are the activities."""
-    opened, calls = _annotations(trace, on_gpu), ModuleCalls(trace)
-    step = "ProfilerStep" if STEP in opened.names else STEP
-    opened.names = [step if PROFILER_STEP.fullmatch(name) else name for name in opened.names]
+    ranges, calls = _annotations(trace, on_gpu), ModuleCalls(trace)
+    step = "ProfilerStep" if any(one.name == STEP for one in ranges) else STEP
+    ranges = [one._replace(name=step) if PROFILER_STEP.fullmatch(one.name) else one for one in ranges]
+    opened = [(one.start, one.end) for one in ranges if one.name == BACKWARD]
     passes = _passes(trace, calls)
-    around = opened.where(opened.has_name(BACKWARD.__eq__))
-    if len(around.start) and len(passes.start):
-        order = np.argsort(around.start, kind="stable")
-        latest = np.maximum.accumulate(around.end[order])
-        begun = np.searchsorted(around.start[order], passes.start, "right")
-        passes = passes.where((begun == 0) | (latest[begun - 1] < passes.end))
-    ranges = opened.then([passes])
+    if opened and passes:  # those of the program count
+        starts, ends = np.array(sorted(opened)).T
+        begun = np.searchsorted(starts, [one.start for one in passes], "right")
+        is_outside = (begun == 0) | (np.maximum.accumulate(ends)[begun - 1] < [one.end for one in passes])
+        passes = [passes[index] for index in np.flatnonzero(is_outside)]
+    ranges += passes
     if len(calls.names):
-        ends = np.unique(ranges.end)  # annotations separate passes, too
-        inner_first = [*Backward(trace, calls).ranges(ends)]
-        return ranges.then([RangeColumns.named(inner_first[::-1]), RangeColumns.named(calls.ranges)])
-    return ranges.then([_operators(trace)]) if on_gpu else ranges
+        ends = np.unique([one.end for one in ranges])  # annotations separate passes, too
+        ranges += [*Backward(trace, calls).ranges(ends)][::-1]  # which come innermost first
+        ranges += [calls.range_of(call) for call, chain in enumerate(calls.chains) if chain and chain[-1] == call]
+    elif on_gpu:
+        ranges += _operators(trace)
+    return ranges
 
 
-def recorded_ranges(trace, *, on_gpu: bool) -> RangeColumns:
+def recorded_ranges(trace, *, on_gpu: bool) -> list[Range]:
     """The ranges of a trace that the recorder wrote. If it has steps, those of the program's own schedule are left out:
     they end elsewhere, and would divide the recorder's."""
-    opened = _annotations(trace, on_gpu)
-    return opened.where(~opened.has_name(PROFILER_STEP.fullmatch)) if STEP in opened.names else opened
+    ranges = _annotations(trace, on_gpu)
+    has_steps = any(one.name == STEP for one in ranges)
+    return [one for one in ranges if not (has_steps and PROFILER_STEP.fullmatch(one.name))]
 
 
-def _annotations(trace, on_gpu: bool) -> RangeColumns:
+def _as_ranges(events: Columns, rows: Any, names: Iterable[str]) -> list[Range]:
+    columns = (events[name][rows].tolist() for name in ("start", "end", "thread"))
+    return list(map(Range._make, zip(*columns, names, strict=True)))
+
+
+def _annotations(trace, on_gpu: bool) -> list[Range]:
     """The ranges that the program opened. A name that begins with %= was encoded by the recorder, since Kineto spoils
     all but printable ASCII. Collectives of Gloo are ranges `on_gpu`, else activities."""
-    used, name = np.unique(trace["annotation"]["name"], return_inverse=True)
-    names = [trace.texts[number] for number in used.tolist()]
-    names = [unquote(name.removeprefix("%="), errors="replace") if name.startswith("%=") else name for name in names]
-    opened = RangeColumns.of(trace["annotation"], slice(None), name.reshape(-1), names)
-    return opened if on_gpu else opened.where(~opened.has_name(lambda one: one.startswith(GLOO)))
+    names = trace.named("annotation")
+    names = [unquote(one.removeprefix("%="), errors="replace") if one.startswith("%=") else one for one in names]
+    ranges = _as_ranges(trace["annotation"], slice(None), names)
+    return [one for one in ranges if on_gpu or not one.name.startswith(GLOO)]
 
 
-def _passes(trace, calls: "ModuleCalls") -> RangeColumns:
+def _passes(trace, calls: "ModuleCalls") -> list[Range]:
     """The calls of torch.autograd.backward; in a trace without these and without modules, the times in which a thread
     runs nodes in a row, with no other outermost operator and no end of an annotation between them."""
     rows = [row for row, name in enumerate(trace.named("function")) if not name.startswith(MODULE)]
     if rows or len(calls.names):
-        return RangeColumns.of(trace["function"], rows, np.zeros(len(rows), np.int64), [BACKWARD])
+        return _as_ranges(trace["function"], rows, [BACKWARD] * len(rows))
     operators, is_node, passes = trace["operator"], node_mask(trace), []
     ends = np.unique(trace["annotation"]["end"])
     for thread, rows in by_thread(operators["thread"]).items():
@@ -128,8 +101,8 @@ def _passes(trace, calls: "ModuleCalls") -> RangeColumns:
         continues = node[1:] & node[:-1] & (before[1:] == after[:-1])
         first, last = node & ~np.append(False, continues)[: len(rows)], node & ~np.append(continues, False)[: len(rows)]
         times = zip(start[first].tolist(), end[last].tolist(), strict=True)
-        passes += [(*both, thread, BACKWARD) for both in times]
-    return RangeColumns.named(passes)
+        passes += [Range(*both, thread, BACKWARD) for both in times]
+    return passes
 
 
 # Operators
@@ -189,15 +162,15 @@ def gloo_collectives(trace) -> tuple[np.ndarray, np.ndarray]:
     return np.array(annotations, np.int64), np.array(starters, np.int64)
 
 
-def _operators(trace) -> RangeColumns:
+def _operators(trace) -> list[Range]:
     """The outermost operators, with the shapes of their inputs."""
-    operators = trace["operator"]
-    threads = by_thread(operators["thread"]).values()
-    rows = np.concatenate([np.empty(0, np.int64), *(outermost(operators, rows) for rows in threads)])
-    pairs, name = np.unique(np.stack([operators["name"][rows], operators["shapes"][rows]]), axis=1, return_inverse=True)
-    shapes = [_shapes_text(text) for text in trace.shapes]
-    names = [trace.texts[name].removeprefix(NODE) + shapes[shape] for name, shape in pairs.T.tolist()]
-    return RangeColumns.of(operators, rows, name.reshape(-1), names)
+    operators, shapes, ranges = trace["operator"], [_shapes_text(text) for text in trace.shapes], []
+    for rows in by_thread(operators["thread"]).values():
+        rows = outermost(operators, rows)
+        pairs = zip(operators["name"][rows].tolist(), operators["shapes"][rows].tolist(), strict=True)
+        names = (trace.texts[name].removeprefix(NODE) + shapes[shape] for name, shape in pairs)
+        ranges += _as_ranges(operators, rows, names)
+    return ranges
 
 
 def _shapes_text(text: bytes) -> str:
@@ -286,14 +259,9 @@ class ModuleCalls:
             repeats = bool(around) and self.names[around[-1]] == self.names[call]
             self.chains[call] = around if repeats else (*around, call)
 
-    @property
-    def ranges(self) -> list[tuple[int, int, int, str]]:
-        """The ranges of the calls, without those in a call of the same class directly around them."""
-        return [self.range_of(call) for call, chain in enumerate(self.chains) if chain and chain[-1] == call]
-
-    def range_of(self, call: int, name: str | None = None) -> tuple[int, int, int, str]:
+    def range_of(self, call: int, name: str | None = None) -> Range:
         """The range of a call, with the name of its class or another one."""
-        return int(self.start[call]), int(self.end[call]), int(self.thread[call]), name or self.names[call]
+        return Range(int(self.start[call]), int(self.end[call]), int(self.thread[call]), name or self.names[call])
 
     def at(self, thread: int, times: np.ndarray) -> np.ndarray:
         """The innermost open call on the thread at each time, NONE if none is."""
@@ -330,7 +298,7 @@ class Backward:
         self.sequence, self.forward_thread = self._numbers()
         self.owner = np.where(self.sequence == NONE, self.UNKNOWN, self._forward_calls())
 
-    def ranges(self, ends: np.ndarray) -> Iterator[tuple[int, int, int, str]]:
+    def ranges(self, ends: np.ndarray) -> Iterator[Range]:
         """The ranges of modules in backward passes, and of modules that a checkpoint computes again there, inner ones
         first. A range may last over several nodes, unless one of `ends` lies between them."""
         again, requester = self._recomputed()
@@ -351,7 +319,7 @@ class Backward:
 
     def _thread_ranges(
         self, nesting: Nesting, owner: np.ndarray, chains: dict, ends: np.ndarray, thread: int
-    ) -> Iterator[tuple[int, int, int, str]]:
+    ) -> Iterator[Range]:
         """The ranges of the modules to which the nodes of a thread belong, while these run. A node without an owner
         belongs to that of the previous node; an inner one to that of the previous in the same outer node, or of that."""
         if (owner == self.UNKNOWN).any():
@@ -372,10 +340,10 @@ class Backward:
         since: dict[int, int] = {}  # by open call, outermost first
         last = 0
 
-        def close(depth: int) -> Iterator[tuple[int, int, int, str]]:
+        def close(depth: int) -> Iterator[Range]:
             while len(since) > depth:
                 call, start = since.popitem()
-                yield start, last, thread, self.calls.names[call]
+                yield Range(start, last, thread, self.calls.names[call])
 
         runs = zip(
             begins_pass[first].tolist(), owner[first].tolist(), begin[first].tolist(),

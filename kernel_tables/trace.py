@@ -314,16 +314,16 @@ class Events:
     # The capture
 
     def capture(
-        self, on_gpu: bool, ranges: modules.RangeColumns, torch_version: str = "unknown", with_notes: bool = False
+        self, on_gpu: bool, ranges: list[modules.Range], torch_version: str = "unknown", with_notes: bool = False
     ) -> Capture:
         """The capture with these ranges."""
         activities, calls = self._device_work() if on_gpu else self._operator_work()
+        texts = {text: range_name(text) or UNNAMED for text in dict.fromkeys(one.name for one in ranges)}
         names = Numbers()
-        name = names.of([range_name(text) or UNNAMED for text in ranges.names])[ranges.name]
-        columns = Ranges.in_order(
-            ranges.start, ranges.end, ranges.thread, name, list(names), np.zeros(len(name), np.int64),
-            np.ones(len(name), bool), {}, self.unclosed,
-        )  # fmt: skip
+        name = names.of([texts[one.name] for one in ranges])
+        start, end, thread = (np.array([one[place] for one in ranges], np.int64) for place in range(3))
+        domain, pushed = np.zeros(len(name), np.int64), np.ones(len(name), bool)
+        columns = Ranges.in_order(start, end, thread, name, list(names), domain, pushed, {}, self.unclosed)
         nodes = self._graph_nodes(activities)
         facts = {
             "EXPORT_PRODUCT_NAME": "PyTorch profiler (Kineto)",
