@@ -192,7 +192,7 @@ def command_parser(for_record: bool) -> argparse.ArgumentParser:
             flags = ("-o", argument) if argument == "--output" else (argument,)
             command.add_argument(*flags, **ARGUMENTS.get(f"{argument} of {name}") or ARGUMENTS[argument])
         if name == "record" and for_record:
-            from kernel_tables.record.options import add_options
+            from kernel_tables.record.command import add_options
 
             add_options(command)
     return parser

@@ -14,6 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Collection, Iterable, Sequence
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,9 +97,10 @@ def _is_missing(value: object) -> bool:
     return value is None or value is not value or type(value).__name__ == "NAType" or value != value  # NaN, pd.NA
 
 
-def as_json(rows: Sequence[dict]) -> str:
-    """The rows as JSON, whose invisible characters are escaped."""
-    text = json.dumps(rows, ensure_ascii=False, indent=1)
+def as_json(value: object, indent: int | None = 1) -> str:
+    """The value as JSON, whose invisible characters are escaped; on one line with `indent` None."""
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
     return re.sub(f"[{INVISIBLE}]", lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
@@ -152,3 +154,27 @@ def csv_cell(text: str) -> str:
     text = visible(text)
     starts = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20", "'")  # also full-width = + - @
     return f"'{text}" if text.startswith(starts) else text
+
+
+def duration(ns: float) -> str:
+    """A time with three digits and its unit: 1.23 s, 45.6 ms, 789 µs, 12 ns; "–" for NaN."""
+    return _in_unit(ns, ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")))
+
+
+def size(byte_count: float) -> str:
+    """Bytes with three digits and their unit: 1.23 GiB, 45.6 MiB, 12 B; "–" for NaN."""
+    return _in_unit(byte_count, ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")))
+
+
+def _in_unit(amount: float, units: Sequence[tuple[float, str]]) -> str:
+    if isnan(amount):
+        return "–"
+    size_of_unit, unit = next((pair for pair in units if abs(amount) >= pair[0]), units[-1])
+    value = amount / size_of_unit
+    decimals = 0 if size_of_unit == 1 or abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
+    return f"{value:,.{decimals}f} {unit}"
+
+
+def percent(share: float) -> str:
+    """A share of 1 as 45.6 %; "<0.1 %" for a small one that is not 0."""
+    return f"{100 * share:.1f} %" if share == 0 or share >= 0.0005 else "<0.1 %"

@@ -15,7 +15,7 @@ from math import isnan
 from typing import TYPE_CHECKING
 from unicodedata import combining, east_asian_width
 
-from kernel_tables.output import columns_of, visible
+from kernel_tables.output import columns_of, duration, percent, visible
 
 if TYPE_CHECKING:
     from kernel_tables.profile import Profile
@@ -27,30 +27,6 @@ GRAPHS_NOTE = (
     "replays of CUDA graphs were recorded as one activity each, without their kernels; nsys profile"
     " --cuda-graph-trace=node records these"
 )
-
-
-def duration(ns: float) -> str:
-    """A time with three digits and its unit: 1.23 s, 45.6 ms, 789 µs, 12 ns; "–" for NaN."""
-    return _in_unit(ns, ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")))
-
-
-def size(byte_count: float) -> str:
-    """Bytes with three digits and their unit: 1.23 GiB, 45.6 MiB, 12 B; "–" for NaN."""
-    return _in_unit(byte_count, ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")))
-
-
-def _in_unit(amount: float, units: Sequence[tuple[float, str]]) -> str:
-    if isnan(amount):
-        return "–"
-    size_of_unit, unit = next((pair for pair in units if abs(amount) >= pair[0]), units[-1])
-    value = amount / size_of_unit
-    decimals = 0 if size_of_unit == 1 or abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
-    return f"{value:,.{decimals}f} {unit}"
-
-
-def percent(share: float) -> str:
-    """A share of 1 as 45.6 %; "<0.1 %" for a small one that is not 0."""
-    return f"{100 * share:.1f} %" if share == 0 or share >= 0.0005 else "<0.1 %"
 
 
 def time_heading(is_cpu_only: bool) -> str:

@@ -1,0 +1,195 @@
+// The scripts of every page. The data are the names that numbers refer to, the looks of bars, flame graphs and a timeline.
+const all = (selector) => [...document.querySelectorAll(selector)];
+const make = (tag, properties) => Object.assign(document.createElement(tag), properties);
+const { names, looks, flames, timeline } = JSON.parse(document.getElementById("data").textContent);
+
+// ---- tables: at first 20 rows are shown; a long table can be searched, and a click on a heading sorts it
+function startTable(table) {
+  const rows = [...table.tBodies[0].rows], headings = [...table.tHead.rows[0].cells], most = 20;
+  const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
+  const search = make("input", { type: "search", size: 24 }), label = make("label", { className: "search", textContent: "Show rows with " });
+  const count = make("span", { className: "rest" }), more = make("button", { type: "button", textContent: "Show all" });
+  let order = rows, limit = most;
+  const show = () => { // the rows that are searched for, and their number
+    const found = order.filter((row) => texts.get(row).includes(search.value.toLowerCase()));
+    for (const row of rows) row.hidden = true;
+    for (const row of found.slice(0, limit)) row.hidden = false;
+    const shown = Math.min(found.length, limit);
+    count.textContent = `${shown < rows.length ? `${shown} of ` : ""}${rows.length} ${rows.length === 1 ? "row" : "rows"}. `;
+    more.hidden = found.length <= limit;
+  };
+  const number = (cell) => Number(cell.dataset.sort ?? cell.textContent.replace(/[,×*]/g, "").replace("−", "-").match(/^\s*(?:< *)?(-?\d+(?:\.\d+)?)/)?.[1]);
+  const compare = (a, b) => (Number.isNaN(number(a) + number(b)) ? a.textContent.localeCompare(b.textContent, undefined, { numeric: true }) : number(a) - number(b));
+  headings.forEach((heading, column) => {
+    if (column) for (const row of rows) row.cells[column].dataset.heading = heading.textContent; // for narrow windows
+    if (table.dataset.tree !== undefined) return;
+    const button = make("button", { type: "button", textContent: heading.textContent });
+    heading.replaceChildren(button);
+    button.addEventListener("click", () => {
+      // The other direction than before; at first, numbers descending and texts ascending.
+      const down = heading.ariaSort ? heading.ariaSort === "ascending" : !Number.isNaN(number(rows[0].cells[column]));
+      for (const other of headings) other.removeAttribute("aria-sort");
+      heading.setAttribute("aria-sort", down ? "descending" : "ascending");
+      order = [...order].sort((a, b) => (down ? -1 : 1) * compare(a.cells[column], b.cells[column]));
+      table.tBodies[0].append(...order);
+      show();
+    });
+  });
+  label.append(search);
+  if (rows.length > most) table.before(label);
+  table.after(count, more);
+  search.addEventListener("input", show);
+  more.addEventListener("click", () => ((limit = Infinity), show()));
+  show();
+}
+all("main table").forEach((table) => table.tBodies[0]?.rows.length && startTable(table));
+
+// ---- the flame graph: a button per range and kernel; a click redraws it so that the clicked one fills the width
+function startFlame(place, { parent, name, ms, launches, look }) {
+  const above = parent.map(() => [0]); // the nodes from the root to each node, with it
+  const left = parent.map(() => 0), used = [...left]; // the ms to the left of each node; what its children use so far
+  for (let i = 1; i < parent.length; i++) {
+    above[i] = [...above[parent[i]], i];
+    left[i] = left[parent[i]] + used[parent[i]];
+    used[parent[i]] += ms[i];
+  }
+  const describe = (i) =>
+    `${names.full[name[i]]}: ${+ms[i].toPrecision(4)} ${place.dataset.unit}, ${((100 * ms[i]) / ms[0]).toFixed(1)} % of it, ` +
+    `${launches[i].toLocaleString("en", { maximumFractionDigits: 1 })} launches`;
+  const show = (root) => {
+    const bars = parent.flatMap((_, i) => {
+      const around = above[root].includes(i), width = around ? 1 : ms[i] / ms[root]; // around: the root and what is above
+      if (!around && !(above[i].includes(root) && width > 0.001)) return [];
+      const [, , dark, background] = looks[look[i]], from = around ? 0 : (left[i] - left[root]) / ms[root];
+      const bar = make("button", { type: "button", textContent: names.short[name[i]], title: describe(i), node: i, className: dark ? "on-dark" : "" });
+      Object.assign(bar.style, { left: `${100 * from}%`, width: `${100 * width}%`, top: `${1.5 * (above[i].length - 1)}rem`, background });
+      bar.addEventListener("click", () => show(i));
+      return [bar];
+    });
+    place.style.height = `${1.5 * Math.max(...above.map(({ length }) => length))}rem`;
+    const hadFocus = place.contains(document.activeElement);
+    place.replaceChildren(...bars);
+    if (hadFocus) bars.find((bar) => bar.node === root).focus();
+    document.getElementById("flame-description").textContent = describe(root);
+  };
+  show(0);
+}
+const run = document.getElementById("flame-run"); // where a page has several flame graphs
+const showFlame = () => all("[data-flame]").forEach((place) => startFlame(place, flames[run ? run.value : "step"]));
+run?.addEventListener("change", showFlame);
+showFlame();
+
+// ---- the timeline: bars in lanes on a canvas, zoomed by buttons, keys and the wheel; the chosen bar is described below
+function startTimeline(canvas, { lanes, kinds }) {
+  const ROW = 26, TOP = 22, description = document.getElementById("timeline-description");
+  const bars = lanes.flatMap(({ start, length, kind }, lane) => // lane by lane in the order of time
+    start.map((ns, i) => ({ lane, start: ns, end: ns + length[i], kind: kinds[kind[i]] }))); // kind: name, path, look
+  const whole = [0, bars.reduce((end, bar) => Math.max(end, bar.end), 1)];
+  const time = (ns) => {
+    const [size, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]].find(([one]) => ns >= one) ?? [1, "ns"];
+    return `${+(ns / size).toPrecision(4)} ${unit}`;
+  };
+  const outer = (lane) => lanes[lane]?.title.replace(/, level \d+$/, ""); // the title without its level
+  const titles = lanes.map(({ title }, i) => (outer(i) === outer(i - 1) ? `  ${title.slice(outer(i).length + 2)}` : title));
+  let [from, to] = whole, chosen; // what is shown; the number of a bar
+  canvas.view = { get range() { return [from, to]; }, get chosen() { return chosen; }, whole, bars }; // for tests
+  const gutter = () => Math.min(180, canvas.clientWidth * 0.34); // the width of the titles of lanes
+  const at = (ns) => gutter() + ((ns - from) / (to - from)) * (canvas.clientWidth - gutter());
+  const zoomTo = (a, b) => {
+    const width = Math.min(Math.max(b - a, 50), whole[1]);
+    from = Math.min(Math.max(a, 0), whole[1] - width);
+    to = from + width;
+    draw();
+  };
+  const zoom = (factor, middle = (from + to) / 2) => zoomTo(middle - (middle - from) * factor, middle + (to - middle) * factor);
+  const move = (by) => zoomTo(from + by * (to - from), to + by * (to - from));
+  const describe = ({ lane, start, end, kind: [name, path] }) => {
+    const around = path === null ? "" : `; in ${names.full[path]}`;
+    description.textContent = `${names.full[name]}: ${time(end - start)}, from ${start ? time(start) : "0"}${around}; ${lanes[lane].title}`;
+  };
+  const choose = (i) => { // describes the bar, and brings it into sight
+    if (!bars[i]) return;
+    const { start, end } = bars[(chosen = i)], half = (to - from) / 2;
+    describe(bars[i]);
+    if (end < from || start > to) zoomTo((start + end) / 2 - half, (start + end) / 2 + half);
+    else draw();
+  };
+  const across = (by) => { // the first bar in sight of the lane below or above
+    const lane = chosen === undefined ? 0 : bars[chosen].lane + by;
+    choose(bars.findLastIndex((bar) => bar.lane === lane && bar.start <= from) + 1 || bars.findIndex((bar) => bar.lane === lane));
+  };
+  const moves = {
+    in: () => zoom(0.5), out: () => zoom(2), left: () => move(-0.5), right: () => move(0.5), all: () => zoomTo(...whole),
+    next: () => choose((chosen ?? -1) + 1), previous: () => choose(chosen - 1), down: () => across(1), up: () => across(-1),
+    chosen: () => bars[chosen] && zoomTo(bars[chosen].start, bars[chosen].end),
+  };
+  const keys = { "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", 0: "all", ".": "next", ",": "previous", ArrowUp: "up", ArrowDown: "down", Enter: "chosen" };
+  function drawBar(context, { lane, start, end, kind: [name, , look] }, ground) {
+    const left = Math.max(at(start), gutter()), wide = Math.max(at(end) - left, 0.6), top = TOP + ROW * lane + 2, high = ROW - 4;
+    const [color, lines, dark] = looks[look], room = Math.floor((wide - 6) / 5.8), text = names.short[name];
+    context.fillStyle = color;
+    context.fillRect(left, top, wide, high);
+    context.fillStyle = ground;
+    for (const [low, up] of lines) context.fillRect(left, top + Math.round(low * high), wide, Math.round((up - low) * high));
+    context.fillStyle = dark ? "#fff" : "#000";
+    if (wide > 33) context.fillText(text.length <= room ? text : `${text.slice(0, room - 1)}…`, left + 3, top + high / 2);
+  }
+  function draw() {
+    const width = canvas.clientWidth, height = TOP + ROW * lanes.length, scale = devicePixelRatio || 1;
+    Object.assign(canvas, { width: width * scale, height: height * scale });
+    canvas.style.height = `${height}px`;
+    const context = canvas.getContext("2d"), styles = getComputedStyle(document.documentElement);
+    const [ground, ink, line, soft] = ["ground", "ink", "line", "soft"].map((key) => styles.getPropertyValue(`--${key}`).trim());
+    context.scale(scale, scale);
+    Object.assign(context, { textBaseline: "middle", font: "12px system-ui, sans-serif" });
+    const least = (to - from) / Math.max(4, (width - gutter()) / 70); // ns between labels of the axis
+    const step = [1, 2, 5, 10].map((n) => n * 10 ** Math.floor(Math.log10(least))).find((n) => n >= least);
+    for (let ns = Math.ceil(from / step) * step; ns <= to; ns += step) {
+      const label = ns === 0 ? "0" : time(ns);
+      context.fillStyle = line;
+      context.fillRect(at(ns), TOP - 4, 1, height - TOP + 4);
+      context.fillStyle = soft;
+      if (at(ns) + context.measureText(label).width < width) context.fillText(label, at(ns) + 3, TOP / 2);
+    }
+    context.fillStyle = ink;
+    titles.forEach((text, i) => context.fillText(text, 0, TOP + ROW * (i + 0.5), gutter() - 8));
+    context.font = "11px system-ui, sans-serif";
+    context.beginPath();
+    context.rect(gutter(), 0, width - gutter(), height);
+    context.clip();
+    for (const bar of bars) if (bar.start <= to && bar.end >= from) drawBar(context, bar, ground);
+    if (chosen === undefined) return;
+    const { lane, start, end } = bars[chosen];
+    Object.assign(context, { strokeStyle: ink, lineWidth: 2 });
+    context.strokeRect(at(start) - 1.5, TOP + ROW * lane + 1, Math.max(at(end) - at(start), 0.6) + 3, ROW - 2);
+  }
+  const under = ({ offsetX, offsetY }) => // the number of the bar at a position
+    bars.findLastIndex(({ lane, start, end }) => lane === Math.floor((offsetY - TOP) / ROW) && at(start) - 1 <= offsetX && offsetX <= at(end) + 1);
+  const on = (event, act) => canvas.addEventListener(event, act, { passive: false });
+  let held; // while the pointer is down: where it went down, and what was shown then
+  on("pointerdown", (event) => {
+    held = { x: event.offsetX, from, to };
+    canvas.setPointerCapture(event.pointerId);
+    choose(under(event));
+  });
+  on("pointerup", () => (held = undefined));
+  on("pointermove", (event) => {
+    const bar = bars[under(event)], by = held && ((held.x - event.offsetX) / (canvas.clientWidth - gutter())) * (held.to - held.from);
+    if (held) zoomTo(held.from + by, held.to + by);
+    else if (bar) describe(bar);
+  });
+  on("wheel", (event) => {
+    if (!event.ctrlKey) return;
+    event.preventDefault();
+    zoom(event.deltaY > 0 ? 1.25 : 0.8, from + ((event.offsetX - gutter()) / (canvas.clientWidth - gutter())) * (to - from));
+  });
+  on("keydown", (event) => {
+    if (!keys[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
+    event.preventDefault();
+    moves[keys[event.key]]();
+  });
+  all("[data-move]").forEach((button) => button.addEventListener("click", moves[button.dataset.move]));
+  for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", draw);
+  new ResizeObserver(draw).observe(canvas.parentElement);
+}
+if (timeline) startTimeline(document.getElementById("timeline-canvas"), timeline);

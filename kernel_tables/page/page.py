@@ -1,0 +1,254 @@
+"""The page of one capture: one file that needs no network and has a limited size."""
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from kernel_tables.attribution import path_text
+from kernel_tables.capture import KINDS, NONE, numbered
+from kernel_tables.classes import family
+from kernel_tables.diagnose import abstained_by_reason, diagnose
+from kernel_tables.files import written_whole
+from kernel_tables.names import short_names
+from kernel_tables.output import duration, percent
+from kernel_tables.page.parts import (
+    LOOKS,
+    PHASES,
+    PLAIN,
+    Leaf,
+    Names,
+    flame,
+    html_environment,
+    look_of,
+    picture,
+    rank_of,
+)
+from kernel_tables.profile import Profile
+from kernel_tables.steps import Scope, step_time
+from kernel_tables.text import CPU_ONLY_NOTE, time_heading
+from kernel_tables.tree import COMMUNICATION, RangeTree, readable_name, with_phases_as_siblings
+
+MAX_ROWS, MAX_LEAVES, MAX_BARS = 1000, 3000, 12_000  # of a table, a flame graph and a timeline
+
+
+def write_page(profile: Profile, path: Path, step_name: str = "step") -> None:
+    """Writes the page to `path`, completely or not at all."""
+    scope, names, window = Scope(profile, step_name), Names(), "measure"
+    time, leaves, findings, on_cpu = step_time(scope), step_leaves(scope), diagnose(scope), profile.is_cpu_only
+    under = window if window in profile.capture.ranges.names else None  # tables are of the window, if there is one
+    short = short_names(profile.capture.activities.names)
+    flame_leaves, flame_note = _largest(leaves)
+    flames = {"step": flame(flame_leaves, names, "step" if scope.has_steps else "capture")}
+    idle_ms = {name: ns / 1e6 for name, ns in time.idle_ns.items()} if time else {}
+    text = html_environment().get_template("capture.html.j2").render(
+        title=profile.capture.path.name, program=str(profile.recorded_window.get("program", "")),
+        machine=_describe(profile), on_cpu=on_cpu, time_heading=time_heading(on_cpu), time=time,
+        of_what="one step" if scope.has_steps else "the capture", sentences=_sentences(scope, leaves, short),
+        picture=picture(leaves, time and time.ns / 1e6, idle_ms), short=short,
+        findings=[finding for finding in findings if not finding.abstained], unchecked=abstained_by_reason(findings),
+        completeness=profile.check(step_name=step_name), tables=_tables(scope, under),
+        scope_of_tables=f"What lies in the range “{window}”." if under else "All of the capture.",
+        flames=flames, flame_note=flame_note, timeline=capture_timeline(scope, names), names=names.as_lists(),
+    )  # fmt: skip
+    with written_whole(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def _describe(profile: Profile) -> str:
+    """The file, the GPU, versions, steps and the time of the recording, as far as the capture contains them."""
+    window, facts, is_torch = profile.recorded_window, profile.metadata, profile.capture.is_torch
+    version, began_ns = facts.get("EXPORT_PRODUCT_VERSION", ""), profile.capture.source.began_utc_ns()
+    torch_version = window.get("torch") or (version if is_torch else "")
+    first, done = window.get("first"), window.get("done")  # the number of the first step, and how many were recorded
+    about = [
+        profile.capture.path.name,
+        "CPU" if profile.is_cpu_only else "; ".join(sorted(set(profile.capture.source.gpus()))),
+        f"PyTorch {torch_version}" if torch_version else "",
+        "" if is_torch else f"{facts.get('EXPORT_PRODUCT_NAME', '')} {version}".strip(),
+        f"steps {first} to {first + done - 1}" if isinstance(first, int) and isinstance(done, int) and done else "",
+        f"{datetime.fromtimestamp(began_ns / 1e9, UTC):%Y-%m-%d %H:%M} UTC" if began_ns else "",
+    ]
+    return " · ".join(filter(None, about))
+
+
+def _sentences(scope: Scope, leaves: Sequence[Leaf], short: dict[str, str]) -> list[str]:
+    """Notes on the capture; and the kernel and the classes with the most time."""
+    if not leaves:
+        return ["No kernel and no memory operation was recorded."]
+    notes = [f"{CPU_ONLY_NOTE[0].upper()}{CPU_ONLY_NOTE[1:]}."] if scope.profile.is_cpu_only else []
+    if not scope.has_steps:
+        notes.append(f"No range named {scope.step_name!r} holds work: this page is about the whole capture.")
+    if scope.steps_on_devices > scope.step_count:
+        notes.append(f"Times and launches of one step are means over {len(scope.devices)} devices.")
+    kernels, classes, launches = Counter(), Counter(), Counter()
+    for leaf in leaves:
+        kernels[leaf.kernel] += leaf.ms
+        launches[leaf.kernel] += leaf.launches
+        classes[family(leaf.kernel_class)] += leaf.ms
+    (kernel, ms), total_ms = kernels.most_common(1)[0], classes.total() or 1
+    count = f"{launches[kernel]:,.1f}".removesuffix(".0")
+    time = f"{duration(1e6 * ms)} ({percent(ms / total_ms)}), {count} launch{'' if count == '1' else 'es'}"
+    notes.append(f"The kernel with the most time is {short[kernel]}: {time}.")
+    return [*notes, f"By class: {', '.join(f'{one} {percent(ms / total_ms)}' for one, ms in classes.most_common(3))}."]
+
+
+def _tables(scope: Scope, under: str | None) -> dict[str, tuple]:
+    """The tables by name: the kinds of columns by heading, the rows, a sentence on rows that were left out, a title."""
+    profile, work, ns, tables = scope.profile, scope.activities, scope.duration_ns, {}
+    classes, tree = list(profile.table("classes", under).rows()), RangeTree(profile, under)
+    kernels = [row for row in profile.table("kernels", under).rows() if row[2] not in ("memcpy", "memset")]
+    all_ns, moved = sum(row[3] for row in classes) or 1, profile.capture.source.copies()["bytes"]
+    time = {time_heading(profile.is_cpu_only): "time", "share": "share"}
+
+    def add(title: str, columns: dict, rows: list, count: int | None = None, noun: str = "") -> None:
+        name = title.partition(" ")[0].lower()
+        left_out = (count or len(rows)) - MAX_ROWS
+        rest = f"{left_out:,} more {noun or name} have no room here; kernel-tables prints all." if left_out > 0 else ""
+        tables[name] = columns, rows[:MAX_ROWS], rest, title
+
+    rows = [
+        (
+            (row.depth, row.label),
+            row.node.instances,
+            row.node.kernels,
+            row.node.ns,
+            row.node.ns / all_ns,
+            row.node.memops,
+        )
+        for row in tree.rows(MAX_ROWS)
+    ]
+    columns = {"range": "range", "times": "count", "kernels": "count"} | time
+    add("Ranges, inner ones below outer ones", columns | {"copies, fills": "count"}, rows, len(tree))
+    rows = [(name, count, launches, ns, ns / all_ns, largest) for name, count, launches, ns, _, largest, _ in classes]
+    columns = {"class": "text", "kernels": "count", "launches": "count"} | time
+    add("Classes of kernels", columns | {"most time in": "kernel"}, rows)
+    rows = [
+        (kernel, launches, ns, ns / all_ns, mean, least, most, kernel_class, path or "(no range)")
+        for path, kernel, kernel_class, launches, ns, mean, least, most, _ in kernels
+    ]
+    columns = {"kernel": "kernel", "launches": "count"} | time | {"mean": "time", "min": "time", "max": "time"}
+    add("Kernels by range", columns | {"class": "text", "range": "text"}, rows, noun="kernels in ranges")
+    whole_ns, rows = int(ns.sum()) or 1, []
+    for name in np.unique(work.name[scope.is_memory]).tolist():
+        mine = np.flatnonzero(scope.is_memory & (work.name == name))
+        total_ns, size = int(ns[mine].sum()), None
+        if profile.name_kinds[name] == KINDS.index("memcpy") and len(moved) and (moved[mine] >= 0).all():
+            size = int(moved[mine].sum())
+        rate = size / total_ns if size is not None and total_ns else None
+        rows.append((work.names[name], len(mine), total_ns, total_ns / whole_ns, total_ns / len(mine), size, rate))
+    columns = {"operation": "kernel", "times": "count", "time": "time", "share": "share", "mean": "time"}
+    add("Memory operations", columns | {"moved": "size", "rate": "rate"}, sorted(rows, key=lambda row: -row[2]))
+    return tables
+
+
+def step_leaves(scope: Scope) -> list[Leaf]:
+    """The leaves of a step (without steps, of the complete capture). They are means over steps and devices, as the time
+    of a step is, so shares of that can be taken."""
+    profile, work, rows = scope.profile, scope.activities, np.flatnonzero(scope.is_in_scope)
+    count = max(len(work.names), 1)
+    keys, group = numbered(profile.attribution.path[rows].astype(np.int64) * count + work.name[rows])
+    launches, ns, paths, leaves = np.bincount(group), np.zeros(len(keys), np.int64), _with_phases(scope), []
+    np.add.at(ns, group, scope.duration_ns[rows])
+    for key, launched, total_ns in zip(keys.tolist(), launches.tolist(), ns.tolist(), strict=True):
+        ranges, kernel_class = paths[key // count], profile.activity_classes[key % count]
+        if ranges and family(kernel_class) == COMMUNICATION:  # not in the range that happened to start it
+            ranges = (ranges[0], COMMUNICATION)
+        times = scope.per_step_ms(total_ns), launched / scope.steps_on_devices
+        leaves.append(Leaf(ranges, work.names[key % count], kernel_class, *times))
+    return leaves
+
+
+def _with_phases(scope: Scope) -> list[tuple[str, ...]]:
+    """The paths without the step and what is around it. Each begins with its phase, as in tree.py."""
+    step = scope.step_name if scope.has_steps else None
+    inner = [path[path.index(step) + 1 :] if step in path else path for path in scope.profile.paths]
+    return [(*map(readable_name, path[:1]), *path[1:]) for path in with_phases_as_siblings(inner)]
+
+
+def _largest(leaves: list[Leaf]) -> tuple[list[Leaf], str]:
+    """The leaves that fit into a flame graph. The smallest ones of each phase are one leaf; the text is a sentence on
+    these, "" without any."""
+    if len(leaves) <= MAX_LEAVES:
+        return leaves, ""
+    leaves, ms, launches, name = sorted(leaves, key=lambda leaf: -leaf.ms), Counter(), Counter(), "(smaller ones)"
+    for leaf in leaves[MAX_LEAVES:]:
+        ms[leaf.ranges[:1]] += leaf.ms
+        launches[leaf.ranges[:1]] += leaf.launches
+    note = f"The {len(leaves) - MAX_LEAVES:,} kernels in ranges with the least time are shown together as “{name}”."
+    return leaves[:MAX_LEAVES] + [Leaf(phase, name, "other", ms[phase], launches[phase]) for phase in ms], note
+
+
+class Timeline(NamedTuple):
+    """One step on a time axis: lanes of bars for the script, and what their legend shows."""
+
+    data: dict[str, list]  # lanes: title, start, length (ns) and kind of each bar; kinds: name, path or None, look
+    phases: list[str]
+    families: list[str]
+    note: str  # a sentence if only the first part of it fits
+
+
+def capture_timeline(scope: Scope, names: Names) -> Timeline:
+    """The timeline of the middle step (without steps, of the complete capture)."""
+    profile, work, ranges, calls = scope.profile, scope.activities, scope.ranges, scope.profile.capture.calls
+    rows, opened = np.arange(len(work)), np.arange(len(ranges))
+    first_ns, last_ns = None, int(ranges.end.max(initial=0))
+    if scope.has_steps:
+        middle = len(scope.step_ranges) // 2
+        step, rows = scope.step_ranges[middle], np.flatnonzero(scope.step_by_activity == middle)
+        first_ns, last_ns = int(ranges.start[step]), int(ranges.end[step])
+        is_inside = (ranges.start >= first_ns) & (ranges.end <= last_ns)
+        opened = np.flatnonzero(is_inside & (scope.range_process == scope.range_process[step]))
+    launched = rows[scope.launch_row[rows] != NONE]
+    starts = np.concatenate([ranges.start[opened], scope.launch_ns[launched], work.start[rows]])
+    first_ns = int(starts.min(initial=last_ns)) if first_ns is None else first_ns
+    last_ns = limit_ns = max(last_ns, int(work.end[rows].max(initial=0)))
+    if len(starts) > MAX_BARS:
+        limit_ns = int(np.partition(starts, MAX_BARS)[MAX_BARS])
+    shown = f"{duration(limit_ns - first_ns)} of {duration(last_ns - first_ns)}"
+    note = f"Only its first {shown} are shown; kernel-tables trace writes all of it." if limit_ns < last_ns else ""
+    limit_ns, lanes, kinds, paths = max(limit_ns, first_ns + 1), {}, {}, _with_phases(scope)
+    # Threads are numbered from 1, those that open most ranges first.
+    threads = [thread for thread, _ in Counter(ranges.thread.tolist() + calls.threads.tolist()).most_common()]
+
+    def add(lane: tuple, title: str, times: tuple, name: int, path: tuple[str, ...], look: int) -> None:
+        kind, (start, end) = (name, names.number(path_text(path)) if path else None, look), map(int, times)
+        if start < limit_ns:
+            bar = (start - first_ns, max(min(end, limit_ns) - start, 0), kinds.setdefault(kind, len(kinds)))
+            lanes.setdefault(lane, (title, []))[1].append(bar)
+
+    opened = opened[ranges.start[opened] < limit_ns]
+    opened_path, levels, phases, families = profile.range_path[opened], profile.attribution.paths.depth, set(), set()
+    levels = levels[opened_path] - levels[opened_path].min(initial=1 << 30)
+    for row, path, level in zip(opened.tolist(), opened_path.tolist(), levels.tolist(), strict=True):
+        if level < 8:
+            lane, path = (0, threads.index(ranges.thread[row]) + 1, level), paths[path]
+            title = f"ranges, thread {lane[1]}" + (f", level {level + 1}" if level else "")
+            look, name = look_of((*path, "")[0], PHASES), names.number(ranges.names[ranges.name[row]])
+            add(lane, title, (ranges.start[row], ranges.end[row]), name, path[:-1], look)
+            phases.update(path[:1])
+    called, activity = np.unique(scope.launch_row[launched], return_index=True)
+    if not profile.is_cpu_only:
+        profile.capture.load_call_ends()
+        for row, path in zip(called.tolist(), profile.launch_path[launched[activity]].tolist(), strict=True):
+            thread, name = (
+                threads.index(calls.threads[calls.thread[row]]) + 1,
+                calls.names.get(calls.name[row], "launch"),
+            )
+            times, look = (calls.start[row], calls.end[row]), LOOKS.index(PLAIN)
+            add((1, thread), f"API calls, thread {thread}", times, names.number(name), paths[path], look)
+    for row in rows[work.start[rows] < limit_ns].tolist():
+        device, stream, name = int(work.device[row]), int(work.stream_number[row]), work.name[row]
+        title = f"{'processor' if device < 0 else f'device {device}'}, stream {stream}"
+        one, path = family(profile.activity_classes[name]), paths[profile.attribution.path[row]]
+        times, number = (work.start[row], work.end[row]), names.number(work.names[name], is_kernel=True)
+        add((2, device, stream), title, times, number, path, look_of(one))
+        families.add(one)
+    data = {"lanes": [], "kinds": list(kinds)}
+    for _, (title, bars) in sorted(lanes.items()):
+        columns = zip(("start", "length", "kind"), zip(*sorted(bars), strict=True), strict=True)
+        data["lanes"].append({"title": title, **dict(columns)})
+    return Timeline(data, [phase for phase in PHASES if phase in phases], sorted(families, key=rank_of), note)
