@@ -13,6 +13,24 @@ SQLITE_MAGIC = b"SQLite format 3\x00"
 
 
 @contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A path next to `path` to write to. It is renamed to `path` when the block succeeds, and removed when it fails.
+
+    If `path` is a link, its target is written, and the link stays. A terminal or a pipe is written directly.
+    """
+    if path.exists() and not path.is_file():  # a terminal, a pipe: nothing can be renamed to it
+        yield path
+        return
+    path = Path(os.path.realpath(path))
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        yield partial
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
 def full_disk_as_os_error(path: Path) -> Iterator[None]:
     """Turns SQLite's error for a full disk into the OSError that other writers raise."""
     import sqlite3  # here, since the command's help needs the rest of this module
