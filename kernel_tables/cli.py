@@ -25,115 +25,69 @@ if TYPE_CHECKING:
     from kernel_tables.profile import Profile
 
 CAPTURE = "an nsys SQLite export, a capture of `record`, or JSON of torch.profiler; gzipped or not"
-RANKS = "several captures are the ranks of one run: rank 0 first, unless each names its rank"
-# Arguments by name; those of one command have its name after them.
-ARGUMENTS: dict[str, dict] = {
-    "capture": {"type": Path, "metavar": "CAPTURE", "help": CAPTURE},
-    "captures": {"type": Path, "metavar": "CAPTURE", "nargs": "+", "help": f"{CAPTURE}; {RANKS}"},
-    "before": {"type": Path, "metavar": "BEFORE", "help": CAPTURE},
-    "after": {"type": Path, "metavar": "AFTER", "help": CAPTURE},
-    "name": {"metavar": "NAME", "help": "the full name of a kernel, as `kernels --full` prints it"},
-    "--format": {
-        "choices": ("text", *output.FORMATS),
-        "help": "the format of the output (default: by FILE's suffix, csv if unknown; without FILE, text in a terminal,"
-        " else csv)",
-    },
-    "--format of trace": {"choices": ("json",), "help": "the only format: json"},
-    "--output": {"type": Path, "metavar": "FILE", "help": "write to FILE (default: standard output)"},
-    "--output of trace": {
-        "type": Path, "metavar": "FILE", "required": True, "help": "write to FILE, compressed if it ends in .gz"
-    },
-    "--output of report": {
-        "type": Path, "metavar": "FILE", "help": "write to FILE (default: CAPTURE's name with .html, in this folder)"
-    },
-    "--up-to-damage": {"action": "store_true", "help": "read invalid JSON as far as it is valid"},
-    "--class": {
-        "action": "append", "default": [], "dest": "classes", "metavar": "CLASS=REGEX",
-        "help": "a custom class for kernels whose full name matches, before the built-in rules; repeatable",
-    },
-    "--step-name": {"default": "step", "metavar": "NAME", "help": "the range of one step (default: step)"},
-    "--under": {"metavar": "NAME", "help": "only inside ranges of this name (default: everything)"},
-    "--under of trace": {
-        "metavar": "NAME", "help": "only inside ranges of this name (default: measure, if there is such a range)"
-    },
-    "--ranks": {
-        "action": "store_true",
-        "help": "rows by rank, in text one table per rank (the default for several captures)",
-    },
-    "--top": {"type": int, "metavar": "N", "help": "the first N rows, 0 for all (default: all, in a terminal 40)"},
-    "--sort": {"metavar": "COLUMN", "help": "sort by this column: numbers descending, names ascending"},
-    "--tree": {"action": "store_true", "help": "one row per range path, inner ranges below outer ranges"},
-    "--full": {"action": "store_true", "help": "do not shorten names of kernels in a terminal"},
-    "--steps": {"type": int, "metavar": "N", "help": "how many measured steps each process should have"},
-    "--counters": {
-        "type": Path, "metavar": "FILE",
-        "help": "ncu output of the same program (ncu --csv --page raw --print-units base)",
-    },
-    "--rules": {"type": Path, "metavar": "FILE", "help": "custom rules, in TOML; tried after the built-in rules"},
-    "--fail-on": {
-        "action": "append", "default": [], "metavar": "RULE|PERCENT",
-        "help": "exit status 1 if this rule reports a finding, or one costs this percent of a step or more; repeatable",
-    },
-    "--all of diagnose": {"action": "store_true", "help": "in text: list the rules that could not be checked, too"},
-    "--all": {"action": "store_true", "help": "list names that are the same, too"},
-    "--tolerance": {
-        "type": float, "default": 1.0, "metavar": "PERCENT",
-        "help": "a time that changes by less counts as the same (default: 1)",
-    },
-    "--by": {
-        "choices": ("phase", "range"), "default": "phase",
-        "help": "group times by phase, or by innermost range (default: phase)",
-    },
-    "--collectives": {"action": "store_true", "help": "by collective: its bytes, times and bandwidth"},
-    "--open": {"action": "store_true", "help": "open the page in a browser"},
+FILE, FLAG, TEXTS = {"type": Path, "metavar": "FILE"}, {"action": "store_true"}, {"action": "append", "default": []}
+# Arguments by name: keywords of argparse and the help. Those of one command have its name after theirs.
+ARGUMENTS: dict[str, tuple[dict, str]] = {
+    "capture": (FILE | {"metavar": "CAPTURE"}, CAPTURE),
+    "captures": (FILE | {"metavar": "CAPTURE", "nargs": "+"}, f"{CAPTURE}; several: ranks of one run, rank 0 first"),
+    "before": (FILE | {"metavar": "BEFORE"}, CAPTURE),
+    "after": (FILE | {"metavar": "AFTER"}, CAPTURE),
+    "name": ({"metavar": "NAME"}, "the full name of a kernel, as `kernels --full` prints it"),
+    "--format": ({"choices": ("text", *output.FORMATS)}, "default: by FILE's suffix, or text in a terminal, else csv"),
+    "--format of trace": ({"choices": ("json",)}, "the only format: json"),
+    "--output": (FILE, "write to FILE (default: standard output)"),
+    "--output of trace": (FILE | {"required": True}, "write to FILE, compressed if it ends in .gz"),
+    "--output of report": (FILE, "write to FILE (default: CAPTURE's name with .html, in this folder)"),
+    "--up-to-damage": (FLAG, "read invalid JSON as far as it is valid"),
+    "--class": (
+        TEXTS | {"dest": "classes", "metavar": "CLASS=REGEX"},
+        "a custom class for kernels whose full name matches, before the built-in rules; repeatable",
+    ),
+    "--step-name": ({"default": "step", "metavar": "NAME"}, "the range of one step (default: step)"),
+    "--under": ({"metavar": "NAME"}, "only inside ranges of this name (default: everything)"),
+    "--under of trace": ({"metavar": "NAME"}, "only inside ranges of this name (default: measure, if there is one)"),
+    "--ranks": (FLAG, "rows by rank, in text one table per rank (the default for several captures)"),
+    "--top": ({"type": int, "metavar": "N"}, "the first N rows, 0 for all (default: all, in a terminal 40)"),
+    "--sort": ({"metavar": "COLUMN"}, "sort by this column: numbers descending, names ascending"),
+    "--tree": (FLAG, "one row per range path, inner ranges below outer ranges"),
+    "--full": (FLAG, "do not shorten names of kernels in a terminal"),
+    "--steps": ({"type": int, "metavar": "N"}, "how many measured steps each process should have"),
+    "--counters": (FILE, "ncu output of the same program (ncu --csv --page raw --print-units base)"),
+    "--rules": (FILE, "custom rules, in TOML; tried after the built-in rules"),
+    "--fail-on": (
+        TEXTS | {"metavar": "RULE|PERCENT"},
+        "exit status 1 if this rule reports a finding, or one costs this percent of a step or more; repeatable",
+    ),
+    "--all of diagnose": (FLAG, "in text: list the rules that could not be checked, too"),
+    "--all": (FLAG, "list names that are the same, too"),
+    "--tolerance": ({"type": float, "default": 1.0, "metavar": "PERCENT"}, "changes below it do not count (default: 1)"),
+    "--by": ({"choices": ("phase", "range"), "default": "phase"}, "group by phase or innermost range (default: phase)"),
+    "--collectives": (FLAG, "by collective: its bytes, times and bandwidth"),
+    "--open": (FLAG, "open the page in a browser"),
 }  # fmt: skip
-COMMANDS = {  # in the order of the help: what a command does, and its arguments
-    "record": ("run a Python program unchanged, record some of its steps, and print where the time goes", ""),
-    "report": (
-        "an HTML page of a capture, which needs no network: summary, findings, tables, flame graph, timeline",
-        "capture --up-to-damage --output --open --step-name --class",
-    ),
-    "ranges": (
-        "one row per range name: instances, kernels, memory operations and their times, inner ranges included",
-        "captures --up-to-damage --format --output --under --ranks --top --sort --tree",
-    ),
-    "kernels": (
-        "one row per range path and kernel: class, launches, total, mean, shortest and longest time",
-        "captures --up-to-damage --format --output --under --ranks --top --sort --full --class",
-    ),
-    "classes": (
-        "one row per class of kernels: launches, GPU time and its share, and kernels of unknown class",
-        "captures --up-to-damage --format --output --under --ranks --top --sort --full --class",
-    ),
-    "trace": (
-        "a timeline for ui.perfetto.dev: ranges, launches and kernels, each kernel with its range path",
-        "captures --up-to-damage --format --output --under --class",
-    ),
+COMMANDS = {  # in the order of the help: the arguments, beside the format and the output, and what the command does
+    "record": ("", "run a Python program unchanged, record some of its steps, and print where the time goes"),
+    "report": ("capture --open --step-name --class", "an HTML page of a capture, which needs no network"),
+    "ranges": ("captures --under --ranks --top --sort --tree", "time by range name, inner ranges included"),
+    "kernels": ("captures --under --ranks --top --sort --full --class", "launches and times by range path and kernel"),
+    "classes": ("captures --under --ranks --top --sort --full --class", "launches and times by class of kernels"),
+    "trace": ("captures --under --class", "a timeline for ui.perfetto.dev: ranges, launches and kernels"),
     "diagnose": (
-        "where time is lost: evidence, the most that fixing it saves, and advice",
-        "capture --up-to-damage --format --output --step-name --counters --rules --fail-on --all",
+        "capture --step-name --counters --rules --fail-on --all",
+        "where time is lost, what a fix saves, and how",
     ),
-    "names": (
-        "the short name of a kernel, its class, and the rule that decided the class",
-        "name --format --output --class",
-    ),
+    "names": ("name --class", "the short name of a kernel, its class, and the rule that decided the class"),
     "check": (
-        "whether a capture is complete: one row per finding; exit status 1 if any finding is an error",
-        "captures --up-to-damage --format --output --steps --step-name",
+        "captures --steps --step-name",
+        "whether a capture is complete; exit status 1 if any finding is an error",
     ),
     "diff": (
-        "differences of two captures: GPU, versions, phases, parts, classes, kernels; exit status 1 if there are any",
-        "before after --up-to-damage --format --output --step-name --tolerance --all",
+        "before after --step-name --tolerance --all",
+        "what differs in two captures; exit status 1 if anything does",
     ),
-    "host": (
-        "time of CUDA calls, operating system calls and sampled functions, by thread, phase and function",
-        "capture --up-to-damage --format --output --step-name --by",
-    ),
-    "communication": (
-        "time of a run on several GPUs, by rank and step: computation, communication alone, copies alone, idle",
-        "captures --up-to-damage --format --output --step-name --class --collectives",
-    ),
-}  # fmt: skip
+    "host": ("capture --step-name --by", "time of CUDA calls, operating system calls and sampled functions"),
+    "communication": ("captures --step-name --class --collectives", "time of a run on several GPUs by rank and step"),
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -186,11 +140,13 @@ def command_parser(for_record: bool) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kernel-tables {version.__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, (summary, arguments) in COMMANDS.items():
+    for name, (arguments, summary) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary)
-        for argument in arguments.split():
+        common = {"record": "", "report": "--up-to-damage --output", "names": "--format --output"}
+        for argument in f"{arguments} {common.get(name, '--up-to-damage --format --output')}".split():
             flags = ("-o", argument) if argument == "--output" else (argument,)
-            command.add_argument(*flags, **ARGUMENTS.get(f"{argument} of {name}") or ARGUMENTS[argument])
+            keywords, text = ARGUMENTS.get(f"{argument} of {name}") or ARGUMENTS[argument]
+            command.add_argument(*flags, **keywords, help=text)
         if name == "record" and for_record:
             from kernel_tables.record.command import add_options
 
@@ -222,16 +178,17 @@ class Command:
 
     def _require_output(self) -> None:
         inputs = [path for capture in self.paths for path in (capture, *files.reports_beside(capture))]
+        reason = ""
         if self.options.output is not None:
             files.require_no_capture(self.options.output, inputs)
         elif sys.stdout is None:
-            raise TraceError("standard output is closed; name a file with -o FILE")
+            reason = "standard output is closed"
         elif any(files.is_same_file(1, path) for path in inputs):
-            raise TraceError(
-                "standard output is the capture itself, which is never written over; name a file with -o FILE"
-            )
+            reason = "standard output is the capture itself, which is never written over"
         elif self.options.format == "parquet" and sys.stdout.isatty():
-            raise TraceError("parquet is binary and standard output is a terminal; name a file with -o FILE.parquet")
+            reason = "parquet is binary and standard output is a terminal"
+        if reason:
+            raise TraceError(f"{reason}; name a file with -o FILE")
 
     @contextmanager
     def _profiles(self) -> Iterator[list[Profile]]:
