@@ -60,7 +60,7 @@ ARGUMENTS: dict[str, tuple[dict, str]] = {
     ),
     "--all of diagnose": (FLAG, "in text: list the rules that could not be checked, too"),
     "--all": (FLAG, "list names that are the same, too"),
-    "--tolerance": ({"type": float, "default": 1.0, "metavar": "PERCENT"}, "changes below it do not count (default: 1)"),
+    "--tolerance": ({"type": float, "default": 1.0, "metavar": "PERCENT"}, "smaller changes are none (default: 1)"),
     "--by": ({"choices": ("phase", "range"), "default": "phase"}, "group by phase or innermost range (default: phase)"),
     "--collectives": (FLAG, "by collective: its bytes, times and bandwidth"),
     "--open": (FLAG, "open the page in a browser"),

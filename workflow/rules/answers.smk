@@ -60,7 +60,7 @@ rule page:
             "page",
             "workflow/scripts/page.py",
             "workflow/columns.yaml",
-            *[path for path in TEMPLATES if "page." in path],
+            *[path for path in TEMPLATES if "grid." in path],
             settings=CLASSES,
         ),
     output:

@@ -9,22 +9,19 @@ import gzip
 import json
 import math
 import re
-from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from kernel_tables.attribution.path_text import names_in
-from kernel_tables.diagnosis.scope import Scope
-from kernel_tables.page.markup import html_environment, script, style
-from kernel_tables.page.step import Leaf, flame, picture
-from kernel_tables.page.timeline import Names
-from kernel_tables.report.timeline import capture_timeline
-from kernel_tables.trace import Trace
-from kernel_tables.views.perfetto import write_timeline
-from kernel_tables.whole_files import written_whole
+import kernel_tables
+from kernel_tables.attribution import names_in
+from kernel_tables.files import written_whole
+from kernel_tables.page.page import Timeline, capture_timeline
+from kernel_tables.page.parts import Leaf, Names, flame, html_environment, picture
+from kernel_tables.perfetto import write_timeline
+from kernel_tables.steps import Scope
 from workflow.peaks import peak_flop_per_s
 from workflow.tables import read_tables
 from workflow.text import describe_machine, describe_run, list_missing
@@ -44,7 +41,7 @@ def main(
     """Writes the page, and the trace of `run`, whose capture is the timeline. Both are None in grids without steps."""
     frames, names = read_tables(tables), Names()
     runs = frames["runs"]
-    timeline, note = show_capture(capture, classes, names, Path(trace))
+    timeline = show_capture(capture, classes, names, Path(trace))
     leaves = leaves_by_run(frames.get("kernels"), run)
     sections, placed = [read_section(Path(document)) for document in documents], set()
     for section in sections:  # a figure stands once, in the first section that shows it
@@ -52,8 +49,10 @@ def main(
         placed |= section["figures"].keys()
     environment = html_environment(TEMPLATES)
     environment.filters["markdown"] = lambda text: Markup(MARKDOWN.renderInline(text))
-    text = environment.get_template("page.html.j2").render(
-        machine=describe_machine(runs),
+    contents = {"summary": "Summary"} | {section["name"]: section["question"] for section in sections}
+    text = environment.get_template("grid.html.j2").render(
+        machine=Markup(MARKDOWN.renderInline(describe_machine(runs))),
+        contents=contents | ({"step": "Inside a step"} if leaves else {}),
         sections=sections,
         figures={Path(path).stem: embed_image(Path(path)) for path in figures},
         missing=list_missing(runs),
@@ -64,13 +63,8 @@ def main(
         picture=picture(leaves[run]) if run in leaves else None,
         flames={name: flame(run_leaves, names) for name, run_leaves in leaves.items()},
         timeline=timeline,
-        timeline_note=note,
         trace=Path(trace).relative_to(Path(page).parent),
         names=names.as_lists(),
-        style=style(TEMPLATES / "page.css"),
-        tables_style=read_library("dt_bundle.css"),
-        tables_library=base64.b64encode(gzip.compress(read_library("dt_bundle.js").encode(), 9, mtime=0)).decode(),
-        script=script(TEMPLATES / "page.js"),
     )  # fmt: skip
     with written_whole(Path(page)) as partial:
         partial.write_text(text, encoding="utf-8")
@@ -88,11 +82,6 @@ def read_section(document: Path) -> dict:
 def embed_image(path: Path) -> str:
     """The figure as the address of an image, which keeps the names inside it apart from those of other figures."""
     return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
-
-
-def read_library(name: str) -> Markup:
-    """A file of DataTables, which makes tables sortable, from the package itables."""
-    return Markup((files("itables") / "html" / name).read_text(encoding="utf-8"))
 
 
 def leaves_by_run(kernels: pd.DataFrame | None, first: str | None) -> dict[str, list[Leaf]]:
@@ -115,16 +104,16 @@ def leaves_by_run(kernels: pd.DataFrame | None, first: str | None) -> dict[str, 
     return leaves
 
 
-def show_capture(capture: str | None, classes: list, names: Names, trace_file: Path):
-    """The timeline of the middle step of a capture with a note on it, or None and ""; writes the trace for Perfetto."""
+def show_capture(capture: str | None, classes: list, names: Names, trace_file: Path) -> Timeline | None:
+    """The timeline of the middle step of a capture, None without one; writes the trace for Perfetto."""
     if capture is None or not Path(capture).stat().st_size:  # a run that was not captured has an empty file
         with written_whole(trace_file) as partial:
             partial.write_bytes(gzip.compress(b'{"traceEvents": []}'))
-        return None, ""
-    with Trace(Path(capture), classes) as trace:
+        return None
+    with kernel_tables.read(capture, classes) as profile:
         with written_whole(trace_file) as partial:
-            write_timeline([trace], partial)
-        return capture_timeline(Scope(trace, "step"), names)
+            write_timeline([profile], partial)
+        return capture_timeline(Scope(profile, "step"), names)
 
 
 def measure_speed(frames: dict[str, pd.DataFrame], run: str) -> dict:
