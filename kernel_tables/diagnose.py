@@ -147,8 +147,3 @@ def as_table(findings: list[Diagnosis]) -> pd.DataFrame:
     for column in ("evidence", "where"):
         table[column] = pd.Series([json.dumps(value, ensure_ascii=False) for value in table[column]], dtype=object)
     return table.astype({"gain_ms": "float64", "gain_percent": "float64", "abstained": "bool"})
-
-
-def as_json(findings: list[Diagnosis]) -> str:
-    """One object per diagnosis; its evidence and where are objects, too."""
-    return json.dumps([asdict(finding) for finding in findings], indent=1) + "\n"

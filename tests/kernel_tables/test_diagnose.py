@@ -1,0 +1,443 @@
+"""What the diagnosis says of programs with planted faults, when its rules abstain, and users' own rules."""
+
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import kernel_tables
+from kernel_tables import output
+from kernel_tables.diagnose import Diagnosis, as_table, diagnose
+from kernel_tables.errors import WINDOW_KEY, TraceError
+from kernel_tables.idle import HOST, LAUNCHING, HostCalls, Idle, claims
+from kernel_tables.rules import CODES, RULES, RULES_WITH_IDLE_TIME, rules_of_entries, rules_of_file
+from kernel_tables.steps import Scope, step_time
+from tests.kernel_tables.program import ADAM, CAST, FLASH, GEMM, MUL, NCCL, SGEMM, SOFTMAX, Program
+from tests.kernel_tables.synthetic import Synthetic
+
+CAPTURES = Path(__file__).parents[1] / "captures"
+STEPS = 8
+NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
+
+
+def said_of(made: Program | Synthetic, folder: Path, **options) -> dict[str, Diagnosis]:
+    path = getattr(made, "capture", made).write(folder / "capture.sqlite")
+    with kernel_tables.read(path) as profile:
+        return {finding.code: finding for finding in diagnose(profile, **options)}
+
+
+def reported(said: dict[str, Diagnosis]) -> set[str]:
+    return {code for code, finding in said.items() if not finding.abstained}
+
+
+def training(
+    in_step: Callable = lambda p, number: None,
+    between: Callable = lambda p: None,
+    gemm: str = GEMM,
+    attention: Callable = lambda p: p.launch(FLASH, 100),
+    optimizer: Callable = lambda p: p.launch(ADAM, 60),
+    host: float = 5,
+    kernel: float = 100,
+) -> Program:
+    """A training loop whose host is far ahead of the GPU, with a fault `in_step`, `between` steps or in a part."""
+    program = Program()
+    for number in range(STEPS):
+        with program.range("step"):
+            with program.range("forward"):
+                for _ in range(4):
+                    program.launch(gemm, kernel, host)
+                in_step(program, number)
+                with program.range("scaled dot product attention"):
+                    attention(program)
+                program.launch(gemm, kernel, host)
+            with program.range("backward"):
+                for _ in range(6):
+                    program.launch(gemm, kernel, host)
+            with program.range("optimizer"):
+                optimizer(program)
+        between(program)
+    return program
+
+
+def items(program: Program, number: int) -> None:
+    for _ in range(4):
+        program.item()
+        program.pause(30)
+        program.launch(GEMM, 100)
+
+
+def slow_step(program: Program, number: int) -> None:
+    program.launch(GEMM, 3000 if number == 3 else 1)
+    program.wait()
+
+
+def wait_for_data(program: Program, us: float = 3000) -> None:
+    with program.range(NEXT):
+        program.pause(us)
+
+
+def launch(program: Program, names: list[str], us: float = 100) -> None:
+    for name in names:
+        program.launch(name, 200 if name == GEMM else us)
+
+
+PLANTED = {
+    "waiting_for_data": lambda: training(between=wait_for_data),
+    "launch_bound": lambda: training(host=40, kernel=20),
+    "idle_host": lambda: training(between=lambda p: p.pause(3000)),
+    "idle_sync": lambda: training(between=lambda p: (p.wait(), p.pause(120))),
+    "idle_copy": lambda: training(between=lambda p: p.copy(8 << 20, 200)),
+    "idle_allocation": lambda: training(between=lambda p: p.reallocate(150)),
+    "small_kernels": lambda: training(in_step=lambda p, _: p.replay([GEMM] * 120, 3, 1)),
+    "sync_in_step": lambda: training(in_step=items),
+    "copy_in_step": lambda: training(in_step=lambda p, _: p.copy(8 << 20, 200)),
+    "pageable_copy": lambda: training(in_step=lambda p, _: (p.copy(8 << 20, 400, pageable=True), p.wait())),
+    "allocation_in_step": lambda: training(in_step=lambda p, _: p.reallocate(150)),
+    "unfused_elementwise": lambda: training(in_step=lambda p, _: [p.launch(MUL, 50) for _ in range(5)]),
+    "casts": lambda: training(in_step=lambda p, _: [p.launch(CAST, 60) for _ in range(2)]),
+    "no_tensor_cores": lambda: training(gemm=SGEMM),
+    "unfused_attention": lambda: training(attention=lambda p: launch(p, [GEMM, MUL, SOFTMAX, GEMM])),
+    "unfused_optimizer": lambda: training(optimizer=lambda p: [p.launch(MUL, 3) for _ in range(110)]),
+    "exposed_communication": lambda: training(in_step=lambda p, _: p.launch(NCCL, 300, stream=9)),
+    "unsteady_steps": lambda: training(in_step=slow_step),
+}
+MENDED = dict.fromkeys(PLANTED, training) | {
+    "launch_bound": lambda: training(kernel=20),
+    "sync_in_step": lambda: training(in_step=lambda p, _: [p.launch(GEMM, 100) for _ in range(4)]),
+    "unfused_elementwise": lambda: training(in_step=lambda p, _: p.launch(MUL, 50)),
+    "no_tensor_cores": lambda: training(kernel=13),
+    "unsteady_steps": lambda: training(in_step=lambda p, _: (p.launch(GEMM, 1), p.wait())),
+}
+PRECEDENCE = {  # of several rules that could report the same time, the one that names the cause does
+    "steps that differ in how long they allocate": (
+        "allocation_in_step", lambda: training(in_step=lambda p, number: p.reallocate(150 if number % 3 else 5000)),
+    ),
+    "steps that differ in how late they launch": (
+        "launch_bound", lambda: training(in_step=lambda p, number: [p.launch(GEMM, 5, 100 * number) for _ in range(6)]),
+    ),
+    "memory that is freed between steps and allocated in them": (
+        "idle_allocation", lambda: training(in_step=lambda p, _: p.allocate(800), between=lambda p: p.free()),
+    ),
+    "tiny elementwise kernels in a row": (
+        "small_kernels", lambda: training(in_step=lambda p, _: p.replay([MUL] * 120, 3, 1)),
+    ),
+    "an optimizer of few elementwise kernels": (
+        "unfused_optimizer", lambda: training(optimizer=lambda p: [p.launch(MUL, 20) for _ in range(24)]),
+    ),
+}  # fmt: skip
+
+
+def span_ms(program: Program) -> float:
+    kernels = program.capture.rows["CUPTI_ACTIVITY_KIND_KERNEL"]
+    return (max(row["end"] for row in kernels) - min(row["start"] for row in kernels)) / 1e6
+
+
+@pytest.mark.parametrize("code", PLANTED)
+def test_a_planted_fault_alone_is_found_and_mending_it_gains_no_more_than_was_said(code, tmp_path):
+    planted = PLANTED[code]()
+    said = said_of(planted, tmp_path)
+    assert reported(said) == {code}
+    gained_ms = (span_ms(planted) - span_ms(MENDED[code]())) / STEPS
+    assert 0 < gained_ms <= said[code].gain_ms + 1e-9
+    assert said[code].gain_percent <= 100 and said[code].evidence and said[code].where["kernels"]
+
+
+@pytest.mark.parametrize("fault", PRECEDENCE)
+def test_of_several_rules_the_one_that_names_the_cause_reports(fault, tmp_path):
+    code, make = PRECEDENCE[fault]
+    assert reported(said_of(make(), tmp_path)) == {code}
+
+
+def test_nothing_is_said_of_a_program_without_a_fault_and_what_cannot_be_checked_is_named(tmp_path):
+    said = said_of(training(), tmp_path)
+    assert {code: finding.message[:20] for code, finding in said.items()} == {
+        "low_occupancy": "no counters of Nsigh", "wave_tail": "no counters of Nsigh",
+        "exposed_communication": "no communication bet",
+    }  # fmt: skip
+    assert {*PLANTED, "low_occupancy", "wave_tail"} == set(CODES)
+    assert {code for rule in RULES for code in (*rule.leaves_to, *rule.silent_where)} <= set(CODES)
+
+
+def test_what_a_finding_costs_holds_for_a_host_that_was_ahead_of_the_gpu(tmp_path):
+    def emptying(steps: int, empties: bool = True) -> Program:
+        """empty_cache() in every step, and a host that launches slowly at first and would else be ahead."""
+        program = Program()
+        for _ in range(steps):
+            with program.range("step"):
+                if empties:
+                    program.free()
+                    for _ in range(4):
+                        program.allocate(100)
+                for us, host, count in ((20, 60, 40), (100, 5, 60)):
+                    for _ in range(count):
+                        program.launch(GEMM, us, host)
+        return program
+
+    gained_ms = (span_ms(emptying(30)) - span_ms(emptying(30, empties=False))) / 30
+    said = said_of(emptying(6), tmp_path)["allocation_in_step"]
+    assert gained_ms <= said.gain_ms < 1.25 * gained_ms
+    assert "(1 cudaFree, 4 cudaMalloc per step), and up to" in said.message
+    assert said.message.endswith(" more because the host is then no longer ahead of it")
+
+
+def test_every_nanosecond_of_a_gap_has_one_cause(tmp_path):
+    program = Program()
+    program.launch(GEMM, 50)
+    program.pause(2000)
+    program.launch(GEMM, 10)
+    program.wait()
+    program.pause(100)
+    program.launch(GEMM, 10)
+    with kernel_tables.read(program.capture.write(tmp_path / "capture.sqlite")) as profile:
+        scope = Scope(profile)
+        idle = Idle(scope, HostCalls(scope))
+    first_ns, second_ns = scope.devices[0].gaps[0].lengths_ns.tolist()
+    waited_ns = 12_000 + 2_000  # in the call until the kernel ended, and 2 us until it returned
+    assert {cause: ns.tolist() for cause, ns in idle.ns_by_cause.items()} == {
+        HOST: [0, first_ns, 0],
+        "idle_sync": [0, 0, waited_ns],
+        LAUNCHING: [0, 0, second_ns - waited_ns],
+    }
+
+
+def test_gaps_take_in_turn_what_the_host_was_held_up_and_no_gap_has_taken():
+    for seed in range(50):
+        random = np.random.default_rng(seed)
+        gap_ns, held_up_ns = random.integers(0, 20, 30), random.integers(0, 20, 30) * random.integers(0, 2, 30)
+        left, taken = 0, []
+        for gap, held_up in zip(gap_ns.tolist(), held_up_ns.tolist(), strict=True):
+            taken.append(min(gap, left + held_up))
+            left += held_up - taken[-1]
+        assert claims(gap_ns, held_up_ns).tolist() == taken
+
+
+# Attention
+
+SOFTMAX_BACKWARD, LOG_SOFTMAX = SOFTMAX.replace("Forward", "Backward"), SOFTMAX + "<LogSoftMaxForwardEpilogue>"
+WARP = "void (anonymous namespace)::softmax_warp_forward<float, float, float, 9, {}, false>(float*, float const*, int)"
+REDUCE = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, at::native::MaxOps<float>, unsigned, 4>>"
+EXP = "void at::native::vectorized_elementwise_kernel<4, at::native::exp_kernel_cuda(at::TensorIteratorBase&)>(int)"
+TOPK = "void at::native::sbtopk::gatherTopK<float, unsigned int, 2, false>(at::cuda::detail::TensorInfo<float>)"
+COPY = "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>(int)"
+WRITTEN_OUT = [REDUCE, MUL, EXP, REDUCE, MUL]
+ATTENTION = {  # kernels of the forward and of the backward pass; ms of both, as they are found
+    "a softmax": ([GEMM, MUL, SOFTMAX, GEMM], [GEMM] * 20, 0.6, 1.5),  # the backward pass is a bound
+    "a softmax of warps": ([GEMM, WARP.format("false"), GEMM], [GEMM] * 20, 0.5, 1.25),
+    "a softmax written out": ([GEMM, *WRITTEN_OUT, GEMM], [GEMM] * 20, 0.9, 2.25),
+    "its backward pass": ([GEMM, SOFTMAX, GEMM], [GEMM, GEMM, SOFTMAX_BACKWARD, MUL, GEMM, GEMM], 0.5, 1.0),
+    "that written out": ([GEMM, *WRITTEN_OUT, GEMM], [GEMM, GEMM, MUL, REDUCE, MUL, GEMM, GEMM], 0.9, 1.1),
+    "copies of heads": ([MUL, COPY, COPY, GEMM, SOFTMAX, COPY, GEMM, COPY], [GEMM] * 20, 0.9, 2.25),
+    "a fused kernel": ([GEMM, MUL, FLASH, GEMM], [GEMM], 0, 0),
+    "cross entropy": ([GEMM, LOG_SOFTMAX, MUL, GEMM], [GEMM], 0, 0),
+    "cross entropy of few classes": ([GEMM, WARP.format("true"), MUL, GEMM], [GEMM], 0, 0),
+    "a router of experts": ([GEMM, SOFTMAX, TOPK, MUL, GEMM], [GEMM], 0, 0),
+    "a norm written out": ([GEMM, REDUCE, MUL, REDUCE, MUL, GEMM], [GEMM], 0, 0),
+    "a loss and its backward pass": ([GEMM, SOFTMAX, MUL, REDUCE, MUL, MUL, GEMM], [GEMM], 0, 0),
+    "a softmax between passes": ([GEMM, SOFTMAX], [SOFTMAX_BACKWARD, GEMM], 0, 0),
+}
+
+
+@pytest.mark.parametrize("case", ATTENTION)
+@pytest.mark.parametrize("name", ["self_attn", "mixer"])
+def test_attention_is_found_by_what_is_launched_under_any_name_and_nothing_else_is(case, name, tmp_path):
+    forward, backward, forward_ms, backward_ms = ATTENTION[case]
+    program = Program()
+    with program.range("step"):
+        for phase, names in (("GPT", forward), ("backward", backward)):
+            with program.range(phase), program.range("layers"), program.range(name):
+                launch(program, names)
+    said = said_of(program, tmp_path).get("unfused_attention")
+    assert bool(said) == bool(forward_ms)
+    if said:
+        found_ms = said.evidence["forward_ms"], said.evidence["backward_ms"]
+        assert found_ms == pytest.approx((forward_ms, backward_ms))
+        assert said.gain_ms == pytest.approx(forward_ms + backward_ms)
+        assert said.evidence["backward_is_a_bound"] == ("at most 2.5 times the forward pass" in said.message)
+
+
+def test_products_and_a_softmax_outside_of_the_model_may_be_a_loss_and_that_is_said(tmp_path):
+    program = Program()
+    for _ in range(3):
+        with program.range("step"):
+            with program.range("forward"), program.range("Encoder"):
+                launch(program, [GEMM, MUL, GEMM])
+            launch(program, [MUL, GEMM, *WRITTEN_OUT, GEMM])
+    said = said_of(program, tmp_path)["unfused_attention"]
+    assert said.abstained and "follow each other outside of the model" in said.message
+
+
+# Optimizers, steps that differ, data
+
+
+@pytest.mark.parametrize("backward", ["backward", "[pl]Strategy.backward", None])
+def test_what_a_closure_runs_inside_the_optimizer_is_not_the_optimizers(backward, tmp_path):
+    program, adam = Program(), "Optimizer.step#AdamW.step"
+    for _ in range(3):
+        with program.range("step"):
+            program.pause(1)
+            with program.range(adam):
+                with program.range("LitModel"):
+                    launch(program, [GEMM] * 10)
+                with program.range(backward) if backward else nullcontext():
+                    launch(program, [GEMM] * 20)
+                for _ in range(100):
+                    program.launch(MUL, 15)
+    said = said_of(program, tmp_path)["unfused_optimizer"]
+    if backward is None:
+        assert said.abstained and said.message.startswith("the optimizer's range also holds work of a model")
+    else:
+        assert said.evidence["running_ms"] == pytest.approx(1.5) and set(said.where["ranges"]) == {f"step > {adam}"}
+
+
+@pytest.mark.parametrize("steps", [3, 8])
+def test_a_slow_step_is_explained_by_what_it_runs_more_often_even_among_three(steps, tmp_path):
+    program = Program()
+    for number in range(steps):
+        with program.range("step"):
+            program.pause(1)
+            for name in ["forward"] * 2 + ["evaluation"] * (3 if number == 1 else 0):
+                with program.range(name):
+                    program.launch(GEMM, 300)
+            program.pause(1)
+    said = said_of(program, tmp_path)["unsteady_steps"]
+    assert said.message.startswith(f"1 of {steps} steps takes more than 1.25 times the median of 60")
+    assert said.message.endswith("evaluation runs 3 times there, and not in the others")
+    assert said.gain_ms == pytest.approx(0.9 / steps, rel=0.05)
+
+
+@pytest.mark.parametrize("operators", [2, 4])
+def test_without_a_gpu_a_step_is_slow_by_chance_unless_it_does_more_work(operators, tmp_path):
+    capture, at = Synthetic(), 0
+    for length in (20, 20, 20, 60, 20, 20):
+        capture.range("step", at, at + 1_000_000 * length)
+        count = operators if length == 60 else 2
+        for number in range(count):
+            start = at + number * 1_000_000 * length // count
+            capture.kernel("aten::mm", at=start + 1, start=start + 1, duration=500_000 * length // count, device=-1)
+        at += 1_000_000 * length
+    said = said_of(capture, tmp_path).get("unsteady_steps")
+    assert said is None if operators == 2 else said.message.endswith("more work: 4 operators, and the others 2")
+
+
+@pytest.mark.parametrize("before_ms", [2.5, 0.9, 60])
+def test_gains_are_of_a_step_before_recording_which_leaves_less_idle_time_on_a_gpu(before_ms, tmp_path):
+    program = Program()  # each step has a millisecond of kernels, and takes five
+    for _ in range(8):
+        with program.range("step"):
+            wait_for_data(program, 4000)
+            for _ in range(10):
+                program.launch(GEMM, 100)
+    path = program.capture.metadata(WINDOW_KEY, f'{{"step_before_s": {before_ms / 1e3}}}').write(tmp_path / "c.sqlite")
+    with kernel_tables.read(path) as profile:
+        time, (said,) = step_time(Scope(profile)), [one for one in diagnose(profile) if not one.abstained]
+    if before_ms == 2.5:
+        assert "; 2.50 ms before recording): kernels" in time.sentence
+        assert (said.gain_ms, said.gain_percent) == (pytest.approx(1.5), pytest.approx(60))  # what the kernels leave
+        assert "fixing it saves at most 60 % of a step before recording. To" in said.sentence(time.percent_base)
+    else:  # shorter than its kernels, or longer than a recorded step: no base
+        assert time.before_ns is None and said.gain_percent == pytest.approx(100 * said.gain_ms * 1e6 / time.ns)
+
+
+# Abstentions, counters, users' rules, documents
+
+
+def test_what_a_capture_lacks_is_said_and_that_advice_without_a_gpu_speaks_of_none(tmp_path):
+    def message(capture: Synthetic, code: str, **lacking) -> str:
+        path = capture.write(tmp_path / "capture.sqlite", **lacking)
+        with kernel_tables.read(path) as profile:
+            return {one.code: one.message for one in diagnose(profile) if one.abstained}[code]
+
+    capture = Synthetic().range("batch", 0, 100).kernel(GEMM, at=10).memcpy(at=20, size=1 << 20, source=0, target=2)
+    assert message(capture, "sync_in_step").endswith("in a range 'step': name the range of one step with --step-name")
+    lacking = (
+        ("pageable_copy", "CUPTI_ACTIVITY_KIND_MEMCPY.srcKind"),
+        ("launch_bound", "CUPTI_ACTIVITY_KIND_RUNTIME.nameId"),
+    )
+    for code, column in lacking:
+        assert "the capture lacks" in message(capture, code, lacking=(column,))
+    operator = Synthetic().kernel("aten::mul", at=0, start=0, device=-1)
+    assert message(operator, "launch_bound") == "the program ran on the CPU, without a GPU"
+    with kernel_tables.read(CAPTURES / "tiny_2022.4.2.sqlite.gz") as profile:
+        assert [one.code for one in diagnose(profile) if one.abstained] == list(CODES)
+    with kernel_tables.read(CAPTURES / "tiny_2025.3.1.sqlite.gz") as profile:
+        said = {one.code: one.message for one in diagnose(profile)}
+    assert said["unsteady_steps"].startswith("only 3 steps were recorded, and it takes 6 to tell a slow step from")
+
+
+def test_kernels_that_fill_the_gpu_badly_are_found_with_counters(tmp_path, monkeypatch):
+    gemm, capture = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x64x8", Synthetic().range("step", 0, 400_000)
+    for place, name in enumerate(("whole", "tail", "little", gemm)):
+        capture.kernel(name, at=100_000 * place, start=100_000 * place + 10, duration=90_000)
+    waves = np.array([2.0, 1.05, 0.25, 2.0])
+    filling = SimpleNamespace(occupancy=np.full(4, 0.4), waves=waves, tail=(np.ceil(waves) - waves) / np.ceil(waves))
+    counters = SimpleNamespace(filling_of=lambda profile, table: filling)
+    monkeypatch.setitem(sys.modules, "kernel_tables.counters", counters)
+    said = said_of(capture, tmp_path, counters="a table")
+    assert set(said["low_occupancy"].where["kernels"]) == {"whole", "tail"}  # a product is fast with few warps
+    assert said["low_occupancy"].gain_ms == pytest.approx(0.6 * 0.18)
+    assert said["low_occupancy"].evidence["mean_empty_warps"] == pytest.approx(0.6)
+    assert set(said["wave_tail"].where["kernels"]) == {"tail"}
+    assert said["wave_tail"].gain_ms == pytest.approx(0.475 * 0.09, rel=1e-4)
+
+
+def test_a_users_rule_reports_from_its_share_on(tmp_path):
+    program = Program()
+    with program.range("step"):
+        for name in (MUL, GEMM, MUL, GEMM):
+            program.launch(name, 100)
+    rule = {"code": "slow_products", "kernel": "MulFunctor", "range": "step", "share": 0.2, "advice": "fuse them"}
+    (file := tmp_path / "rules.toml").write_text("[[rule]]\n" + "\n".join(f"{k} = {v!r}" for k, v in rule.items()))
+    said = said_of(program, tmp_path, rules=rules_of_file(file))["slow_products"]
+    assert (said.gain_ms, said.advice, said.source) == (pytest.approx(0.2), "fuse them", "custom rule")
+    for silent in ({"share": 0.9}, {"launches": 3}, {"class": "gemm"}, {"range": "backward"}):
+        assert "slow_products" not in said_of(program, tmp_path, rules=rules_of_entries([rule | silent], "here"))
+    file.write_text("nonsense")
+    with pytest.raises(TraceError, match="no TOML"):
+        rules_of_file(file)
+
+
+def test_a_users_rule_about_calls_counts_the_hosts_time_in_them_once_within_the_span_of_the_gpu(tmp_path):
+    capture = Synthetic().range("step", 0, 1_000_000)
+    for number, at in enumerate((0, 900_000), start=1):  # the span is 0 to 1,000,000
+        capture.call(at, number, duration=5_000).kernel(SGEMM, at=at + 10_000, duration=90_000, correlation=number)
+    capture.call(200_000, 7, api="cudaMemGetInfo", duration=100_000)
+    capture.call(250_000, 8, api="cudaMemGetInfo", duration=150_000).call(2_000_000, 9, api="cudaMemGetInfo")
+    rule = {"code": "asks_memory", "call": "MemGetInfo$", "share": 0.15, "launches": 2, "advice": "ask once"}
+    said = said_of(capture, tmp_path, rules=rules_of_entries([rule], "here"))["asks_memory"]
+    assert (said.gain_ms, said.evidence["calls_per_step"]) == (pytest.approx(0.2), 2)
+    assert said.gain_percent == pytest.approx(20, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"call": "cudaMemcpy"}, "it names a call and kernels"),
+        ({"code": "casts"}, "two rules 'casts'"),
+        ({"code": "No Code"}, "lower-case letters"),
+        ({"share": 2}, "between 0 and 1"),
+        ({"share": "much"}, "share = 'much' cannot be used"),
+        ({"kernel": "(a"}, "cannot be used"),
+        ({"kernels": "x"}, "'kernels' is not known"),
+        ({"advice": ""}, "advice = '' cannot be used"),
+    ],
+)
+def test_a_users_rule_that_cannot_be_used_is_refused_with_its_place(changed, message):
+    rule = {"code": "mine", "kernel": "x", "share": 0.1, "advice": "do"} | changed
+    with pytest.raises(TraceError, match=message):
+        rules_of_entries([rule], "config.yaml")
+
+
+def test_the_page_of_finding_codes_lists_the_rules_as_they_are():
+    rows = []
+    for rule in RULES:
+        yields = ", ".join(map(output.code, (*rule.silent_where, *rule.leaves_to))) or "–"
+        advice = rule.advice + (f"; without a GPU: {rule.advice_on_cpu}" if rule.advice_on_cpu else "")
+        rows.append((output.code(rule.code), rule.looks_for, rule.threshold_in_words, rule.source, yields, advice))
+    table = output.compact_table(("code", "looks for", "threshold", "source", "yields to", "advice"), rows)
+    assert table in (Path(__file__).parents[2] / "docs" / "finding-codes.md").read_text(encoding="utf-8")
+    assert set(RULES_WITH_IDLE_TIME) <= set(CODES)
+    assert list(as_table([]).columns)[:3] == ["code", "message", "abstained"]
