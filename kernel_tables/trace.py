@@ -602,7 +602,7 @@ class Source:
         ranks, the same on each of them."""
         import hashlib
 
-        from kernel_tables.ranks import operation_named
+        from kernel_tables.capture import operation_named
 
         types = {
             8: "Double Long ComplexFloat", 4: "Float Int", 2: "Half BFloat16 Short",
