@@ -29,7 +29,7 @@ PLAN = Path("results/plan/measurements.json")
 DIGESTS = Path("results/plan/code/measured")
 MEASURED = ("cs336_model/*.py", "kernel_tables/marks/*.py")  # what runs in the measured process
 ENGINE = ROOT / "kernel_tables" / "__init__.py"
-EXPORTER = tuple(f"kernel_tables/{name}.py" for name in ("trace", "modules", "publish", "capture"))  # makes captures
+EXPORTER = [f"kernel_tables/{name}.py" for name in ("trace", "events", "modules", "capture", "publish")]
 VERSIONS = {"torch": "PyTorch", "driver": "the driver", "gpu": "the GPU", "nsys": "nsys", "ncu": "ncu"}
 
 

@@ -35,7 +35,7 @@ class _Finder:
             execute = spec.loader.exec_module
 
             def execute_and_call(module: ModuleType) -> None:
-                del spec.loader.exec_module  # the loader is as it was
+                spec.loader.exec_module = execute
                 execute(module)
                 if self in sys.meta_path:
                     sys.meta_path.remove(self)

@@ -1,1 +1,1 @@
-"""Runs any program under a profiler: `in_process` is what runs in its processes, the rest is the command around it."""
+"""Runs any program under a profiler: handover, profilers, ranges, recorder, steps and injected/ run inside it."""

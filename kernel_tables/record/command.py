@@ -1,7 +1,7 @@
 """`kernel-tables record`: runs a program, records a window of it, keeps the capture, and summarises it.
 
 All messages go to standard error, since standard output is the program's. The exit status is the program's (0 if --end
-ended it); 3 if it is 0 and no capture was written.
+ended it); 3 if it is 0 and no capture was written. Nothing heavy is imported before the program has ended.
 """
 
 from __future__ import annotations
@@ -17,76 +17,147 @@ from pathlib import Path, PurePath
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from kernel_recorder import keeping, nsys_profile
-from kernel_recorder.contents import odd_steps, varying_sentence
-from kernel_recorder.in_process.handover import NSYS, STEP, read_notes
-from kernel_recorder.nothing_recorded import missing_recording_reason
-from kernel_recorder.options import settings_of
-from kernel_recorder.outcome import Outcome, is_recorded, outcomes_of
-from kernel_recorder.program import ProgramEnd, require_program, run_recorded
-from kernel_recorder.remarks import (
-    cost_sentence,
-    rank_phrase,
-    remarks,
-    slowdown_sentence,
-    unrecorded_processes_sentence,
-    window_phrase,
-)
-from kernel_tables.clean_text import visible
 from kernel_tables.errors import ERROR, TraceError
-from kernel_tables.reading import nsys
+from kernel_tables.output import visible
+from kernel_tables.record import handover
+from kernel_tables.record.handover import NSYS, STEP, TORCH
 
 if TYPE_CHECKING:
-    from kernel_tables.diagnosis.diagnose import Diagnosis
-    from kernel_tables.trace import Trace
+    from kernel_tables.profile import Profile
+    from kernel_tables.record.outcome import Outcome
+    from kernel_tables.record.program import ProgramEnd
 
 
-# Codes of findings that are not printed: nsys warns of every window that ends before the program, and of processes that
-# use no GPU; neither is a problem.
-EXPECTED_CODES = frozenset({"nsys_hedge", "nsys_warning"})
-SHORT_STEPS = "short_steps"  # also of the step in which the program ended, which is reported separately
-STEPS_VARY, UNSTEADY_STEPS = "steps_vary", "unsteady_steps"
-NOTHING_RECORDED_STATUS = 3  # the exit status if no capture was written
-MAX_ROWS = 40  # of ranges or kernels; the capture has them all
-MAX_LOSSES = 3  # `kernel-tables diagnose` prints them all
-MAX_PROGRAM_CHARS = 300
-HIDDEN = "***"
-SECRET_NAME = re.compile(r"(?i)key|token|secret|passw|pwd|credential|auth|cookie|session|dsn")
-# What secret values look like: keys of known services, and long texts that mix letters and digits.
-SECRET_VALUE = re.compile(
-    r"(?:hf_|sk-|ghp_|gho_|github_pat_|xox|AKIA|AIza|eyJ)\S{8,}|(?=\S*\d)(?=\S*[A-Za-z])[\w+/=-]{32,}"
-)
-USER_IN_URL = re.compile(r"(\w+://)[^/\s@]*@")
-ABSOLUTE_PATH = re.compile(r"(?:~|/|[A-Za-z]:\\)[^\s=,:]*[/\\](?=[^/\\\s])")
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    window = command.add_argument_group(
+        "the window",
+        f"By default, the first {handover.DEFAULT_SKIP} steps are skipped and the next {handover.DEFAULT_STEPS}"
+        " recorded. A step is an optimizer step or, without an optimizer, a call of the model or a replay of a CUDA"
+        " graph.",
+    )
+    kinds = window.add_mutually_exclusive_group()
+    for group, name, details in (
+        (window, "--skip", {"type": int, "default": handover.DEFAULT_SKIP, "metavar": "N", "help":
+            f"steps, calls, or instances of the range, to skip first (default: {handover.DEFAULT_SKIP}; at least 1 for"
+            " steps, since a step begins where the one before it ends)"}),
+        (window, "--steps", {"type": int, "default": handover.DEFAULT_STEPS, "metavar": "N", "help":
+            f"how many of them to record after that (default: {handover.DEFAULT_STEPS})"}),
+        (kinds, "--range", {"metavar": "NAME", "help": "record instances of this range of the program instead"}),
+        (kinds, "--calls", {"action": "store_true", "help":
+            "record calls of the model, even if there is an optimizer"}),
+        (kinds, "--seconds", {"type": float, "metavar": "S", "help":
+            "record for S seconds instead, from the first call of a model"}),
+        (kinds, "--cuda-profiler-api", {"action": "store_true", "help":
+            "record between the program's cudaProfilerStart and ...Stop"}),
+        (window, "--after", {"type": float, "default": 0.0, "metavar": "S", "help":
+            "with --seconds: start S seconds after the first call of a model (default: 0)"}),
+        (command, "--ranges", {"default": handover.AUTO, "metavar": "modules[:DEPTH]|none", "help":
+            "ranges for every module of the models (to DEPTH parts of their names), or none; default: modules, if the"
+            " program opens no ranges itself; otherwise only a range for each step, unless it opens `step` itself"}),
+        (command, "--profiler", {"choices": (NSYS, TORCH), "help":
+            "default: nsys if it is on PATH and there is a GPU, else torch"}),
+        (command, "--nsys-options", {"type": shlex.split, "default": [], "metavar": '"..."', "help":
+            "further options of nsys profile, such as \"--trace=cuda,nvtx,osrt --python-sampling=true\", for"
+            " `kernel-tables host`"}),
+        (command, "--end", {"action": "store_true", "help":
+            "stop the program, with status 0, once the window is recorded"}),
+        (command, "--time-limit", {"type": float, "metavar": "S", "help": "stop the program after S seconds"}),
+    ):  # fmt: skip
+        group.add_argument(name, **details)
+    command.add_argument(
+        "-o", "--output", type=Path, metavar="FILE",
+        help="the capture (default: recording.sqlite; if it exists, recording-2.sqlite and so on)",
+    )  # fmt: skip
+    program = {"nargs": argparse.REMAINDER, "metavar": "-- PROGRAM ...", "help": "the program and its arguments"}
+    command.add_argument("program", **program)
+
+
+def settings_of(options: argparse.Namespace) -> handover.Settings:
+    """The settings from the arguments. TraceError if one is invalid."""
+    from kernel_tables.record import nsys
+
+    window = handover.STEPS
+    for kind, is_asked in (
+        (handover.RANGE, options.range is not None), (handover.SECONDS, options.seconds is not None),
+        (handover.CALLS, options.calls), (handover.PROGRAM, options.cuda_profiler_api),
+    ):  # fmt: skip
+        window = kind if is_asked else window
+    if options.steps < 1 or options.skip < 0:
+        raise TraceError("--steps has to be at least 1, and --skip at least 0")
+    if window == handover.STEPS and options.skip < 1:
+        raise TraceError("--skip 0: a step begins where the one before ends, so the first cannot be recorded; --skip 1")
+    if (options.seconds is not None and options.seconds <= 0) or options.after < 0:
+        raise TraceError("--seconds has to be more than 0, and --after no less than 0")
+    # a GPU that the driver shows, without importing torch
+    has_gpu = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
+    profiler = options.profiler or (NSYS if nsys.find() and has_gpu else TORCH)
+    if profiler == NSYS and nsys.find() is None:
+        raise TraceError("--profiler nsys: there is no nsys on PATH; install Nsight Systems, or take --profiler torch")
+    if options.nsys_options and profiler != NSYS:
+        raise TraceError("--nsys-options: this machine records by PyTorch's profiler, which has none of these")
+    for option in options.nsys_options:
+        if not re.fullmatch(
+            r"--(?!output|export|force-overwrite|capture-range|command-file)[a-z][a-z-]*(=.+)?", option
+        ):
+            raise TraceError(
+                f"--nsys-options {option!r}: write --name=value; what opens the window and the file is ours"
+            )
+    added_ranges, depth = parse_ranges(options.ranges)
+    return handover.Settings(
+        profiler=profiler, window=window, skip=options.skip, steps=options.steps, range=options.range,
+        delay_s=options.after, duration_s=options.seconds, added_ranges=added_ranges, depth=depth,
+        quiet_end=options.end,
+    )  # fmt: skip
+
+
+def parse_ranges(text: str) -> tuple[str, int | None]:
+    """Whether modules get ranges (AUTO, ALWAYS, NEVER), and how many components their names have (None: all), from the
+    text of --ranges. TraceError if it is invalid."""
+    if text in (handover.AUTO, "none"):
+        return (handover.NEVER if text == "none" else handover.AUTO), None
+    match = re.fullmatch(r"modules(?::0*([1-9][0-9]*))?", text)
+    if not match:
+        raise TraceError(f"--ranges {text!r}: expected modules, modules:DEPTH such as modules:2, or none")
+    return handover.ALWAYS, int(match[1]) if match[1] else None
 
 
 def record(options: argparse.Namespace) -> int:
     """Records the program, and returns the exit status. Raises TraceError before it runs if it cannot be recorded."""
-    settings = settings_of(options, options.profiler or nsys_profile.profiler_of_this_machine())
+    from kernel_tables.record import keeping
+    from kernel_tables.record.outcome import is_recorded, outcomes_of
+    from kernel_tables.record.program import require_program, run_recorded
+
+    settings = settings_of(options)
     program = options.program[1:] if options.program[:1] == ["--"] else options.program
     require_program(program)
-    if settings.profiler == NSYS and nsys.find() is None:
-        raise TraceError("--profiler nsys: there is no nsys on PATH; install Nsight Systems, or take --profiler torch")
     output = keeping.free_output(options.output)
-    with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
-        handover_folder = Path(folder)
-        settings.write(handover_folder)
+    with tempfile.TemporaryDirectory(prefix="kernel-tables-") as temporary:
+        folder = Path(temporary)
+        settings.write(folder)
         program_end = run_recorded(
-            program, handover_folder, under_nsys=settings.profiler == NSYS, time_limit_s=options.time_limit,
-            end_when=lambda: options.end and is_recorded(read_notes(handover_folder)),
+            program, folder, nsys_options=options.nsys_options if settings.profiler == NSYS else None,
+            time_limit_s=options.time_limit,
+            end_when=lambda: options.end and is_recorded(handover.read_notes(folder)),
         )  # fmt: skip
-        notes = read_notes(handover_folder)
-        outcomes = outcomes_of(settings, notes, program_end, folder_is_gone=not handover_folder.exists())
+        notes = handover.read_notes(folder)
+        outcomes = outcomes_of(settings, notes, program_end, folder_is_gone=not folder.exists())
         recorded = [outcome for outcome in outcomes if outcome.has_recording]
-        captures = _write_captures(recorded, handover_folder, output, program_text(program))
+        recordings = [outcome.recording(program_text(program)) for outcome in recorded]
+        try:
+            captures = keeping.write_captures(folder, output, recordings)
+        except (TraceError, OSError) as error:
+            if isinstance(error, OSError):
+                error = TraceError(f"{output}: {error.strerror or error}; check the path and the space on its disk")
+            captures = [error] * len(recorded)
     with suppress(BrokenPipeError):  # nobody reads the messages; the captures are kept, and the exit status is the same
-        _say(*_end_sentences(program_end, options.time_limit))
+        say(*_end_sentences(program_end, options.time_limit))
         for outcome in outcomes:
             if not outcome.has_recording:
-                _say(f"nothing was recorded{rank_phrase(outcome)}: {missing_recording_reason(outcome)}")
+                say(f"nothing was recorded{outcome.rank_phrase}: {outcome.missing_reason()}")
         _print_captures(recorded, captures)
     has_capture = any(isinstance(capture, Path) for capture in captures)
-    return program_end.exit_status or (0 if has_capture else NOTHING_RECORDED_STATUS)
+    return program_end.exit_status or (0 if has_capture else 3)
 
 
 def _end_sentences(program_end: ProgramEnd, time_limit_s: float | None) -> Iterator[str]:
@@ -98,174 +169,114 @@ def _end_sentences(program_end: ProgramEnd, time_limit_s: float | None) -> Itera
         yield f"the program {program_end.phrase}"
 
 
-def _write_captures(recorded: Sequence[Outcome], folder: Path, output: Path, program: str) -> list[Path | TraceError]:
-    """For each of these outcomes, the path of its capture, or the error why there is none."""
-    try:
-        return keeping.write_captures(folder, output, [outcome.recording(program) for outcome in recorded])
-    except TraceError as error:
-        return [error] * len(recorded)
-    except OSError as error:
-        reason = f"{output}: {error.strerror or error}; check the path and the space on its disk"
-        return [TraceError(reason)] * len(recorded)
-
-
 def _print_captures(recorded: Sequence[Outcome], captures: Sequence[Path | TraceError]) -> None:
     """Prints which captures were written and remarks on them, what is in each (the first one last, and in full), and
     the cost of communication between several."""
     pairs = []
     for outcome, capture in zip(recorded, captures, strict=True):
         if isinstance(capture, TraceError):
-            _say(f"nothing is kept{rank_phrase(outcome)}: {capture}")
+            say(f"nothing is kept{outcome.rank_phrase}: {capture}")
         else:
             pairs.append((outcome, capture))
     if not pairs:
         return
-    sentences = [sentence for outcome, _ in pairs for sentence in remarks(outcome)]
-    # Every outcome has the notes on unrecorded processes; the cost is printed of the first rank only.
-    _say(*dict.fromkeys(sentences), *unrecorded_processes_sentence(recorded[0]), *cost_sentence(recorded[0]))
+    sentences = [sentence for outcome, _ in pairs for sentence in outcome.remarks()]
+    say(*dict.fromkeys(sentences), *recorded[0].cost_sentence())
     for outcome, capture in pairs:
-        _say(f"{capture}: {window_phrase(outcome)}; kernel-tables report {capture} makes a page of it")
-    for outcome, capture in pairs[1:]:
-        _print_contents(capture, outcome, in_full=False)
-    first_outcome, first_capture = pairs[0]
-    _print_contents(first_capture, first_outcome, in_full=True)
+        say(f"{capture}: {outcome.window_phrase()}; kernel-tables report {capture} makes a page of it")
+    for outcome, capture in [*pairs[1:], pairs[0]]:
+        _print_contents(capture, outcome, in_full=capture is pairs[0][1])
     if len(pairs) > 1:
-        kept_outcomes, kept_captures = zip(*pairs, strict=True)
-        _print_communication(kept_outcomes, kept_captures)
+        _print_communication(*zip(*pairs, strict=True))
+
+
+def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
+    """Prints the unexpected findings of `check`; `in_full` also the ranges or kernels, and where time is lost."""
+    from kernel_tables.profile import read
+    from kernel_tables.steps import Scope, step_time
+
+    losses, percent_base, step_name = [], "", outcome.settings.range or STEP
+    # nsys warns of every window that ends before the program, and of processes that use no GPU; neither is a problem.
+    # The step in which the program ended is short, which is said of it.
+    expected = {"nsys_hedge", "nsys_warning", *(["short_steps"] if outcome.was_cut else [])}
+    try:
+        with read(capture) as profile:
+            scope = Scope(profile, step_name)
+            expected |= set() if scope.differs_in_work else {"steps_vary"}  # by little
+            findings = [one for one in profile.check(outcome.expected_steps) if one.code not in expected]
+            if in_full:
+                time = step_time(scope)
+                _print_tree_or_kernels(profile, capture, under=STEP if outcome.has_prelude else None)
+                say(*([time.sentence] if time else []))
+                percent_base = time.percent_base if time else ""  # what percentages of losses are shares of
+                if not any(finding.severity == ERROR for finding in findings):
+                    losses = [loss for loss in profile.diagnose(step_name) if not loss.abstained][:3]
+    except TraceError as error:
+        say(f"no table is made of it: {error}")
+        return
+    rank = "" if in_full else outcome.rank_phrase
+    say(*(f"{one.severity}{rank}: {one.message}" for one in findings), *(one.sentence(percent_base) for one in losses))
+
+
+def _print_tree_or_kernels(profile: Profile, capture: Path, under: str | None) -> None:
+    """Prints the tree of ranges (all, or inside `under`), or without ranges the kernels."""
+    from kernel_tables import text
+
+    width, file = get_terminal_size().columns, shlex.quote(str(capture))
+    if profile.capture.ranges.names:
+        command = f"kernel-tables ranges --tree{f' --under {under}' if under else ''} {file} --top 0"
+        lines = text.tree_lines(profile, text.ROWS_IN_A_TERMINAL, width, under, all_rows_command=command)
+    else:
+        kernels, heading = profile.kernels(), text.time_heading(profile.is_cpu_only)
+        shown, all_ns = kernels.head(text.ROWS_IN_A_TERMINAL), int(kernels["total_ns"].sum())
+        lines = text.kernel_lines(shown, all_ns, width, heading, text.names_of(kernels))
+        command = f"kernel-tables kernels {file} --top 0"
+        lines += text.rest_line(len(kernels) - len(shown), "kernels", None, width, heading, all_rows_command=command)
+    encoding = sys.stderr.encoding or "utf-8"  # it may lack the characters of bars
+    print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
+    say(*([text.CPU_ONLY_NOTE] if profile.is_cpu_only else []))
 
 
 def _print_communication(outcomes: Sequence[Outcome], captures: Sequence[Path]) -> None:
-    from kernel_tables.ranks.communication import communication
-    from kernel_tables.ranks.ranks import ranks_of
-    from kernel_tables.terminal.tables import communication_sentences
-    from kernel_tables.trace import Trace
+    from kernel_tables.profile import read
+    from kernel_tables.ranks import communication, ranks_of
+    from kernel_tables.text import communication_sentences
 
     step_name = outcomes[0].settings.range or STEP
     try:
         with ExitStack() as stack:
-            ranks = ranks_of([stack.enter_context(Trace(path)) for path in captures])
+            ranks = ranks_of([stack.enter_context(read(path)) for path in captures])
             printed_numbers = {rank.number: rank.number for rank in ranks}
             if len(ranks) == len(outcomes):  # captures may lack the numbers of their ranks; both are in the same order
                 printed_numbers = dict(zip(printed_numbers, (outcome.rank for outcome in outcomes), strict=True))
             sentences = list(communication_sentences(communication(ranks, step_name), printed_numbers))
     except TraceError as error:
-        _say(f"the cost of communication is unknown: {error}")
+        say(f"the cost of communication is unknown: {error}")
         return
-    _say(*sentences)
     if sentences:
         option = "" if step_name == STEP else f" --step-name {shlex.quote(step_name)}"
         files = shlex.join(map(str, captures))
-        _say(f"each collective: kernel-tables communication {files} --collectives{option}")
+        say(*sentences, f"each collective: kernel-tables communication {files} --collectives{option}")
 
 
-def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
-    """Prints the unexpected findings of `check`; `in_full` also the ranges or kernels, and where time is lost."""
-    from kernel_tables.diagnosis.diagnose import diagnose
-    from kernel_tables.diagnosis.scope import Scope
-    from kernel_tables.diagnosis.step_rules import differ_in_work
-    from kernel_tables.diagnosis.step_time import step_time
-    from kernel_tables.trace import Trace
-
-    losses, percent_base, step_name = [], "", outcome.settings.range or STEP
-    try:
-        with Trace(capture) as trace:
-            scope = Scope(trace, step_name)
-            expected = EXPECTED_CODES | {SHORT_STEPS} if outcome.was_cut else EXPECTED_CODES
-            varying = list(varying_sentence(outcome.window_facts()))
-            if varying or not differ_in_work(scope):  # `varying` says more, or the difference is small
-                expected |= {STEPS_VARY}
-            findings = [finding for finding in trace.check(outcome.expected_steps) if finding.code not in expected]
-            if in_full:
-                _print_tree_or_kernels(trace, step_name, capture, under=STEP if outcome.has_prelude else None)
-                _say(*slowdown_sentence(outcome))
-                if not any(finding.severity == ERROR for finding in findings):
-                    losses = [loss for loss in diagnose(trace, step_name) if not loss.abstained][:MAX_LOSSES]
-                time = step_time(scope)
-                percent_base = "" if time is None else time.percent_base  # what percentages of losses are shares of
-    except TraceError as error:
-        _say(f"no table is made of it: {error}")
-        return
-    for finding in findings:
-        _say(f"{finding.severity}{'' if in_full else rank_phrase(outcome)}: {finding.message}")
-    if in_full:
-        _say(*varying, *(loss.sentence(percent_base) for loss in losses if not _is_explained(loss, outcome)))
-
-
-def _is_explained(loss: Diagnosis, outcome: Outcome) -> bool:
-    """Whether `loss` is only about single slow steps (not a drift) that the sentence on varying calls explains."""
-    from kernel_tables.diagnosis.step_rules import DRIFT
-
-    if loss.code != UNSTEADY_STEPS or abs(loss.evidence["drift_percent"]) >= 100 * DRIFT:
-        return False
-    slow_steps = {int(number) for number in loss.evidence["slow_steps_ms"]}
-    return bool(slow_steps) and slow_steps <= odd_steps(outcome.window_facts())
-
-
-def _print_tree_or_kernels(trace: Trace, step_name: str, capture: Path, under: str | None) -> None:
-    """Prints the tree of ranges (all, or inside `under`), or without ranges the kernels; then the time of a step."""
-    from kernel_tables.diagnosis.scope import Scope
-    from kernel_tables.diagnosis.step_time import step_time
-    from kernel_tables.terminal.tables import kernel_lines, names_of, rest_line, tree_lines
-    from kernel_tables.units import CPU_ONLY_NOTE, time_heading
-
-    width, file = get_terminal_size().columns, shlex.quote(str(capture))
-    if trace.range_names:
-        command = f"kernel-tables ranges --tree{f' --under {under}' if under else ''} {file} --top 0"
-        lines = tree_lines(trace, MAX_ROWS, width, under, all_rows_command=command)
-    else:
-        command = f"kernel-tables kernels {file} --top 0"
-        kernels, heading = trace.kernels(), time_heading(trace.is_cpu_only)
-        all_ns = int(kernels["total_ns"].sum())
-        lines = kernel_lines(kernels.head(MAX_ROWS), all_ns, width, heading, names_of(kernels))
-        left_out = max(len(kernels) - MAX_ROWS, 0)
-        lines += rest_line(left_out, "kernels", share=None, width=width, heading=heading, all_rows_command=command)
-    encoding = sys.stderr.encoding or "utf-8"  # it may lack the characters of bars
-    print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
-    if trace.is_cpu_only:
-        _say(CPU_ONLY_NOTE)
-    if time := step_time(Scope(trace, step_name)):
-        _say(time.sentence)
-
-
-def _say(*sentences: str) -> None:
+def say(*sentences: str) -> None:
+    """Prints sentences on lines of standard error."""
     for sentence in sentences:
         print(f"kernel-tables record: {visible(' '.join(sentence.split()))}", file=sys.stderr, flush=True)
 
 
 def program_text(arguments: Sequence[str]) -> str:
-    """The command line without secrets, at most MAX_PROGRAM_CHARS long: values that look like a secret, or whose names
-    do, are hidden, as are users in URLs; of absolute paths only the last name remains."""
-    text = " ".join(_without_secrets(arguments))
-    return text if len(text) <= MAX_PROGRAM_CHARS else text[: MAX_PROGRAM_CHARS - 1] + "…"
-
-
-def _without_secrets(arguments: Sequence[str]) -> Iterator[str]:
-    hide_next = False
-    for argument in arguments:
-        name, equals, _ = argument.partition("=")
-        is_option = argument.startswith("-")
-        if hide_next and not is_option:
-            yield HIDDEN
-        elif equals and SECRET_NAME.search(name):
-            yield f"{name}={HIDDEN}"
+    """The command line without what may be private, as the capture keeps it: files by their last names, options, and
+    values that are numbers; "…" for every other value."""
+    kept = []
+    for index, word in enumerate(arguments):
+        name, equals, value = word.partition("=")
+        is_option = bool(re.fullmatch(r"--?[A-Za-z][\w.-]*", name))
+        is_number = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?|true|false", re.IGNORECASE).fullmatch
+        if is_option:
+            kept.append(name + (f"={value if is_number(value) else '…'}" if equals else ""))
+        elif index == 0 or word.endswith(".py") or arguments[index - 1] == "-m":
+            kept.append(PurePath(word).name)
         else:
-            yield _without_secret_or_folder(argument)
-        # The value of an option such as --token is the next argument.
-        hide_next = is_option and not equals and bool(SECRET_NAME.search(argument))
-
-
-def _without_secret_or_folder(argument: str) -> str:
-    name, equals, value = argument.partition("=")
-    if SECRET_VALUE.search(value if equals else argument):
-        return f"{name}={HIDDEN}" if equals else HIDDEN
-    argument = USER_IN_URL.sub(rf"\1{HIDDEN}@", argument)
-    if "://" in argument:
-        return argument
-    if equals:
-        return f"{name}={_without_folder(value)}"
-    return _without_folder(argument)
-
-
-def _without_folder(text: str) -> str:
-    """The last name of an absolute path with folders; other texts are unchanged."""
-    return PurePath(text).name if ABSOLUTE_PATH.match(text) else text
+            kept.append(word if is_number(word) else "…")
+    return " ".join(kept)[:300]

@@ -11,12 +11,11 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernel_recorder import keeping, options
-from kernel_recorder.in_process.handover import ALWAYS
 from kernel_tables.errors import TraceError
+from kernel_tables.record.handover import ALWAYS, MODULES
 
 if TYPE_CHECKING:
-    from kernel_tables.trace import Trace
+    from kernel_tables.profile import Profile
 
 
 class recorded:
@@ -24,7 +23,7 @@ class recorded:
 
         with kernel_tables.recorded("step") as recording:
             train_step()
-        recording.trace().ranges()
+        recording.profile().ranges()
 
         @kernel_tables.recorded("step", skip=5, steps=3, ranges="modules")
         def train_step(): ...
@@ -32,7 +31,7 @@ class recorded:
     The block runs `skip` times unrecorded; the next `steps` times are recorded in one capture; afterwards only the
     range is opened. Create the object once, before a loop. `ranges="modules"` or `"modules:DEPTH"` gives ranges to the
     modules, also in what inductor compiles between the creation and the end of the window. `capture` is the file, once
-    it is written (`output`, or recording.sqlite, or if that exists recording-2.sqlite and so on); `trace()` reads it.
+    it is written (`output`, or recording.sqlite, or if that exists recording-2.sqlite and so on); `profile()` reads it.
 
     Raises TraceError if `output` exists or cannot be written, or the profiler recorded nothing; RuntimeError if
     PyTorch's profiler is running already. If a recorded block raises, there is no capture. In a program under
@@ -42,39 +41,44 @@ class recorded:
     def __init__(
         self, name: str, *, skip: int = 0, steps: int = 1, output: str | os.PathLike | None = None, ranges: str = "none"
     ) -> None:
+        from kernel_tables.record.command import parse_ranges
+
         if skip < 0 or steps < 1:
             raise ValueError("skip has to be at least 0, and steps at least 1")
         self.name, self.skip, self.steps = name, skip, steps
         self.capture: Path | None = None
-        self._module_ranges = options.parse_ranges(ranges)
+        self._added_ranges, self._depth = parse_ranges(ranges)
         self._requested_output = None if output is None else Path(output)
-        self._output: Path | None = None
         self._times = 0  # how often a block was entered that is not inside another
-        self._window: Any = None
         self._open_ranges: list = []  # of nested blocks
-        self._compilation_hooks = ExitStack()  # removes them when it is closed
-        if self._module_ranges.when == ALWAYS:
-            from kernel_recorder.in_process.compiled_ranges import CompilationHooks
+        self._profiler: Any = None  # while the window is open
+        self._window, self._compilation = ExitStack(), ExitStack()  # end the window, and restore inductor
+        if self._added_ranges == ALWAYS:
+            from kernel_tables.record.ranges import CompilationHooks
 
-            self._compilation_hooks.callback(CompilationHooks(in_torch_profile=True).close)
+            self._compilation.callback(CompilationHooks(in_torch_profile=True).close)
 
     def __enter__(self) -> recorded:
-        from kernel_recorder.in_process.assembly import named_range
+        from torch.autograd.profiler import record_function
 
         if not self._open_ranges:
             self._times += 1
             if self._times == self.skip + 1:
                 self._open_window()
-        self._open_ranges.append(named_range(self.name))
+        self._open_ranges.append(record_function(self.name))
         self._open_ranges[-1].__enter__()
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, *error: object) -> None:
         self._open_ranges.pop().__exit__(error_type, *error)
-        if self._open_ranges or self._window is None:
+        if self._open_ranges or self._profiler is None:
             return
         if error_type or self._times == self.skip + self.steps:
-            self._close_window(keep=error_type is None)
+            profiler, self._profiler = self._profiler, None
+            with self._compilation:
+                self._window.close()
+            if not error_type:
+                self._keep(profiler)
 
     def __call__(self, function: Callable) -> Callable:
         @wraps(function)
@@ -95,40 +99,52 @@ class recorded:
         """The view in a notebook: where the time went, once it is recorded."""
         if self.capture is None:
             return escape(repr(self))
-        from kernel_tables.terminal.findings import notebook_html
+        from kernel_tables.text import notebook_html
 
-        with self.trace() as trace:
-            return notebook_html(trace, self.name)
+        with self.profile() as profile:
+            return notebook_html(profile, self.name)
 
-    def trace(self) -> Trace:
+    def profile(self) -> Profile:
         """The capture, to read tables from. TraceError if none has been written."""
-        from kernel_tables.trace import Trace
+        from kernel_tables.profile import read
 
         if self.capture is None:
             raise TraceError(f"{self.name!r} is not recorded yet: it {self._progress}")
-        return Trace(self.capture)
+        return read(self.capture)
 
     def _open_window(self) -> None:
-        from kernel_recorder.in_process.assembly import BlockWindow
+        from kernel_tables.record import keeping
+        from kernel_tables.record.profilers import TorchProfiler
+        from kernel_tables.record.ranges import AddedRanges, ProgramRanges
+        from kernel_tables.record.recorder import wait_for_device
 
-        modules = self._module_ranges
-        try:
+        with ExitStack() as failed:
+            failed.push(self._compilation)
+            failed.push(self._window)
             self._output = keeping.free_output(self._requested_output, has_ranks=False)
-            self._window = BlockWindow(with_modules=modules.when == ALWAYS, depth=modules.depth)
-        except BaseException:
-            self._compilation_hooks.close()
-            raise
+            profiler, program_ranges = TorchProfiler(), ProgramRanges(to_nvtx=False)
+            added = AddedRanges(
+                lambda kind: kind == MODULES and self._added_ranges == ALWAYS, self._depth, to_nvtx=False
+            )
+            wait_for_device()
+            profiler.start()
+            self._window.callback(profiler.stop)
+            program_ranges.watch_record_function()
+            self._window.callback(program_ranges.leave_record_function)
+            self._window.callback(added.end)
+            self._window.callback(wait_for_device)
+            added.begin()
+            self._profiler = profiler
+            failed.pop_all()
 
-    def _close_window(self, *, keep: bool) -> None:
-        """Ends the window; with `keep`, writes the capture."""
-        window, self._window = self._window, None
-        with self._compilation_hooks:  # removed even if this raises
-            window.close()
-        if keep:
-            with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
-                window.save(Path(folder))
-                recording = keeping.Recording(os.getpid(), by_nsys=False, torch_version=window.torch_version)
-                (capture,) = keeping.write_captures(Path(folder), self._output, [recording], has_ranks=False)
-                if isinstance(capture, TraceError):
-                    raise capture
-                self.capture = capture
+    def _keep(self, profiler: Any) -> None:
+        """Writes the capture."""
+        from kernel_tables.record import keeping
+
+        with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
+            profiler.save(Path(folder))
+            recording = keeping.Recording(os.getpid(), by_nsys=False, torch_version=profiler.torch_version)
+            (capture,) = keeping.write_captures(Path(folder), self._output, [recording], has_ranks=False)
+        if isinstance(capture, TraceError):
+            raise capture
+        self.capture = capture

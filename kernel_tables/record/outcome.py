@@ -1,19 +1,32 @@
-"""The outcome of a recording: the facts in the notes of each process."""
+"""The outcome of a recording, from the notes of each process: what was recorded, or why nothing, in facts and words."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from kernel_recorder import keeping
-from kernel_recorder.in_process.handover import CALLS, GRAPH, MODULE, NSYS, RANK, RANK_WAIT_S, STEPS, Settings, is_alive
-from kernel_recorder.program import ProgramEnd
+from kernel_tables.output import duration, visible
+from kernel_tables.record import keeping
+from kernel_tables.record.handover import (
+    CALLS,
+    GRAPH,
+    MODULE,
+    NSYS,
+    OPTIMIZER,
+    PROGRAM,
+    RANGE,
+    RANK_WAIT_S,
+    SECONDS,
+    STEPS,
+    WEIGHTS,
+    Settings,
+    is_alive,
+)
+from kernel_tables.record.program import ProgramEnd
 
-FINAL_EVENTS = ("saved", "lost", "refused", "exit")  # afterwards, a process neither writes a window nor starts over
-ELSEWHERE = "elsewhere"  # a process came to the start of a window, but another process already had it
-STEP_TIME_KEYS = ("step_before_s", "step_within_s")
 STEP_NOUNS = {MODULE: "call", GRAPH: "replay"}  # what a step is called, by what defines it; otherwise "step"
+STEP_TIMES = ("step_before_s", "step_within_s")
 
 
 def outcomes_of(
@@ -26,13 +39,13 @@ def outcomes_of(
         return [Outcome(settings, notes, program_end, folder_is_gone=folder_is_gone)]
     rank_notes = _rank_notes(notes, opened_pids)
     pids = sorted(rank_notes, key=lambda pid: rank_notes[pid]["number"]) if rank_notes else opened_pids
-    notes_by_pid = {pid: [note for note in notes if note["pid"] == pid or note["event"] == ELSEWHERE] for pid in pids}
+    notes_by_pid = {pid: [note for note in notes if note["pid"] == pid or note["event"] == "elsewhere"] for pid in pids}
     return [Outcome(settings, notes_by_pid[pid], program_end, rank_notes.get(pid)) for pid in pids]
 
 
 def _rank_notes(notes: list[dict], pids: Collection[int]) -> dict[int, dict]:
     """By process, the last note on its rank, for all ranks of the runs of these processes; empty without ranks."""
-    rank_notes = {note["pid"]: note for note in notes if note["event"] == RANK}
+    rank_notes = {note["pid"]: note for note in notes if note["event"] == "rank"}
     runs = {rank_notes[pid]["run"] for pid in pids if pid in rank_notes}
     return {pid: note for pid, note in rank_notes.items() if note["run"] in runs}
 
@@ -46,14 +59,15 @@ def is_recorded(notes: list[dict]) -> bool:
     expected = {note["pid"] for note in notes if note["event"] == "open"}
     if time.time() <= min(saved_s) + RANK_WAIT_S:
         expected.update(_rank_notes(notes, expected))
-    finished = {note["pid"] for note in notes if note["event"] in FINAL_EVENTS}
+    final_events = ("saved", "lost", "refused", "exit")  # afterwards, a process neither writes a window nor starts over
+    finished = {note["pid"] for note in notes if note["event"] in final_events}
     return all(pid in finished or not is_alive(pid) for pid in expected)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The notes of one process, and the notes ELSEWHERE of all others; if no window opened, the notes of all processes
-    of the program."""
+    """The notes of one process, and the notes "elsewhere" of all others; if no window opened, the notes of all
+    processes of the program."""
 
     settings: Settings
     notes: list[dict]
@@ -61,49 +75,51 @@ class Outcome:
     rank_note: dict | None = None  # if there are several ranks
     folder_is_gone: bool = False  # the folder for notes and recordings was deleted
 
+    def last_note(self, event: str) -> dict | None:
+        """The last note on this event, None without one."""
+        return next((note for note in reversed(self.notes) if note["event"] == event), None)
+
     @property
     def rank(self) -> int | None:
         """The rank of the process, None if there are not several."""
         return None if self.rank_note is None else self.rank_note["number"]
 
     @property
+    def rank_phrase(self) -> str:
+        """The rank as a phrase: " of rank 1"; "" if there is only one rank."""
+        return "" if self.rank is None else f" of rank {self.rank}"
+
+    @property
     def opened(self) -> dict | None:
         """The note on the opening of the window, with later facts about its steps; None if it did not open."""
-        opened, steps = self.last_note("open"), self.last_note("steps")
-        return None if opened is None else opened | (steps or {})
+        opened = self.last_note("open")
+        return None if opened is None else opened | (self.last_note("steps") or {})
 
     @property
-    def has_prelude(self) -> bool:
-        """Whether the window opened before its first step, when a CUDA graph was captured. Only then a note "steps"
-        tells later what a step is; otherwise the note "open" does."""
-        return bool(self.expected_steps) and self.last_note("steps") is not None
+    def closed(self) -> dict:
+        """The note on the end of the window, {} if it did not close."""
+        return self.last_note("closed") or {}
 
     @property
-    def closed(self) -> dict | None:
-        """The note on the end of the window, None if it did not close."""
-        return self.last_note("closed")
+    def has_recording(self) -> bool:
+        """Whether the profiler wrote anything that can become a capture. nsys does however the program ends."""
+        return self.opened is not None if self.settings.profiler == NSYS else self.last_note("saved") is not None
 
     @property
     def ended_in_window(self) -> bool:
         """Whether the program ended before its window did."""
-        return self.opened is not None and (self.closed is None or self.closed.get("ended", False))
+        return self.opened is not None and self.closed.get("ended", not self.closed)
 
     @property
     def was_cut(self) -> bool:
         """Whether the window ended before it was complete: with the program, or because the program began a profile
         of its own, which the note "closed" has as `profile`."""
-        return self.ended_in_window or bool(self.closed and self.closed.get("profile"))
+        return self.ended_in_window or self.closed.get("profile", False)
 
     @property
-    def ended_in_step(self) -> bool:
-        """Whether the window ended inside a range `step` that the recorder opened."""
-        return self.was_cut and self._has_steps and "first" in self.opened  # noted when the first step begins
-
-    @property
-    def has_recording(self) -> bool:
-        """Whether the profiler wrote anything that can become a capture."""
-        under_nsys = self.settings.profiler == NSYS  # it writes its records whenever and however the program ends
-        return self.opened is not None if under_nsys else self.last_note("saved") is not None
+    def _has_steps(self) -> bool:
+        """Whether the recorder opened ranges of steps; in windows of other kinds, it does not know the steps."""
+        return self.opened is not None and self.opened["has_steps"] and self.settings.window in (STEPS, CALLS)
 
     @property
     def expected_steps(self) -> int | None:
@@ -111,38 +127,177 @@ class Outcome:
         return self.closed["done"] if self._has_steps and self.closed else None
 
     @property
-    def _has_steps(self) -> bool:
-        """Whether the recorder opened ranges of steps; in windows of other kinds, it does not know the steps."""
-        return self.opened is not None and self.opened["has_steps"] and self.settings.window in (STEPS, CALLS)
+    def has_prelude(self) -> bool:
+        """Whether the window opened before its first step, when a CUDA graph was captured. Only then a note "steps"
+        tells later what a step is; otherwise the note "open" does."""
+        return bool(self.expected_steps) and self.last_note("steps") is not None
 
     def recording(self, program: str = "") -> keeping.Recording:
-        """What was recorded; `program` is the command line, as `program_text` gives it."""
-        opened, by_nsys = self.opened, self.settings.profiler == NSYS
-        rank_count = self.rank_note["of"] if self.rank_note else 1
-        facts = ({"program": program, "torch": opened["torch"]} if program else {}) | self.window_facts()
+        """What was recorded; `program` is the command line, as `program_text` gives it. Its facts: what a step is
+        (`by`: OPTIMIZER, WEIGHTS, GRAPH or MODULE; its `name` and `number` among those of its kind, from 0), the
+        `first` step and how many were `done`, what the program `repeated`, and how many graphs it compiled."""
+        opened, closed = self.opened, self.closed
+        facts: dict[str, object] = {"program": program, "torch": opened["torch"]}
+        facts |= {name: opened[name] for name in ("by", "name", "number", "first") if name in opened}
+        facts |= {name: closed[name] for name in ("done", "repeated", *STEP_TIMES, "compilations") if name in closed}
         return keeping.Recording(
-            pid=opened["pid"], by_nsys=by_nsys, torch_version=opened["torch"], ended_in_step=self.ended_in_step,
-            rank=self.rank, rank_count=rank_count, window_facts=facts,
+            pid=opened["pid"], by_nsys=self.settings.profiler == NSYS, torch_version=opened["torch"],
+            ended_in_step=self.was_cut and self._has_steps and "first" in opened,  # noted when the first step begins
+            rank=self.rank, rank_count=self.rank_note["of"] if self.rank_note else 1, window_facts=facts,
         )  # fmt: skip
 
-    def step_times_s(self) -> tuple[float | None, float | None]:
-        """The median time of a step before the window and in it; None for an unknown one."""
-        before_s, within_s = ((self.closed or {}).get(name) for name in STEP_TIME_KEYS)
-        return before_s, within_s
+    def window_phrase(self) -> str:
+        """What was recorded: "steps 6 to 8 of process 123, by nsys", or "steps 6 to 8 of rank 1, process 123, ..."."""
+        profiler = "nsys" if self.settings.profiler == NSYS else "PyTorch's profiler"
+        separator = " of" if self.rank is None else f"{self.rank_phrase},"
+        return f"{self._content_phrase()}{separator} process {self.opened['pid']}, by {profiler}"
 
-    def window_facts(self) -> dict[str, object]:
-        """Facts about the content of the window, for the capture: what a step is (`by`: OPTIMIZER, WEIGHTS, GRAPH or
-        MODULE; its `name` and `number` among those of its kind, from 0), the `first` step and how many were `done`,
-        what the program `repeated`, the calls of each step (`passes`), and what was compiled."""
-        opened, closed = self.opened or {}, self.closed or {}
-        facts = {name: opened[name] for name in ("by", "name", "number", "first") if name in opened}
-        facts |= {name: closed[name] for name in ("done", "repeated", *STEP_TIME_KEYS) if name in closed}
-        return facts | closed.get("contents", {})
+    def _content_phrase(self) -> str:
+        settings, opened, closed = self.settings, self.opened, self.closed
+        if settings.window == SECONDS:
+            return f"{settings.duration_s:g} s"
+        if settings.window == PROGRAM:
+            return "cudaProfilerStart to cudaProfilerStop"
+        if "first" not in opened:  # the window opened for the capture of a CUDA graph, and no step began
+            return "from the first capture of a CUDA graph until the program ended, without a step"
+        first, done = opened["first"], closed.get("done", 0)
+        last = first + max(done, 1) - 1
+        step_kind = opened.get("by")  # what defines a step; instances of a range have none
+        noun = "instance" if settings.window == RANGE else STEP_NOUNS.get(step_kind, "step")
+        numbers = f"{noun} {first}" if last == first else f"{noun}s {first} to {last}"
+        if settings.window == RANGE:
+            return f"{numbers} of range '{visible(settings.range)}'"
+        if self.was_cut and not done:
+            return f"a part of {noun} {first}" if closed else f"from {noun} {first} until the program ended"
+        rest = f" and a part of {noun} {last + 1}" if self.was_cut else ""
+        actor = f" of {visible(opened['name'])}" if step_kind in STEP_NOUNS else ""  # the model, or "a CUDA graph"
+        return f"{numbers}{rest}{actor}"
 
-    def repetitions(self) -> list[tuple[str, str, int]]:
-        """(kind, name, count) of actions that the program had repeated when it ended, at most MAX_NOTED_ACTIONS."""
+    def remarks(self) -> Iterator[str]:
+        """What else to know about the recording, in sentences."""
+        if self.ended_in_window:
+            cause = f" ({visible(self.closed['error'])})" if self.closed.get("error") else ""
+            process = "the program" if self.rank is None else f"rank {self.rank}"
+            yield f"{process} ended inside the window{cause}; what was recorded until then is kept"
+        if self.closed.get("profile"):  # a profile of the program's ended the window
+            yield "the program started PyTorch's profiler itself, so this window ended there; what was recorded is kept"
+        elif self.last_note("profile"):  # the program profiled before the window, or besides nsys
+            yield (
+                "the program uses PyTorch's profiler itself; nsys takes the records of the GPU, so that profile may"
+                " lack kernels; --profiler torch leaves that profiler to the program"
+                if self.settings.profiler == NSYS
+                else "the window starts later, since the program used PyTorch's profiler itself until then"
+            )
+        yield from self._step_sentence()
+        if self.has_prelude:
+            yield "the capture begins earlier, where a CUDA graph was captured; these steps alone: --under step"
+        steps = max((count for kind, _, count in self._repetitions() if kind == OPTIMIZER), default=0)
+        if self.settings.window == STEPS and self.opened.get("by") == MODULE and steps:
+            skip = self.settings.skip
+            advice = "--skip N, with N above the number of these calls," if steps > skip else f"--skip {steps - 1}"
+            yield f"the program took {steps} optimizer steps after these calls; {advice} records steps instead"
+        if count := self.closed.get("compilations"):
+            graphs = f"{count} graph{'s' if count > 1 else ''}"
+            yield f"torch.compile compiled {graphs} inside the window, whose times include that"
+        if unknown_rank := self.last_note("no_rank"):
+            reason = visible(unknown_rank["reason"])[:300]
+            yield f"other ranks are not recorded, since the distributed run is unknown ({reason})"
+
+    def _step_sentence(self) -> Iterator[str]:
+        """What defines a step, if that is not obvious."""
+        by, name, number = (self.opened.get(key) for key in ("by", "name", "number"))
+        names = [visible(str(actor)) for kind, actor, _ in self.closed.get("repeated", ()) if kind == OPTIMIZER]
+        counts = [names[:end].count(one) for end, one in enumerate(names, start=1)]
+        names = [one if count == 1 else f"{one} {count}" for one, count in zip(names, counts, strict=True)]
+        if by == OPTIMIZER and len(names) > 1 and number < len(names):  # the notes may not list all
+            listed = ", ".join([*names[:4], *(["..."] if len(names) > 4 else [])])
+            yield f"the program has several optimizers ({listed}); a step ends with a step of {names[number]}"
+        elif by == MODULE:
+            yield f"a step is a call of {visible(name)}, and what follows it until the next"
+        elif by == WEIGHTS:
+            yield (
+                f"a step begins with the first call of a model after {visible(name)} has changed the weights, since its"
+                " own steps are compiled, or inside the backward pass"
+            )
+        elif by == GRAPH:
+            yield "a step ends with each replay of a CUDA graph"
+
+    def cost_sentence(self) -> Iterator[str]:
+        """A sentence on the time that recording took, and on further processes that came to the start of a window;
+        none on the time if the program ended before that was known."""
+        if others := len({note["pid"] for note in self.notes if note["event"] == "elsewhere"}):
+            yield f"{others} further process{'es' if others > 1 else ''} came to such a window; the first was recorded"
+        if self.closed:
+            saved = self.last_note("saved") or {"save_s": 0.0}
+            costs_s = {"begin": self.opened["start_s"], "stop": self.closed["stop_s"], "write": saved["save_s"]}
+            costs = ", ".join(f"{duration(1e9 * cost_s)} to {purpose}" for purpose, cost_s in costs_s.items())
+            text = f"recording took {duration(1e9 * sum(costs_s.values()))} of the program's time: {costs}"
+            before_s, within_s = (self.closed.get(name) for name in STEP_TIMES)
+            if before_s and within_s:  # recording, or what else ran on the machine, makes steps longer
+                text += f"; steps take {within_s / before_s:.2f} times as long in the window as before it"
+            yield text
+
+    def _repetitions(self) -> list[tuple[str, str, int]]:
+        """(kind, name, count) of actions that the program had repeated when it ended."""
         return [action for note in self.notes if note["event"] == "exit" for action in note.get("repeated", ())]
 
-    def last_note(self, event: str) -> dict | None:
-        """The last note on this event, None without one."""
-        return next((note for note in reversed(self.notes) if note["event"] == event), None)
+    def missing_reason(self) -> str:
+        """Why there is no recording, and mostly what to do."""
+        if self.folder_is_gone:
+            return (
+                "the temporary folder in which the program leaves its recording was deleted while it ran; set TMPDIR to"
+                " a folder that nothing clears"
+            )
+        if error := self.last_note("refused") or self.last_note("lost"):
+            return f"the recorder inside the program could not record: {visible(error['reason'])[:300]}"
+        if self.opened is not None:
+            return (
+                f"the program {self.program_end.phrase} before PyTorch's profiler wrote its data;"
+                " --profiler nsys keeps partial recordings"
+            )
+        if old_python := self.last_note("old_python"):
+            return f"the program's Python is {old_python['version']}, and the recorder needs 3.11 or newer"
+        if self.last_note("python") is None:
+            return (
+                "no Python of the program loaded the recorder: the program is not Python, or was started with -I, -E"
+                " or -S"
+            )
+        if self.last_note("torch") is None:
+            return "the program did not import PyTorch"
+        return self._unreached_reason()
+
+    def _unreached_reason(self) -> str:
+        """Why no window began, though PyTorch was imported."""
+        settings, repeated = self.settings, self._repetitions()
+        reached = max((note.get("reached", 0) for note in self.notes if note["event"] == "exit"), default=None)
+        made = "an unknown number" if reached is None else str(reached)  # of steps, calls or instances
+        has_optimizer = any(note.get("has_optimizer") for note in self.notes)
+        if settings.window == STEPS and has_optimizer and all(kind == MODULE for kind, *_ in repeated):
+            return (
+                "the program has an optimizer, which changed no weights between calls of a model (or all of it is"
+                " compiled as one function); --calls records calls of the model instead, and --seconds S a fixed time"
+            )
+        if settings.window in (STEPS, CALLS) and reached == 0:
+            return (
+                "the program took no step of a PyTorch optimizer, and called no model; record for a fixed time with"
+                " --seconds S, or a range that the program opens with --range NAME"
+            )
+        if self.last_note("profile") and settings.profiler != NSYS:
+            return "the program used PyTorch's profiler itself; --profiler nsys can record it at the same time"
+        if settings.window == STEPS and repeated:  # the first three of what it repeated
+            texts = [f"{count} {STEP_NOUNS.get(kind, 'step')}s of {visible(name)}" for kind, name, count in repeated]
+            made += f" ({', '.join(texts[:3])})"
+        if settings.window == RANGE:
+            return (
+                f"the window starts at instance {settings.skip + 1} of range '{visible(settings.range or '')}', and the"
+                f" program opened {made}; compare the name, or take a smaller --skip"
+            )
+        if settings.window == PROGRAM:
+            return "the program did not call cudaProfilerStart through PyTorch"
+        if settings.window == SECONDS and reached == 0:
+            return "the program called no module of PyTorch; record a range that it opens with --range NAME"
+        if settings.window == SECONDS:
+            cause = ", or it did not use the GPU" if settings.profiler == NSYS else ""
+            return f"the program ended within the {settings.delay_s:g} s of --after, or its main thread was busy{cause}"
+        begin = f"step {settings.skip}" if settings.window == STEPS else f"call {settings.skip} of a model"
+        return f"the window starts after {begin}, and the program made {made}; a smaller --skip starts it earlier"

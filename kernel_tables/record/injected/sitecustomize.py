@@ -11,17 +11,15 @@ import sys
 from importlib.machinery import PathFinder
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
-PACKAGES_FOLDER = os.path.dirname(os.path.dirname(FOLDER))
-PACKAGES = ("kernel_recorder", "kernel_tables", "range_marks")
-MIN_PYTHON = (3, 11)
 
 
 class OnlyTheRecorder:
-    """Finds only the recorder and the packages that it imports, in the folder from which the command runs."""
+    """Finds only the package of the recorder, in the folder from which the command runs."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):
-        return PathFinder.find_spec(name, [PACKAGES_FOLDER]) if name in PACKAGES else None
+        folder = os.path.dirname(os.path.dirname(os.path.dirname(FOLDER)))
+        return PathFinder.find_spec(name, [folder]) if name == "kernel_tables" else None
 
 
 def run_own_sitecustomize():
@@ -35,12 +33,13 @@ def run_own_sitecustomize():
 
 def attach(handover):
     """Lets the recorder wait for PyTorch, or notes why it cannot."""
-    if sys.version_info < MIN_PYTHON:
+    if sys.version_info < (3, 11):  # noqa: UP036 (of the program's Python)
         with open(os.path.join(handover, "notes.jsonl"), "a") as notes:
-            notes.write(json.dumps({"event": "old_python", "version": sys.version.split()[0]}) + "\n")
+            note = {"event": "old_python", "pid": os.getpid(), "version": sys.version.split()[0]}
+            notes.write(json.dumps(note) + "\n")
         return
     sys.meta_path.insert(0, OnlyTheRecorder)
-    from kernel_recorder.in_process.attach import attach_to_this_process
+    from kernel_tables.record.handover import attach_to_this_process
 
     attach_to_this_process(handover)
 

@@ -1,18 +1,40 @@
-"""The two profilers of a window: PyTorch's own, and nsys around the program."""
+"""The two profilers of a window, PyTorch's own and nsys around the program; and the ranks whose window nsys shares."""
 
 import os
+import sys
+import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+import torch.distributed
 from torch.autograd import profiler as torch_profiler
 
-from kernel_recorder.in_process.callbacks import with_callbacks
-from kernel_recorder.in_process.handover import trace_file
-from kernel_recorder.in_process.ranks import RankCoordinator
-from kernel_tables.whole_files import written_whole
+from kernel_tables.files import written_whole
+from kernel_tables.record.handover import RANK_WAIT_S, Notes, is_alive, one_line_error, read_notes, trace_file
+
+
+def with_callbacks(
+    original: Callable[..., Any],
+    *,
+    before: Callable[..., object] = lambda *_: None,
+    after: Callable[..., object] = lambda *_: None,
+) -> Callable[..., Any]:
+    """The function with `before` called first, and `after` once it has returned, both with its positional arguments."""
+
+    @wraps(original)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        before(*args)
+        result = original(*args, **kwargs)
+        after(*args)
+        return result
+
+    return wrapper
+
 
 # Every profile of PyTorch calls these functions of torch.autograd.profiler.
 START_FUNCTIONS, END_FUNCTION = ("_prepare_profiler", "_enable_profiler"), "_disable_profiler"
@@ -25,7 +47,7 @@ class TorchProfiler:
     profile to the end.
     """
 
-    can_start_again = True
+    can_start_again, torch_version = True, torch.__version__
     # Recorder.leave_profiler, if this process has a Recorder: what `kernel_tables.recorded` calls before it starts
     _leave_profiler: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
 
@@ -94,13 +116,83 @@ class TorchProfiler:
             self._is_switching = False
 
 
+class Ranks:
+    """Knows whether this process is a rank, and lets ranks wait for each other. `run` is an id that the ranks share
+    which joined each other by `init_process_group`; None before that, and without other ranks.
+
+    nsys has one window for all processes of its session. If it opens while a rank is in the middle of a step, kernels
+    of that step are lost. If it closes while a kernel of NCCL waits for another rank, nsys blocks the rank that closed
+    it for 30 s (nsys 2025.3, two ranks). So ranks meet at both ends. They know of each other by their notes, and meet
+    by files in the folder of the notes.
+    """
+
+    def __init__(self, notes: Notes) -> None:
+        self._notes = notes
+        self.run: str | None = None
+
+    def watch(self) -> None:
+        """Notes this process's rank as soon as it has joined others."""
+        if not torch.distributed.is_available():
+            return
+        original = torch.distributed.init_process_group
+        watched = with_callbacks(original, after=self._note_rank)
+        for name in ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh"):
+            module = sys.modules.get(name)
+            if getattr(module, original.__name__, None) is original:
+                setattr(module, original.__name__, watched)
+
+    def _note_rank(self, *_: Any) -> None:
+        """Notes this process's rank if there are several. Errors are noted, and never raised in the program."""
+        self.run = None
+        try:
+            world_size = torch.distributed.get_world_size()
+            if world_size > 1:
+                store = torch.distributed.distributed_c10d._get_default_store()
+                # in a store that all ranks share: every rank gets the first one's id
+                self.run = store.compare_set("kernel_tables_run", "", uuid.uuid4().hex).decode()
+                self._notes.add("rank", run=self.run, number=torch.distributed.get_rank(), of=world_size)
+        except Exception as error:
+            self._notes.add("no_rank", reason=one_line_error(error))
+
+    def call_once(self, point: str, call: Callable[[], Any]) -> None:
+        """A barrier: when all live ranks of this run have reached `point`, or after RANK_WAIT_S, one of them makes the
+        call. All return once it is done. A process that is not a rank just calls."""
+        if self.run is None:
+            call()
+            return
+        folder = self._notes.folder
+        (folder / f"{point}-{os.getpid()}").touch()
+        self._wait(lambda: all((folder / f"{point}-{pid}").exists() for pid in self._live_ranks()), RANK_WAIT_S)
+        if self._notes.claim(f"{point}-call"):
+            try:
+                call()
+            finally:
+                (folder / f"{point}-done").touch()
+        else:
+            self._wait((folder / f"{point}-done").exists, 60.0)
+        time.sleep(0.1)  # in the other processes, the window opens up to 3 ms later (measured)
+
+    @staticmethod
+    def _wait(is_over: Callable[[], bool], limit_s: float) -> None:
+        deadline = time.monotonic() + limit_s
+        while not is_over() and time.monotonic() < deadline:
+            time.sleep(0.002)
+
+    def _live_ranks(self) -> set[int]:
+        """The ids of the running processes of the ranks of this run."""
+        notes = read_notes(self._notes.folder)
+        ended = {note["pid"] for note in notes if note["event"] == "exit"}
+        ranks = {note["pid"] for note in notes if note["event"] == "rank" and note["run"] == self.run}
+        return {pid for pid in ranks - ended if is_alive(pid)}
+
+
 class NsysProfiler:
     """Tells the nsys around this program where its capture range begins and ends, which is the same for all ranks."""
 
     is_taken = False  # a profile by the program does not prevent it
     can_start_again = False  # it records one range of a program
 
-    def __init__(self, ranks: RankCoordinator) -> None:
+    def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
 
     def watch_program(self, note: Callable[[], None]) -> None:
@@ -113,7 +205,7 @@ class NsysProfiler:
 
     def stop(self, *, program_ended: bool) -> None:
         # If one of several ranks ends, the others may be at work; nsys stops when the last of them ends.
-        if not (program_ended and self._ranks.is_distributed):
+        if not (program_ended and self._ranks.run):
             self._ranks.call_once("stop", torch.cuda.profiler.stop)
 
     def save(self, folder: Path) -> None:

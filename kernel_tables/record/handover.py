@@ -1,0 +1,152 @@
+"""What the command and the processes of a recorded program leave for each other in a folder: the settings, which say
+what to record, and the notes of the processes, one line of JSON per event. Imports the standard library alone."""
+
+import json
+import os
+import sys
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+TORCH, NSYS = "torch", "nsys"  # profilers
+# What opens a window; PROGRAM: the program itself, by cudaProfilerStart.
+STEPS, CALLS, RANGE, SECONDS, PROGRAM = "steps", "calls", "range", "seconds", "program"
+# What a step is: of an optimizer, a change of weights by a compiled one, a replay of a CUDA graph, a call of a model.
+OPTIMIZER, WEIGHTS, GRAPH, MODULE = "optimizer", "weights", "graph", "module"
+AUTO, ALWAYS, NEVER = "auto", "always", "never"  # whether the recorder opens ranges
+STEP, MODULES = "step", "modules"  # kinds of ranges that the recorder opens; STEP is also the name of such a range
+UNFINISHED = "step (unfinished)"  # the name of the range of a step in which the window ended
+DEFAULT_SKIP = 5
+DEFAULT_STEPS = 6  # the diagnosis compares steps only if there are as many
+SETTINGS_FILE, NOTES_FILE = "settings.json", "notes.jsonl"
+ENDING_FILE = "ending"  # the command leaves it in the folder before it ends the program
+RANK_WAIT_S = 10.0  # for ranks that reach no window: their program may do something else, or have ended
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How the window is found, and what records it.
+
+    `window` says what opens it: STEPS of any kind, CALLS of a model, or instances of a RANGE (`skip` of them are
+    skipped, `steps` recorded); SECONDS (from `delay_s` after the first call of a model, for `duration_s`); or the
+    PROGRAM's own cudaProfilerStart. `added_ranges`: whether steps and modules get ranges. AUTO: steps, if the program
+    has opened no range `step` before; modules, if it has opened no range itself. Names of modules, such as "h.0.mlp",
+    have up to `depth` components (None: all). `quiet_end`: the traceback of the Ctrl-C with which the command ends the
+    program is not printed.
+    """
+
+    profiler: str = TORCH
+    window: str = STEPS
+    skip: int = DEFAULT_SKIP
+    steps: int = DEFAULT_STEPS
+    range: str | None = None
+    delay_s: float = 0.0
+    duration_s: float | None = None
+    added_ranges: str = AUTO
+    depth: int | None = None
+    quiet_end: bool = False
+
+    def write(self, folder: Path) -> None:
+        """Writes the settings for the processes of the program."""
+        (folder / SETTINGS_FILE).write_text(json.dumps(asdict(self)))
+
+
+class Notes:
+    """The notes of this process, in the folder that the command and the processes of the program share.
+
+    Its events: python, or old_python; torch, once it is imported; rank, if it has joined others, or no_rank, if their
+    run is unknown; profile, if the program uses PyTorch's profiler; elsewhere, if another process is recorded; of a
+    window: open, steps, closed, saved, lost; refused, if the profiler did not start; dropped, if the window starts over
+    (what was noted of it before does not count); exit.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def add(self, event: str, **facts: object) -> None:
+        """Appends one line, in one write, since other processes append to the same file. If the disk is full, or the
+        folder is gone, nothing is written."""
+        line = json.dumps({"event": event, "pid": os.getpid(), "unix_s": time.time(), **facts}) + "\n"
+        with suppress(OSError):
+            descriptor = os.open(self.folder / NOTES_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            try:
+                os.write(descriptor, line.encode())
+            finally:
+                os.close(descriptor)
+
+    def claim(self, name: str, run: str | None = None) -> bool:
+        """Whether this process gets what only one may have: the first process that calls this with `name` does, and if
+        it is a rank, so do the other ranks of its `run`; none if the folder is gone."""
+        own, claimant = self.folder / f"{name}-of-{os.getpid()}", run or f"process {os.getpid()}"
+        try:
+            own.write_text(claimant)
+            with suppress(FileExistsError):
+                os.link(own, self.folder / name)  # at once, and with its content
+            return (self.folder / name).read_text() == claimant
+        except OSError:
+            return False
+
+
+def read_notes(folder: Path) -> list[dict]:
+    """The notes of all processes, in order, except those on dropped windows and lines that a full disk cut off."""
+    path = folder / NOTES_FILE
+    notes = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        with suppress(ValueError):
+            notes.append(json.loads(line))
+    last_drops = {note["pid"]: index for index, note in enumerate(notes) if note["event"] == "dropped"}
+    of_windows = ("open", "steps", "closed", "saved", "lost")
+    return [
+        note
+        for index, note in enumerate(notes)
+        if note["event"] not in of_windows or index > last_drops.get(note["pid"], -1)
+    ]
+
+
+def trace_file(folder: Path, pid: int) -> Path:
+    """The path of the trace of a process."""
+    return folder / f"trace-{pid}.json"
+
+
+def one_line_error(error: Exception) -> str:
+    """The class and the first line of an error; of a RuntimeError, the line."""
+    return f"{type(error).__name__}: {error}".removeprefix("RuntimeError: ").partition("\n")[0]
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is running; a zombie is not, and one that cannot be examined is."""
+    try:
+        os.kill(pid, 0)
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except ProcessLookupError:
+        return False
+    except (OSError, IndexError):  # of another user, or no /proc
+        return True
+
+
+def attach_to_this_process(handover: str) -> None:
+    """Starts a recorder with the settings in the folder, as soon as PyTorch is imported."""
+    from kernel_tables.marks.imports import when_imported
+
+    folder = Path(handover)
+    settings = Settings(**json.loads((folder / SETTINGS_FILE).read_text()))
+    notes, original_hook = Notes(folder), sys.excepthook
+    notes.add("python")
+
+    def report(kind: type[BaseException], error: BaseException, traceback: object) -> None:
+        if not (issubclass(kind, KeyboardInterrupt) and (folder / ENDING_FILE).exists()):
+            original_hook(kind, error, traceback)
+
+    def attach(_: object) -> None:
+        notes.add("torch")
+        try:
+            from kernel_tables.record.recorder import watch_for_window
+
+            watch_for_window(settings, notes)
+        except Exception as error:  # the program goes on without a recorder, and the command prints why
+            notes.add("refused", reason=one_line_error(error))
+
+    if settings.quiet_end:
+        sys.excepthook = report
+    when_imported("torch", attach)

@@ -1,0 +1,191 @@
+"""The recorder of one process: opens the window once, closes it once, and notes what that cost.
+
+It runs inside other people's programs, in the middle of their steps. So whatever fails here is noted, for the command
+to print, and never raised.
+"""
+
+import atexit
+import gc
+import multiprocessing.util
+import os
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from kernel_tables.marks.imports import when_imported
+from kernel_tables.marks.marker import is_in_backward
+from kernel_tables.record import handover
+from kernel_tables.record.handover import Notes, one_line_error
+from kernel_tables.record.profilers import NsysProfiler, Ranks, TorchProfiler
+from kernel_tables.record.ranges import AddedRanges, CompilationHooks, ProgramRanges
+
+
+class Recorder:
+    """Opens and closes the window of this process. Only the first process of a program gets a window or, if it is a
+    rank, all ranks of its run.
+
+    `completed` counts the steps, or the instances of a range, in the window. The Window object sets `progress`, a
+    function that returns facts for the notes.
+    """
+
+    def __init__(self, notes: Notes, ranks: Ranks, profiler: TorchProfiler | NsysProfiler, ranges: AddedRanges) -> None:
+        self._notes, self._ranks, self._profiler, self.ranges = notes, ranks, profiler, ranges
+        self.is_waiting, self.is_open = True, False  # neither once the window is over
+        self.completed = 0
+        self.progress: Callable[[], dict[str, Any]] = dict
+        self._has_noted_profile = self._has_opened = False
+        self._compiled_before = 0
+
+    @property
+    def can_start_over(self) -> bool:
+        """Whether this process opened a window, and another one can take its place."""
+        return self._has_opened and self._profiler.can_start_again and self._ranks.run is None
+
+    def open(self, **facts: Any) -> None:
+        """Opens the window. It stays closed for good if another process was first or the profiler refuses; for now,
+        while the program uses PyTorch's profiler, or in a backward pass: if a profiler is started or ended there, where
+        the thread has another state, the process later ends with a SIGSEGV."""
+        if not self.is_waiting or is_in_backward():
+            return
+        if self._profiler.is_taken:
+            self.note_profile()
+            return
+        self.is_waiting = False
+        if not self._notes.claim("window", self._ranks.run):
+            self._notes.add("elsewhere")
+            return
+        started_s = time.perf_counter()
+        try:
+            # All garbage, if Python may collect it soon: after an import of PyTorch it takes 0.2 s, which would be in
+            # the first step, since recording creates objects, too.
+            if gc.isenabled() and gc.get_count()[2] >= gc.get_threshold()[2]:
+                gc.collect()
+            self.ranges.begin()
+            wait_for_device()
+            self._profiler.start()
+        except Exception as error:
+            self.ranges.end()
+            self._notes.add("refused", reason=one_line_error(error))
+            return
+        self.is_open = True
+        if not self._has_opened and multiprocessing.parent_process() is not None:
+            # a forked process does not call what atexit registered
+            multiprocessing.util.Finalize(None, self._at_exit, exitpriority=0)
+        self._has_opened = True
+        self._compiled_before = count_compiled()
+        facts |= {"torch": torch.__version__, "has_steps": self.ranges.has_steps}
+        self._notes.add("open", start_s=time.perf_counter() - started_s, **facts)
+
+    def add_facts(self, **facts: Any) -> None:
+        """Notes further facts about the steps of the open window."""
+        self._notes.add("steps", **facts)
+
+    def note_profile(self) -> None:
+        """Notes, once, that the program uses PyTorch's profiler itself."""
+        if not self._has_noted_profile:
+            self._has_noted_profile = True
+            self._notes.add("profile")
+
+    def leave_profiler(self) -> None:
+        """Leaves the profiler to the program, which is about to use it."""
+        self.close(profile=True)
+
+    def close(self, *, program_ended: bool = False, **facts: Any) -> None:
+        """Ends the window, and writes its content; not in a backward pass, unless the program ends there."""
+        if not self.is_open or (is_in_backward() and not program_ended):
+            return
+        started_s = time.perf_counter()
+        if not self._stop(program_ended=program_ended):
+            return
+        stopped_s = time.perf_counter()
+        if program_ended:
+            error_type = getattr(sys, "last_type", None)  # of the uncaught error that ends this process
+            facts |= {"ended": True, "error": error_type and error_type.__name__}
+        if compiled := count_compiled() - self._compiled_before:
+            facts["compilations"] = compiled
+        self._notes.add("closed", done=self.completed, stop_s=stopped_s - started_s, **facts, **self.progress())
+        try:
+            self._profiler.save(self._notes.folder)
+        except Exception as error:
+            self._notes.add("lost", reason=one_line_error(error))
+        else:
+            self._notes.add("saved", save_s=time.perf_counter() - stopped_s)
+
+    def _stop(self, *, program_ended: bool) -> bool:
+        """Ends ranges and profiler, and returns whether that succeeded."""
+        self.is_open = False
+        try:
+            with suppress(RuntimeError):  # the device may have failed
+                wait_for_device()
+            self.ranges.end()
+            self._profiler.stop(program_ended=program_ended)
+        except Exception as error:
+            self._notes.add("lost", reason=one_line_error(error))
+            return False
+        return True
+
+    def start_over(self) -> None:
+        """Drops what was recorded, and waits for another window."""
+        if not self.is_open or self._stop(program_ended=False):
+            self._notes.add("dropped")
+            self.is_waiting, self.completed = True, 0
+
+    def end_with_process(self) -> None:
+        """Closes the window when this process ends, and leaves forked children without a window."""
+        atexit.register(self._at_exit)
+        os.register_at_fork(after_in_child=self._in_forked_child)
+
+    def _at_exit(self) -> None:
+        """Closes a window in which the program ended, and notes how far this process came."""
+        self.close(program_ended=True)
+        self._notes.add("exit", **self.progress())
+
+    def _in_forked_child(self) -> None:
+        """Ends the window in a child of the recorded process: the profiler belongs to its parent, and it is no rank."""
+        self._ranks.run, self.is_open = None, False
+
+
+def wait_for_device() -> None:
+    """Waits for all launched work, so that the window contains the work launched in it."""
+    if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+        torch.cuda.synchronize()
+
+
+def count_compiled() -> int:
+    """The graphs that torch.compile has compiled in this process; 0 if TorchDynamo keeps no count, or is not there."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return int(counters.get("stats", {}).get("unique_graphs", 0))
+
+
+def watch_for_window(settings: handover.Settings, notes: Notes) -> None:
+    """Sets the hooks that record the window of this process. Raises RuntimeError if nsys cannot record this PyTorch."""
+    from kernel_tables.record.steps import WINDOWS
+
+    to_nvtx = settings.profiler == handover.NSYS
+    if to_nvtx and not torch.backends.cuda.is_built():
+        raise RuntimeError("this PyTorch is built without CUDA, so nsys has nothing to record of it")
+    if settings.added_ranges != handover.NEVER:
+        CompilationHooks(in_torch_profile=not to_nvtx)  # never closed
+
+    def is_wanted(kind: str) -> bool:
+        has_own = window.has_own_ranges if kind == handover.MODULES else window.has_own_steps
+        return settings.added_ranges == handover.ALWAYS or (settings.added_ranges != handover.NEVER and not has_own)
+
+    ranks = Ranks(notes)
+    ranks.watch()
+    profiler = NsysProfiler(ranks) if to_nvtx else TorchProfiler()
+    recorder = Recorder(notes, ranks, profiler, AddedRanges(is_wanted, settings.depth, to_nvtx=to_nvtx))
+    window = WINDOWS[settings.window](recorder, settings)
+    ranges = ProgramRanges(
+        to_nvtx=to_nvtx, is_recording=lambda: recorder.is_open, before=window.before_range, after=window.after_range
+    )
+    ranges.watch_torch()
+    when_imported("nvtx", ranges.watch_nvtx)
+    # nsys records on while the program profiles itself; PyTorch's profiler is left to the program.
+    profiler.watch_program(recorder.note_profile if to_nvtx else recorder.leave_profiler)
+    window.attach()
+    recorder.end_with_process()

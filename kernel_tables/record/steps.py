@@ -1,0 +1,381 @@
+"""What opens and closes the window: steps, instances of a range, the program's own calls, or time.
+
+A step is one of an optimizer, a replay of a CUDA graph, or a call of a model. A compiled optimizer runs no Python; its
+steps are recognized by the weights that they change.
+"""
+
+import ctypes
+import statistics
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim.optimizer import Optimizer
+
+from kernel_tables.marks.marker import is_in_backward
+from kernel_tables.marks.modules import ModuleParts, model_name
+from kernel_tables.record import handover
+from kernel_tables.record.handover import CALLS, GRAPH, MODULE, NSYS, OPTIMIZER, STEP, WEIGHTS, Settings
+from kernel_tables.record.profilers import with_callbacks
+from kernel_tables.record.recorder import Recorder
+
+
+class Window:
+    """The base of all windows: notes whether the program opened ranges itself before the window, and whether `step`."""
+
+    def __init__(self, recorder: Recorder, settings: Settings) -> None:
+        self.recorder, self.settings = recorder, settings
+        recorder.progress = self.progress
+        self.has_own_ranges, self.has_own_steps = False, False  # opened by the program before the window
+
+    def attach(self) -> None:
+        """Begins to look for the window, once PyTorch is imported."""
+
+    def before_range(self, name: str, *, of_torch: bool) -> None:
+        """A range is about to open, with `of_torch` one that PyTorch opens itself."""
+        self.has_own_ranges |= not of_torch and self.recorder.is_waiting
+        self.has_own_steps |= name == STEP and self.recorder.is_waiting
+
+    def after_range(self, name: str, optimizer: Any = None) -> None:
+        """A range has closed. If it was around the step of an optimizer, `optimizer` is that."""
+
+    def progress(self) -> dict[str, Any]:
+        """How far this process came towards the window, for the notes."""
+        return {}
+
+
+class RangeWindow(Window):
+    """Opens after a number of instances of a named range; instances inside another one do not count."""
+
+    def __init__(self, recorder: Recorder, settings: Settings) -> None:
+        super().__init__(recorder, settings)
+        self._instances = 0
+        self._depth = threading.local()  # of open instances on a thread, as `value`
+
+    def before_range(self, name: str, *, of_torch: bool) -> None:
+        super().before_range(name, of_torch=of_torch)
+        if name != self.settings.range:
+            return
+        self._depth.value = getattr(self._depth, "value", 0) + 1
+        if self._depth.value == 1 and self.recorder.is_waiting:
+            self._instances += 1
+            if self._instances > self.settings.skip:
+                self.recorder.open(first=self._instances)
+
+    def after_range(self, name: str, optimizer: Any = None) -> None:
+        if name != self.settings.range or not getattr(self._depth, "value", 0):
+            return
+        self._depth.value -= 1
+        if self._depth.value == 0 and self.recorder.is_open:
+            self.recorder.completed += 1
+            if self.recorder.completed >= self.settings.steps:
+                self.recorder.close()
+
+    def progress(self) -> dict[str, Any]:
+        return {"reached": self._instances}
+
+
+class ProgramWindow(Window):
+    """Opens and closes where the program calls cudaProfilerStart and cudaProfilerStop, through PyTorch."""
+
+    def attach(self) -> None:
+        recorder, original = self.recorder, torch.cuda.cudart
+
+        class Cudart:
+            """torch.cuda.cudart() whose calls for profilers also open and close the window."""
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(original(), name)
+
+            def cudaProfilerStart(self) -> Any:
+                recorder.open()
+                return original().cudaProfilerStart()
+
+            def cudaProfilerStop(self) -> Any:
+                try:
+                    return original().cudaProfilerStop()
+                finally:
+                    recorder.close()
+
+        torch.cuda.cudart = torch.cuda.profiler.cudart = Cudart
+
+
+class SecondsWindow(Window):
+    """Opens and closes at times after the first call of a module, on the main thread, as soon as that runs Python;
+    under nsys not before the program uses the GPU. Imports, and building a model, can take longer than the window."""
+
+    def attach(self) -> None:
+        self._has_called = False
+        self._calls = watched_calls(self._first_call)
+        self._calls.begin()
+
+    def progress(self) -> dict[str, Any]:
+        return {"reached": int(self._has_called)}
+
+    def _first_call(self, *_: Any) -> None:
+        self._has_called = True
+        self._calls.end()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        time.sleep(self.settings.delay_s)
+        while self.settings.profiler == NSYS and not torch.cuda.is_initialized():
+            time.sleep(0.01)
+        while self.recorder.is_waiting:
+            self._call_on_main_thread(self.recorder.open)
+            time.sleep(0.05)
+        time.sleep(self.settings.duration_s)
+        while self.recorder.is_open:
+            self._call_on_main_thread(self.recorder.close)
+            time.sleep(0.05)
+
+    pending_calls: list[Any] = []  # noqa: RUF012 (of the process: kept alive until the interpreter makes them)
+
+    def _call_on_main_thread(self, call: Callable[[], Any]) -> None:
+        """Asks the interpreter to call on the main thread as soon as that runs Python: a profiler belongs to the thread
+        that starts it, and a signal handler would be the program's."""
+
+        @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+        def pending_call(_: Any) -> int:
+            call()
+            return 0
+
+        self.pending_calls.append(pending_call)
+        ctypes.pythonapi.Py_AddPendingCall(pending_call, None)
+
+
+def watched_calls(before_call: Callable[[nn.Module, tuple, dict[str, Any]], object]) -> ModuleParts:
+    """Hooks that call `before_call` before every outermost call of a module on the thread that made the first."""
+    first_thread: list[int] = []
+
+    def around(*call: Any) -> AbstractContextManager:
+        first_thread[:] = first_thread or [threading.get_ident()]
+        if first_thread == [threading.get_ident()]:
+            before_call(*call)
+        return nullcontext()
+
+    return ModuleParts(nullcontext, lambda module: None, around)
+
+
+@dataclass(eq=False)
+class RepeatedAction:
+    """What an object of the program does again and again."""
+
+    kind: str  # OPTIMIZER, WEIGHTS, GRAPH or MODULE
+    name: str  # of the object
+    count: int = 0
+    last_repetition: int = 0  # its sequence number: repetitions of all actions are numbered together
+    last_s: float | None = None  # when the last one ended
+    before_s: list[float] = field(default_factory=list)  # durations of the last ones before the window
+    within_s: list[float] | None = None  # and of those in it; None until it opens
+
+    def tick(self) -> None:
+        """Notes that a step has ended."""
+        now_s = time.perf_counter()
+        if self.last_s is not None:
+            (self.before_s if self.within_s is None else self.within_s).append(now_s - self.last_s)
+            del self.before_s[:-20]
+        self.last_s = now_s
+
+    def restart(self) -> None:
+        """Notes that the window is open; the time to open it belongs to no step."""
+        self.last_s, self.within_s = time.perf_counter(), []
+
+    def step_times(self) -> dict[str, float]:
+        """The median seconds of a step before the window and in it, if known."""
+        medians = {"step_before_s": self.before_s, "step_within_s": self.within_s}
+        return {name: statistics.median(durations) for name, durations in medians.items() if durations}
+
+
+class StepsWindow(Window):
+    """Counts the actions of each optimizer, each CUDA graph and each model separately. The first that is repeated often
+    enough opens the window and defines what a step is.
+
+    A step lasts from the end of one optimizer step or replay to the end of the next, or from the start of one call of a
+    model to the start of the next. An optimizer step ends when the range closes that PyTorch opens around it, so that
+    no range is half in the window. A compiled optimizer runs no Python that calls back; and in a backward pass, where
+    hooks may call an optimizer for each weight, no window can open. In both cases a step begins with the first call of
+    a model after the weights have changed.
+
+    Each step that an optimizer makes in Python resets the counts of replays, since a graph may contain only a part of a
+    step. Calls of modules with parameters count until the program creates an optimizer. They go on counting if they
+    opened the window, or with the setting CALLS. If they opened it, and an optimizer makes steps afterwards, the
+    program had only evaluated its model before training it: the window starts over, if the profiler can.
+
+    A replay runs no Python: its kernels belong to the ranges that are open while the graph is captured.
+    So the window opens before the first capture.
+    """
+
+    def __init__(self, recorder: Recorder, settings: Settings) -> None:
+        super().__init__(recorder, settings)
+        self._actions: dict[tuple[str, int], RepeatedAction] = {}  # by kind and id of the object
+        self._repetitions = 0  # of all actions
+        self._step_action: RepeatedAction | None = None  # defines what a step is
+        self._weights = WatchedWeights()
+        self._calls = watched_calls(self._before_call)
+
+    def attach(self) -> None:
+        self._calls.begin()
+        if self.settings.window == CALLS:
+            return
+        graph = torch.cuda.graphs.CUDAGraph
+        graph.replay = with_callbacks(graph.replay, after=self._after_replay)
+        graph.capture_begin = with_callbacks(graph.capture_begin, before=self._before_capture)
+        Optimizer.__init__ = with_callbacks(Optimizer.__init__, after=self._weights.add)
+
+    def after_range(self, name: str, optimizer: Any = None) -> None:
+        """Counts the step of the optimizer, if the range was around one."""
+        if optimizer is None or self.settings.window == CALLS or self._is_capturing():
+            return
+        if not is_in_backward():  # else _before_call notices that the weights have changed
+            self._stop_other_counts()
+            self._count(OPTIMIZER, optimizer, type(optimizer).__name__)
+
+    def progress(self) -> dict[str, Any]:
+        repeated = [[action.kind, action.name, action.count] for action in self._actions.values()]
+        facts = {"reached": max((count for *_, count in repeated), default=0), "repeated": repeated[:20]}
+        facts |= {} if self._step_action is None else self._step_action.step_times()
+        return facts | ({"has_optimizer": True} if self._weights.has_optimizers else {})
+
+    def _stop_other_counts(self) -> None:
+        """Drops the counts of replays and calls, and stops watching weights and calls, once an optimizer made a step
+        in Python; the action that defines a step keeps counting."""
+        self._weights.stop()
+        if self._step_action is None or self._step_action.kind != MODULE:
+            self._calls.end()
+        for key, action in list(self._actions.items()):
+            if action.kind in (GRAPH, MODULE) and action is not self._step_action:
+                del self._actions[key]
+
+    @staticmethod
+    def _is_capturing() -> bool:
+        return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+
+    def _before_capture(self, *_: Any) -> None:
+        if not self._is_capturing():
+            self.recorder.open()
+
+    def _after_replay(self, graph: Any) -> None:
+        if not self._is_capturing():
+            self._count(GRAPH, graph, "a CUDA graph")
+
+    def _before_call(self, module: nn.Module, args: tuple, keywords: dict[str, Any]) -> None:
+        was_waiting = self.recorder.is_waiting
+        if not (was_waiting or self.recorder.is_open):  # the window is over
+            self._calls.end()
+        if self._is_capturing() or next(module.parameters(), None) is None:
+            return
+        if was_waiting:  # the kinds of calls in the window depend on the calls before it
+            self.recorder.ranges.classify_call(module, args, keywords)
+        # With CALLS, optimizers are not watched, so `has_optimizers` is false.
+        if self._weights.has_optimizers and (self._step_action is None or self._step_action.kind != MODULE):
+            for optimizer in self._weights.changed():
+                self._count(WEIGHTS, optimizer, type(optimizer).__name__)
+        else:
+            self._count(MODULE, module, model_name(module))
+        if was_waiting and self.recorder.is_open:  # the window opened in this call, so its range is not open yet
+            self.recorder.ranges.call_begins(module, args)
+
+    def _count(self, kind: str, actor: Any, name: str) -> None:
+        """Counts an action of the object `actor` with this name. If the action is a call of a model or WEIGHTS, a step
+        is about to begin; otherwise a step has ended."""
+        recorder, action = self.recorder, self._actions.setdefault((kind, id(actor)), RepeatedAction(kind, name))
+        previous_repetition = action.last_repetition
+        self._repetitions += 1
+        action.last_repetition = self._repetitions
+        action.count += 1
+        action.tick()
+        if recorder.is_open and action is self._step_action:
+            recorder.completed += 1
+            recorder.ranges.step_ends()
+            if recorder.completed == self.settings.steps:
+                self._calls.end()
+                recorder.close()
+            else:
+                recorder.ranges.step_begins()
+        elif self._may_define_steps(action):
+            completed = action.count - 1 if action.kind == MODULE else action.count  # a call is about to begin
+            if completed >= self.settings.skip and not self._is_followed_by_optimizer(action, previous_repetition):
+                self._begin_window(action, first=completed + 1, by=kind, name=name)
+
+    def _is_followed_by_optimizer(self, action: RepeatedAction, previous_repetition: int) -> bool:
+        """Whether optimizers take turns, and another one is next: an iteration ends with the last of them.
+
+        `previous_repetition` is the number of the action's repetition before this one. If A and B take turns, B has
+        made one step fewer after each step of A, and its last step came after the previous one of A.
+        """
+        others = [other for other in self._actions.values() if other.kind == action.kind == OPTIMIZER]
+        return any(other.count == action.count - 1 and other.last_repetition > previous_repetition for other in others)
+
+    def _may_define_steps(self, action: RepeatedAction) -> bool:
+        if self._step_action is None:  # a window that is open already has opened for the capture of a CUDA graph
+            return self.recorder.is_waiting or self.recorder.is_open
+        # Calls may have been an evaluation before training.
+        is_provisional = self._step_action.kind == MODULE and self.settings.window != CALLS
+        return is_provisional and action.kind == OPTIMIZER and self.recorder.can_start_over
+
+    def _begin_window(self, action: RepeatedAction, **facts: Any) -> None:
+        """Opens the window, if it can open, and begins its first step."""
+        of_its_kind = [other for other in self._actions.values() if other.kind == action.kind]
+        facts["number"] = of_its_kind.index(action)  # from 0, in the order of their first repetitions
+        if self._step_action is not None:  # a provisional one
+            self.recorder.start_over()
+        if self.recorder.is_open:  # since the capture of a CUDA graph
+            self.recorder.add_facts(**facts)
+        else:
+            self.recorder.open(**facts)
+        if self.recorder.is_open:
+            self._step_action = action
+            action.restart()
+            self.recorder.ranges.step_begins()
+        elif not self.recorder.is_waiting:  # it never opens; else it may open at a later step
+            self._calls.end()
+
+
+class WatchedWeights:
+    """Finds out which optimizers changed their weights."""
+
+    def __init__(self) -> None:
+        self.has_optimizers = False
+        self._versions: list[tuple[weakref.ref[Optimizer], int]] | None = []  # None once they are not watched any more
+
+    def add(self, optimizer: Optimizer, *_: Any) -> None:
+        """Watches the weights of this optimizer, too."""
+        self.has_optimizers = True
+        if self._versions is not None:
+            self._versions.append((weakref.ref(optimizer), self._version(optimizer)))
+
+    def stop(self) -> None:
+        self._versions = None
+
+    def changed(self) -> Iterator[Optimizer]:
+        """The optimizers whose weights were written to since this method was last called, or since they were added."""
+        for index, (reference, previous) in enumerate(self._versions or ()):
+            optimizer = reference()
+            if optimizer is not None and (version := self._version(optimizer)) != previous:
+                self._versions[index] = reference, version
+                yield optimizer
+
+    @staticmethod
+    def _version(optimizer: Optimizer) -> int:
+        """A number that grows when a weight of this optimizer is written to, by PyTorch's counters for autograd."""
+        version = 0
+        with suppress(Exception):  # weights of inference mode, and the program's own classes, may have no version
+            for group in optimizer.param_groups:
+                version += sum(weight._version for weight in group["params"])
+        return version
+
+
+WINDOWS = {
+    handover.STEPS: StepsWindow,
+    handover.CALLS: StepsWindow,
+    handover.RANGE: RangeWindow,
+    handover.SECONDS: SecondsWindow,
+    handover.PROGRAM: ProgramWindow,
+}
