@@ -1,4 +1,4 @@
-"""The declared rules of a diagnosis: what each looks for, its threshold, its advice, and how it finds that; and users'
+"""The rules of a diagnosis, declared: what each looks for, its threshold, its advice, and how it finds that; and users'
 own rules.
 
 A mask or an array "by activity" is in the order of capture.activities.
@@ -7,39 +7,25 @@ A mask or an array "by activity" is in the order of capture.activities.
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from kernel_tables.attention import Attention
 from kernel_tables.capture import NONE
 from kernel_tables.classes import is_found_in, is_fp32_without_tensor_cores, pattern_problem
 from kernel_tables.errors import TraceError
-from kernel_tables.idle import ALLOCATIONS, CAUSES, GPU, HOST, LAUNCH, LAUNCHING, LONG_PAUSE_NS, HostCalls, Idle
-from kernel_tables.intervals import covered_ns, difference, intersection
+from kernel_tables.evidence import BACKWARD, MIN_STEPS, Context, Hit
+from kernel_tables.idle import GPU, HOST, LAUNCH, LAUNCHING, LONG_PAUSE_NS
+from kernel_tables.intervals import covered_ns, difference
 from kernel_tables.output import duration
 from kernel_tables.steps import COMMUNICATION, NO_STEP, Device, Scope
 
-OPTIMIZER = re.compile(r"(?i)^optimizer(?!.*zero_grad)")  # also PyTorch's own, Optimizer.step#AdamW.step
-BACKWARD = re.compile(r"(?i)backward")
 MANY_OPTIMIZER_KERNELS = 20  # of a step; clipping gradients before a fused optimizer takes six
-MIN_STEPS = 6  # to tell a slow step from chance
 # The ten steps of small, context 512, lie within 10 % on an H200, whose clocks fall by 5 % in 80 ms of bf16 products.
 OUTLIER, DRIFT = 1.25, 0.10
 CUSTOM_EXAMPLE = "code = 'slow_norm', kernel = 'rms_norm', share = 0.05, advice = '...'"
-
-
-@dataclass(frozen=True)
-class Hit:
-    """What a rule found."""
-
-    gain_ns: int  # the most that a fix saves
-    message: str
-    evidence: dict[str, object]
-    ns_by_activity: np.ndarray = field(repr=False)  # what it counts of each activity and of the gap that this ended
-    counted_ns: int | None = None  # the time that must reach the rule's share of the span; by default gain_ns
 
 
 @dataclass(frozen=True)
@@ -52,7 +38,7 @@ class Rule:
     advice: str
     sure: str  # certain: counted; likely: profiling makes it larger; possible: to be checked in the program
     needs: tuple[str, ...]  # of Context.lacks; without one of them it abstains
-    find: Callable[["Context"], Hit | None] | None = None  # None: Context.wait_hit
+    find: Callable[[Context], Hit | None] | None = None  # None: Context.wait_hit
     waits: str = ""  # when the GPU waits, in words, for wait_hit
     threshold: str = "{size}"  # in words; {size} is the share
     is_idle_only: bool = False  # whether it counts only idle time
@@ -65,151 +51,6 @@ class Rule:
     @property
     def threshold_in_words(self) -> str:
         return self.threshold.format(size=f"{self.share:.0%} of the span")
-
-
-class Context:
-    """What rules look at: a scope, its host's calls, its idle time, and kernels by purpose."""
-
-    def __init__(self, scope: Scope, filling=None):
-        """`filling` says how full launches make the GPU (counters.filling_of); None without counters."""
-        self.scope, self.filling = scope, filling
-        # By activity: what the rules count to which the one that runs leaves kernels and idle time.
-        self.claimed_ns = np.zeros(len(scope.activities), np.int64)
-
-    def lacks(self, need: str) -> str:
-        """Why the capture lacks what a rule needs; "" if it has that."""
-        scope = self.scope
-        match need:
-            case "kernels" if not len(scope.activities):
-                return "nothing that ran was recorded"
-            case "gpu" if scope.profile.is_cpu_only:
-                return "the program ran on the CPU, without a GPU"
-            case "calls" if not self.calls.are_known:
-                return (
-                    "the capture lacks the names or the ends of API calls, so it is not known what the CPU waited for"
-                )
-            case "steps" if not scope.has_steps:
-                return (
-                    f"no {scope.noun} ran in a range {scope.step_name!r}: name the range of one step with --step-name"
-                )
-            case "several steps":
-                return self._lacks_several_steps()
-            case "memory kinds" if not self.calls.has_memory_kinds:
-                return "the capture lacks the sizes of copies and their kinds of memory"
-            case "optimizer" if not any(map(OPTIMIZER.match, scope.ranges.names)):
-                return "no range is named optimizer, and what an optimizer launches looks like other elementwise work"
-            case "optimizer" if (self.is_update & self._is_of_model).any():
-                return "the optimizer's range also holds work of a model, and no range named backward separates the two"
-            case "attention in modules" if self.attention.is_doubtful and not self.attention.forward.any():
-                return "a product, a softmax and a product follow each other outside of the model, as in some losses"
-            case "communication" if not scope.is_of_class("communication").any():
-                return "no communication between processes was recorded"
-            case "counters" if self.filling is None:
-                return "no counters of Nsight Compute, which `kernel-tables diagnose --counters` reads"
-        return ""
-
-    def _lacks_several_steps(self) -> str:
-        scope, count = self.scope, len(self.scope.step_ranges)
-        processes = len(np.unique(scope.range_process[scope.step_ranges]))
-        if processes > 1:
-            return f"the capture has steps of {processes} processes side by side: capture one of them"
-        if count >= MIN_STEPS or (count > 2 and scope.differs_in_work):
-            return ""
-        recorded = "only 1 step was" if count == 1 else f"only {count} steps were"
-        chance = f"it takes {MIN_STEPS} to tell a slow step from chance"
-        return f"{recorded} recorded, and {chance} (`kernel-tables record --steps`)"
-
-    @cached_property
-    def calls(self) -> HostCalls:
-        return HostCalls(self.scope)
-
-    @cached_property
-    def idle(self) -> Idle:
-        return Idle(self.scope, self.calls)
-
-    @cached_property
-    def attention(self) -> Attention:
-        """The attention in separate kernels."""
-        return Attention(self.scope, self.scope.is_in_range(BACKWARD.search))
-
-    @cached_property
-    def time_by_activity(self) -> np.ndarray:
-        """By activity: how long it ran, in full if it is partly in the span of its device, and 0 if it is outside."""
-        return np.where(self.scope.is_in_span, self.scope.duration_ns, 0)
-
-    @cached_property
-    def is_update(self) -> np.ndarray:
-        """By activity: whether an optimizer launched it itself, not its closure: in the optimizer's range, after the
-        backward passes in that range. Lightning always passes a closure, which runs the model inside this range."""
-        scope, is_update = self.scope, np.zeros(len(self.scope.activities), bool)
-        in_backward = scope.is_in_range(BACKWARD.search, inside=OPTIMIZER.match)
-        for name in filter(OPTIMIZER.match, scope.ranges.names):
-            instance = scope.profile.enclosing(name)  # NONE (-1) indexes the last entry below
-            last_ns = np.full(len(scope.ranges) + 1, -1)  # by range: its last launch in a backward pass
-            np.maximum.at(last_ns, instance[in_backward], scope.launch_ns[in_backward])
-            is_update |= (instance != NONE) & (scope.launch_ns > last_ns[instance])
-        return is_update & ~in_backward & scope.is_in_span & scope.is_kernel
-
-    @property
-    def _is_of_model(self) -> np.ndarray:
-        """By activity: whether its class is one that only a model launches, not an optimizer."""
-        classes = "gemm", "attention", "softmax", "normalization", "embedding", "other/convolution", "other/loss"
-        return self.scope.is_of_class(*classes)
-
-    def times(self, mask: np.ndarray) -> np.ndarray:
-        """By activity: how long it ran if it is in `mask`, else 0."""
-        return np.where(mask, self.time_by_activity, 0)
-
-    def time_hit(self, mask: np.ndarray, subject: str) -> Hit:
-        """The hit for kernels of `mask`. `subject` is the beginning of its message."""
-        scope, total_ns = self.scope, self.scope.busy_ns(mask)
-        evidence = {"kernels_per_step": scope.per_step(mask), "ms": scope.per_step_ms(total_ns)}
-        return Hit(total_ns, f"{subject} {scope.in_words(total_ns)}", evidence, self.times(mask))
-
-    def wait_hit(self, cause: str, waits: str) -> Hit | None:
-        """The hit for the time in which a device idles between activities or only copies because of `cause`. `waits`
-        says when it waits, in words."""
-        scope, is_copy = self.scope, self.calls.copy_cause == CAUSES.index(cause)
-        if cause not in self.idle.ns_by_cause and not is_copy.any():
-            return None
-        is_copy &= scope.is_in_span
-        # What is claimed of an activity is first its own time, and only what exceeds that is of the gap before it.
-        claimed_idle_ns = np.maximum(self.claimed_ns - self.time_by_activity, 0)
-        idle_ns = np.maximum(self.idle.by_activity(cause) - claimed_idle_ns, 0)
-        copying = [difference(device.time_of(is_copy), device.time_of(scope.is_kernel)) for device in scope.devices]
-        copying_ns = sum(times.total_ns for times in copying)
-        counted_ns = int(idle_ns.sum()) + copying_ns
-        evidence = self._evidence_of_calls(cause)
-        if copying_ns:
-            evidence["copying_alone_ms"] = scope.per_step_ms(copying_ns)
-        at_edges_ns = self.idle.at_edges_ns(cause)  # is reported with the others, but does not help to reach the share
-        total_ns = counted_ns + at_edges_ns
-        gain_ns = max(counted_ns, self.idle.avoidable_ns[cause] + copying_ns) + at_edges_ns
-        message = f"the GPU waits {scope.in_words(total_ns)} {waits}"
-        if cause in ALLOCATIONS:
-            counts = [f"{count:.3g} {name}" for name, count in evidence["functions_per_step"].items()]
-            message += f" ({', '.join(counts)} per step)"
-        least_share = 0.01  # less is not worth a word
-        if scope.share(gain_ns - total_ns) >= least_share:
-            more = duration(1e6 * scope.per_step_ms(gain_ns - total_ns))
-            message += f", and up to {more} more because the host is then no longer ahead of it"
-        return Hit(gain_ns, message, evidence, idle_ns + self.times(is_copy), counted_ns)
-
-    def _evidence_of_calls(self, cause: str) -> dict[str, object]:
-        """How often (in all and by function) and for how long calls of `cause` held up the host, from the first start
-        to the last end of the devices' spans."""
-        calls, scope = self.calls, self.scope
-        first_ns = min(device.first_ns for device in scope.devices)
-        last_ns = max(device.last_ns for device in scope.devices)
-        mask = (calls.cause == CAUSES.index(cause)) & (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
-        counts: dict[str, int] = {}
-        for function, count in zip(*np.unique(calls.function[mask], return_counts=True), strict=True):
-            counts[calls.functions[function]] = counts.get(calls.functions[function], 0) + int(count)
-        return {
-            "calls_per_step": round(int(mask.sum()) / scope.step_count, 2),
-            "functions_per_step": {name: round(count / scope.step_count, 2) for name, count in counts.items()},
-            "host_ms": scope.per_step_ms(calls.time_of(mask).total_ns),
-        }
 
 
 def waiting_for_data(context: Context) -> Hit:
@@ -241,31 +82,26 @@ def launch_bound(context: Context) -> Hit:
     scope, ns_by_activity = context.scope, context.idle.by_activity(LAUNCHING)
     ns_by_activity[context.claimed_ns > 0] = 0
     idle_ns, launches = int(ns_by_activity.sum()), int((scope.is_in_span & (scope.launch_row != NONE)).sum())
-    times_ns = np.zeros(4, np.int64)
-    for device in scope.devices:
-        times_ns += _host_times(context, device)
     names = ("driver_call_us", "waiting_us", "other_calls_us", "python_and_dispatcher_us")
-    evidence = {name: round(ns / 1e3 / max(launches, 1), 3) for name, ns in zip(names, times_ns.tolist(), strict=True)}
+    times_ns = map(sum, zip(*(_host_times(context, device) for device in scope.devices), strict=True))
+    evidence = {name: round(ns / 1e3 / max(launches, 1), 3) for name, ns in zip(names, times_ns, strict=True)}
+    evidence["launches_per_step"] = round(launches / scope.step_count, 1)
     message = f"the GPU waits {scope.in_words(idle_ns)} for kernels that the host launches too late"
-    return Hit(
-        idle_ns, message, evidence | {"launches_per_step": round(launches / scope.step_count, 1)}, ns_by_activity
-    )
+    return Hit(idle_ns, message, evidence, ns_by_activity)
 
 
-def _host_times(context: Context, device: Device) -> tuple[int, int, int, int]:
+def _host_times(context: Context, device: Device) -> list[int]:
     """The time of the host from the first to the last launch of a device in calls that launch, in other calls that hold
     it up, in other calls, and in none. If several threads are busy at once, it counts once, for the first of these."""
     calls, scope = context.calls, context.scope
     launch_ns = scope.launch_ns[device.rows[scope.launch_row[device.rows] != NONE]]
     if not len(launch_ns):
-        return 0, 0, 0, 0
+        return [0, 0, 0, 0]
     first_ns, last_ns, is_own = int(launch_ns.min()), int(launch_ns.max()), calls.process == device.process
-    launching = calls.time_of(is_own & (calls.kind == LAUNCH))
-    waiting = calls.time_of(is_own & (calls.cause != NONE))
-    parts = calls.time_of(is_own), launching, waiting, intersection(waiting, launching)
-    in_any_ns, launching_ns, waiting_ns, both_ns = (int(covered_ns(part, first_ns, last_ns)) for part in parts)
-    others_ns = in_any_ns - launching_ns - waiting_ns + both_ns
-    return launching_ns, waiting_ns - both_ns, others_ns, last_ns - first_ns - in_any_ns
+    launching, waiting = (calls.time_of(is_own & mask) for mask in (calls.kind == LAUNCH, calls.cause != NONE))
+    parts = launching, difference(waiting, launching), difference(calls.time_of(is_own), launching, waiting)
+    times_ns = [int(covered_ns(part, first_ns, last_ns)) for part in parts]
+    return [*times_ns, last_ns - first_ns - sum(times_ns)]
 
 
 def idle_host(context: Context) -> Hit:

@@ -1,0 +1,170 @@
+"""What the rules of a diagnosis look at: a scope, the calls of its host, its idle time, and kernels by purpose.
+
+A mask or an array "by activity" is in the order of capture.activities.
+"""
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from kernel_tables.attention import Attention
+from kernel_tables.capture import NONE
+from kernel_tables.idle import ALLOCATIONS, CAUSES, HostCalls, Idle
+from kernel_tables.intervals import difference
+from kernel_tables.output import duration
+from kernel_tables.steps import Scope
+
+OPTIMIZER = re.compile(r"(?i)^optimizer(?!.*zero_grad)")  # also PyTorch's own, Optimizer.step#AdamW.step
+BACKWARD = re.compile(r"(?i)backward")
+MIN_STEPS = 6  # to tell a slow step from chance
+
+
+@dataclass(frozen=True)
+class Hit:
+    """What a rule found."""
+
+    gain_ns: int  # the most that a fix saves
+    message: str
+    evidence: dict[str, object]
+    ns_by_activity: np.ndarray = field(repr=False)  # what it counts of each activity and of the gap that this ended
+    counted_ns: int | None = None  # the time that must reach the rule's share of the span; by default gain_ns
+
+
+class Context:
+    """What rules look at: a scope, its host's calls, its idle time, and kernels by purpose."""
+
+    def __init__(self, scope: Scope, filling=None):
+        """`filling` says how full launches make the GPU (counters.filling_of); None without counters."""
+        self.scope, self.filling = scope, filling
+        # By activity: what the rules count to which the one that runs leaves kernels and idle time.
+        self.claimed_ns = np.zeros(len(scope.activities), np.int64)
+
+    def lacks(self, need: str) -> str:
+        """Why the capture lacks what a rule needs; "" if it has that."""
+        scope = self.scope
+        # Classes of kernels that only a model launches, not an optimizer.
+        of_models = "gemm", "attention", "softmax", "normalization", "embedding", "other/convolution", "other/loss"
+        match need:
+            case "kernels" if not len(scope.activities):
+                return "nothing that ran was recorded"
+            case "gpu" if scope.profile.is_cpu_only:
+                return "the program ran on the CPU, without a GPU"
+            case "calls" if not self.calls.are_known:
+                return "the capture lacks the names or ends of API calls, so it is not known what the CPU waited for"
+            case "steps" if not scope.has_steps:
+                where = f"ran in a range {scope.step_name!r}"
+                return f"no {scope.noun} {where}: name the range of one step with --step-name"
+            case "several steps":
+                return self._lacks_several_steps()
+            case "memory kinds" if not self.calls.has_memory_kinds:
+                return "the capture lacks the sizes of copies and their kinds of memory"
+            case "optimizer" if not any(map(OPTIMIZER.match, scope.ranges.names)):
+                return "no range is named optimizer, and what an optimizer launches looks like other elementwise work"
+            case "optimizer" if (self.is_update & scope.is_of_class(*of_models)).any():
+                return "the optimizer's range also holds work of a model, and no range named backward separates the two"
+            case "attention in modules" if self.attention.is_doubtful and not self.attention.forward.any():
+                return "a product, a softmax and a product follow each other outside of the model, as in some losses"
+            case "communication" if not scope.is_of_class("communication").any():
+                return "no communication between processes was recorded"
+            case "counters" if self.filling is None:
+                return "no counters of Nsight Compute, which `kernel-tables diagnose --counters` reads"
+        return ""
+
+    def _lacks_several_steps(self) -> str:
+        scope, count = self.scope, len(self.scope.step_ranges)
+        processes = len(np.unique(scope.range_process[scope.step_ranges]))
+        if processes > 1:
+            return f"the capture has steps of {processes} processes side by side: capture one of them"
+        if count >= MIN_STEPS or (count > 2 and scope.differs_in_work):
+            return ""
+        recorded = "only 1 step was" if count == 1 else f"only {count} steps were"
+        chance = f"it takes {MIN_STEPS} to tell a slow step from chance"
+        return f"{recorded} recorded, and {chance} (`kernel-tables record --steps`)"
+
+    @cached_property
+    def calls(self) -> HostCalls:
+        return HostCalls(self.scope)
+
+    @cached_property
+    def idle(self) -> Idle:
+        return Idle(self.scope, self.calls)
+
+    @cached_property
+    def attention(self) -> Attention:
+        """The attention in separate kernels."""
+        return Attention(self.scope, self.scope.is_in_range(BACKWARD.search))
+
+    @cached_property
+    def time_by_activity(self) -> np.ndarray:
+        """By activity: how long it ran, in full if it is partly in the span of its device, and 0 if it is outside."""
+        return np.where(self.scope.is_in_span, self.scope.duration_ns, 0)
+
+    @cached_property
+    def is_update(self) -> np.ndarray:
+        """By activity: whether an optimizer launched it itself, not its closure: in the optimizer's range, after the
+        backward passes in that range. Lightning always passes a closure, which runs the model inside this range."""
+        scope, is_update = self.scope, np.zeros(len(self.scope.activities), bool)
+        in_backward = scope.is_in_range(BACKWARD.search, inside=OPTIMIZER.match)
+        for name in filter(OPTIMIZER.match, scope.ranges.names):
+            instance = scope.profile.enclosing(name)  # NONE (-1) indexes the last entry below
+            last_ns = np.full(len(scope.ranges) + 1, -1)  # by range: its last launch in a backward pass
+            np.maximum.at(last_ns, instance[in_backward], scope.launch_ns[in_backward])
+            is_update |= (instance != NONE) & (scope.launch_ns > last_ns[instance])
+        return is_update & ~in_backward & scope.is_in_span & scope.is_kernel
+
+    def times(self, mask: np.ndarray) -> np.ndarray:
+        """By activity: how long it ran if it is in `mask`, else 0."""
+        return np.where(mask, self.time_by_activity, 0)
+
+    def time_hit(self, mask: np.ndarray, subject: str) -> Hit:
+        """The hit for kernels of `mask`. `subject` is the beginning of its message."""
+        scope, total_ns = self.scope, self.scope.busy_ns(mask)
+        evidence = {"kernels_per_step": scope.per_step(mask), "ms": scope.per_step_ms(total_ns)}
+        return Hit(total_ns, f"{subject} {scope.in_words(total_ns)}", evidence, self.times(mask))
+
+    def wait_hit(self, cause: str, waits: str) -> Hit | None:
+        """The hit for the time in which a device idles between activities or only copies because of `cause`. `waits`
+        says when it waits, in words."""
+        scope, is_copy = self.scope, self.calls.copy_cause == CAUSES.index(cause)
+        if cause not in self.idle.ns_by_cause and not is_copy.any():
+            return None
+        is_copy &= scope.is_in_span
+        # What is claimed of an activity is first its own time, and only what exceeds that is of the gap before it.
+        claimed_idle_ns = np.maximum(self.claimed_ns - self.time_by_activity, 0)
+        idle_ns = np.maximum(self.idle.by_activity(cause) - claimed_idle_ns, 0)
+        copying = [difference(device.time_of(is_copy), device.time_of(scope.is_kernel)) for device in scope.devices]
+        copying_ns = sum(times.total_ns for times in copying)
+        counted_ns = int(idle_ns.sum()) + copying_ns
+        evidence = self._evidence_of_calls(cause)
+        if copying_ns:
+            evidence["copying_alone_ms"] = scope.per_step_ms(copying_ns)
+        at_edges_ns = self.idle.at_edges_ns(cause)  # is reported with the others, but does not help to reach the share
+        total_ns = counted_ns + at_edges_ns
+        gain_ns = max(counted_ns, self.idle.avoidable_ns[cause] + copying_ns) + at_edges_ns
+        message = f"the GPU waits {scope.in_words(total_ns)} {waits}"
+        if cause in ALLOCATIONS:
+            counts = [f"{count:.3g} {name}" for name, count in evidence["functions_per_step"].items()]
+            message += f" ({', '.join(counts)} per step)"
+        least_share = 0.01  # less is not worth a word
+        if scope.share(gain_ns - total_ns) >= least_share:
+            more = duration(1e6 * scope.per_step_ms(gain_ns - total_ns))
+            message += f", and up to {more} more because the host is then no longer ahead of it"
+        return Hit(gain_ns, message, evidence, idle_ns + self.times(is_copy), counted_ns)
+
+    def _evidence_of_calls(self, cause: str) -> dict[str, object]:
+        """How often (in all and by function) and for how long calls of `cause` held up the host, from the first start
+        to the last end of the devices' spans."""
+        calls, scope = self.calls, self.scope
+        first_ns = min(device.first_ns for device in scope.devices)
+        last_ns = max(device.last_ns for device in scope.devices)
+        mask = (calls.cause == CAUSES.index(cause)) & (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
+        counts: dict[str, int] = {}
+        for function, count in zip(*np.unique(calls.function[mask], return_counts=True), strict=True):
+            counts[calls.functions[function]] = counts.get(calls.functions[function], 0) + int(count)
+        return {
+            "calls_per_step": round(int(mask.sum()) / scope.step_count, 2),
+            "functions_per_step": {name: round(count / scope.step_count, 2) for name, count in counts.items()},
+            "host_ms": scope.per_step_ms(calls.time_of(mask).total_ns),
+        }
