@@ -28,7 +28,6 @@ IMPOSSIBLE = {  # no table is made from such a capture
     "too_many_open_ranges": "ranges are a thousand deep, or their paths exceed the memory limit",
 }
 INCOMPLETE = {  # errors: numbers are wrong or missing
-    "older_than_report": "the report next to the export is newer",
     "no_kernels": "no kernel was recorded",
     "no_ranges": "no range was recorded; a warning if PyTorch's profiler recorded",
     "no_api_calls": "no CUDA API call was recorded",
@@ -37,6 +36,7 @@ INCOMPLETE = {  # errors: numbers are wrong or missing
     "short_steps": "the CUDA trace stopped before the last step ended, or lost kernels of steps",
     "launches_without_kernels": "launches have no kernel",
     "lost_launches": "kernels were launched within the capture by calls that were not recorded",
+    "starts_before_launch": "activities start a millisecond or more before the call that launched them",
     "nsys_lost_events": "nsys reports lost events",
     "nsys_error": "nsys reports an error",
     "read_up_to_damage": "the JSON of a trace is invalid, and only what comes before the damage was read",
@@ -51,6 +51,7 @@ ODD = {  # warnings: nothing is known to be lost
     "calls_without_names": "API calls have no names or ends, so lost launches cannot be counted",
     "ranges_left_open": "ranges were never closed",
     "several_threads": "launches on threads without a range belong to those that several other threads had open",
+    "profiler_overhead": "the GPU did nothing for 5 % of the time or more while the profiler itself was busy",
     "nsys_hedge": "nsys warns that some events may be missing",
     "nsys_older_than_driver": "nsys does not know the driver's CUDA",
     "nsys_warning": "nsys reports another warning",

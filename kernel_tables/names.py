@@ -1,6 +1,7 @@
 """Short, readable names of kernels, different for different kernels of a table; what `kernel-tables names` prints.
 
-A full name has parts, each with a key and a text. Main parts make the short name, such as "sgemm 256×128 nn". Others are added where short names would be equal.
+A full name has parts, each with a key and a text. Main parts make the short name, such as "sgemm 256×128 nn". Others
+are added where short names would be equal.
 """
 
 import re
@@ -141,8 +142,8 @@ def _parts_of(name: str) -> list[Part]:
 
 
 def _parts_of_words(name: str) -> list[Part]:
-    """The parts of a memory operation or a replay ("[CUDA memcpy Host-to-Device]"), an operator ("aten::mm"), and a kernel
-    of torch.compile ("triton_poi_fused_add_mul_3") or NCCL ("ncclDevKernel_AllReduce_Sum_f32_RING_LL")."""
+    """The parts of a memory operation or a replay ("[CUDA memcpy Host-to-Device]"), an operator ("aten::mm"), and a
+    kernel of torch.compile ("triton_poi_fused_add_mul_3") or NCCL ("ncclDevKernel_AllReduce_Sum_f32_RING_LL")."""
     if match := re.fullmatch(r"\[CUDA (memcpy|memset|graph)(?: (.+))?\]", name):
         way = match[2] or ""
         if match[1] == "memcpy":
@@ -162,7 +163,8 @@ def _parts_of_words(name: str) -> list[Part]:
         r"(?:native_layer_norm_backward|native_layer_norm|_softmax_backward_data|_log_softmax|_softmax|_to_copy"
         r"|_unsafe_view|embedding_dense_backward|empty_like|convolution_backward|native_dropout|native_group_norm"
         r"|threshold_backward|index_put|index_select|masked_fill|new_zeros|slice_backward|scalar_tensor"
-        r"|_scaled_dot_product|_adaptive_avg_pool2d|max_pool2d_with_indices|bernoulli|zeros_like|ones_like)(?=_|$)|[^_]+",
+        r"|_scaled_dot_product|_adaptive_avg_pool2d|max_pool2d_with_indices|bernoulli|zeros_like|ones_like)(?=_|$)"
+        r"|[^_]+",
         match[2],
     )
     shown = operators[:4]
@@ -347,7 +349,8 @@ def _operation(arguments: str) -> list[Part]:
     }  # fmt: skip
     is_operation = re.compile(
         r"CUDAFunctor\w*_\w+|\w*Functor|\w+Ops|\w+_kernel(?:_cuda|_impl)*|\w+_cuda_kernel|\w+CUDAKernelImpl"
-        r"|\w+KernelImplInternal|\w+_cuda_out|\w+_functor|\w+KernelImpl|launch_\w+|ReduceAdd|ReduceMultiply|TensorAssign"
+        r"|\w+KernelImplInternal|\w+_cuda_out|\w+_functor|\w+KernelImpl|launch_\w+|ReduceAdd|ReduceMultiply"
+        r"|TensorAssign"
     ).fullmatch
     words = re.findall(r"[A-Za-z_]\w*", arguments[:2000])
     operation = next((word for word in words if word not in wrappers and is_operation(word)), None)
