@@ -94,7 +94,8 @@ class EventFile:
         try:
             events, rest = self._decoded(b"[" + text, is_last=True)
             try:
-                self.facts = msgspec.json.decode(self._without_bad_bytes(head + b"]" + rest)[0])
+                around, repairs = self._without_bad_bytes(head + b"]" + rest)
+                self.facts, self.repairs = msgspec.json.decode(around), self.repairs + repairs
             except ValueError as error:
                 raise ValueError(f"invalid after the events (byte {len(text) - len(rest) + 1})") from error
         except (ValueError, RecursionError) as error:
@@ -177,7 +178,7 @@ class EventFile:
 
     def _up_to_damage(self, text: bytes, done: int, reason: str) -> list[Event]:
         """The events before the damage; sets `damage`. The text begins after `done` bytes of the file."""
-        ends = [0, *(match.start() + 1 for match in BOUNDARY.finditer(text))]
+        ends = [0, *(match.start() + 1 for match in re.finditer(rb"\}(?=\s*,?\s*\{)", text)), len(text)]
         whole, broken, events = 0, len(ends), []
         while broken - whole > 1:
             middle = (whole + broken) // 2

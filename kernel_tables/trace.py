@@ -252,7 +252,7 @@ class Events:
             columns["bytes"] = _integers([one.bytes for one in args])
         if kind == COPY:
             copies = [
-                (event.name, *map(str, (one.copy_kind, one.source, one.target))) for event, one in zip(events, args)
+                (event.name or "", *map(str, (one.copy_kind, one.source, one.target))) for event, one in zip(events, args, strict=True)
             ]
             columns["copy"] = self.copies.of(copies)
         return columns
@@ -442,7 +442,7 @@ class Events:
         named = Numbers({text: number for number, text in enumerate(self.texts)})
         numbers = [NONE]
         for name, kind, _, _ in self.copies:
-            kind = kind if kind != "None" else (name + " x").split()[1]
+            kind = kind if kind != "None" else f"{name} - -".split()[1]
             known = len(kind) == 4 and kind[1:3] == "to" and kind[0] in words and kind[3] in words
             numbers.append(named[f"[CUDA memcpy {f'{words[kind[0]]}-to-{words[kind[3]]}' if known else 'Unknown'}]"])
         is_copy = work["kind"] == COPY

@@ -1,0 +1,274 @@
+"""Modules from the stacks of a trace, compared with ranges that marks opened in the same program; replayed graphs."""
+
+import copy
+import gzip
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile, record_function
+from torch.utils.checkpoint import checkpoint
+
+import kernel_tables
+from kernel_tables.marks import Emitter, Marker, ModuleParts, follow_backward, record_function_emitter
+from tests.kernel_tables.kineto_events import event
+from tests.kernel_tables.test_trace import paths_of
+
+CAPTURES = Path(__file__).parents[1] / "captures"
+MARK = "mark:"  # what tells the ranges of marks from those of the program
+
+
+class Squared(torch.autograd.Function):
+    @staticmethod
+    def forward(context, x):
+        context.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(context, gradient):
+        (x,) = context.saved_tensors
+        return 2 * x * gradient
+
+
+class Mixer(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.first, self.second = nn.Linear(size, size), nn.Linear(size, size)
+
+    def forward(self, x):
+        return Squared.apply(self.second(self.first(x).relu()))
+
+
+class Block(nn.Module):
+    def __init__(self, size, reentrant):
+        super().__init__()
+        self.norm, self.mixer, self.reentrant = nn.LayerNorm(size), Mixer(size), reentrant
+
+    def forward(self, x):
+        if self.reentrant is None:
+            return x + self.mixer(self.norm(x))
+        return x + checkpoint(self.mixer, self.norm(x), use_reentrant=self.reentrant)
+
+
+class Net(nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(8, reentrant) for _ in range(3)])
+        self.head = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.Linear(8, 4))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x.detach().logical_not()  # makes no node, so that it has the number of the block's first one
+            x = block(x)
+        return self.head(x), x.mean()
+
+
+def train(model, steps=2, *, twice=False):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for _ in range(steps):
+        with record_function("step"):
+            optimizer.zero_grad()
+            for _ in range(2):  # gradients of two batches are added up
+                output, mean = model(torch.ones(5, 8))
+                loss = mean if twice else output.square().sum() + mean  # the first and the last node are of the model
+                for is_last in (False, True) if twice else (True,):
+                    with record_function("backward"):
+                        loss.backward(retain_graph=not is_last)
+            optimizer.step()
+
+
+def traced(path, model, **options):
+    """The JSON of a traced training with both stacks and ranges of marks."""
+    emitter = record_function_emitter()
+    marker = Marker(Emitter(lambda name: emitter.push(MARK + name), emitter.pop))
+    parts = ModuleParts(marker.part, lambda module: type(module).__name__)
+    train(model, 1)
+    with profile(activities=[ProfilerActivity.CPU], with_stack=True) as recording:
+        parts.begin()
+        follow_backward(marker)
+        try:
+            train(model, **options)
+        finally:
+            follow_backward(None)
+            parts.end()
+    recording.export_chrome_trace(str(path))
+    return json.loads(path.read_text(), parse_float=str)
+
+
+def written(path, content, events):
+    """The trace with other events; times as they were written."""
+    text = json.dumps(content | {"traceEvents": events})
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(("reentrant", "twice"), [(None, False), (None, True), (False, False), (True, False)])
+def test_stacks_tell_the_modules_that_ranges_tell_forward_backward_and_computed_again(tmp_path, reentrant, twice):
+    torch.manual_seed(0)
+    content = traced(tmp_path / "both.json", Net(reentrant), twice=twice)
+    unmarked = [event for event in content["traceEvents"] if not str(event["name"]).startswith(MARK)]
+    marked = [
+        event | {"name": str(event["name"]).removeprefix(MARK)}
+        for event in content["traceEvents"]
+        if event.get("cat") != "python_function"
+    ]
+    by_stacks = paths_of(written(tmp_path / "stacks.json", content, unmarked))
+    by_marks = paths_of(written(tmp_path / "marks.json", content, marked))
+    assert by_stacks == by_marks
+    modules = {name for *_, path in by_stacks for name in path}
+    assert {"step", "backward", "Net", "Block", "Mixer", "Linear", "LayerNorm", "Sequential", "GELU"} <= modules
+    assert ("recomputation" in modules) == (reentrant is not None)
+
+
+def two_threads():
+    """Two threads that each run a module, with the same numbers, and the backward pass of both on a third thread."""
+    events = []
+    for thread, module in ((11, "First_0"), (12, "Second_0")):
+        events += [
+            event("python_function", f"nn.Module: {module}", 0, 50, thread),
+            event("cpu_op", "aten::mm", 10, 20, thread, **{"Sequence number": 7, "Fwd thread id": 0}),
+        ]
+    for place, thread in enumerate((12, 11)):
+        start, numbers = 100 + 20 * place, {"Sequence number": 7, "Fwd thread id": place + 1}
+        node = "autograd::engine::evaluate_function: MmBackward0"
+        call, kernel = {"correlation": place + 1}, {"device": 0, "stream": 7, "correlation": place + 1}
+        events += [
+            event("cpu_op", node, start, 10, 13, **numbers),
+            event("cpu_op", "MmBackward0", start + 1, 8, 13, **numbers),
+            event("cuda_runtime", "cudaLaunchKernel", start + 2, 3, 13, **call),
+            event("kernel", f"of_thread_{thread}", start + 4, 5, 7, 0, **kernel),
+        ]
+        arrow = {"cat": "fwdbwd", "name": "fwdbwd", "id": place, "pid": 5}
+        events += [arrow | {"ph": "s", "tid": thread, "ts": 10}, arrow | {"ph": "f", "tid": 13, "ts": start + 1}]
+    return events
+
+
+def test_of_threads_with_the_same_numbers_the_arrows_tell_which_one_a_node_differentiates(tmp_path):
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": two_threads()}))
+    modules = {name: path[-1] for name, _, path in paths_of(path)}
+    assert modules == {"of_thread_11": "First", "of_thread_12": "Second"}
+
+
+def test_layers_have_the_name_of_their_class_and_wrappers_have_none(tmp_path):
+    calls = ["DistributedDataParallel_0", "Net_0", "FSDPBlock_11", "Sequential_2", "Sequential_3", "Linear_120"]
+    events = [event("python_function", f"nn.Module: {name}", place, 90 - 2 * place) for place, name in enumerate(calls)]
+    events += [event("cpu_op", "aten::mm", 20, 5)]
+    path = written(tmp_path / "trace.json", {}, events)
+    assert [path for *_, path in paths_of(path)] == [("Net", "Block", "Sequential", "Linear")]
+
+
+# Replayed CUDA graphs, of which PyTorch's profiler records no nodes
+
+
+@pytest.fixture(scope="module")
+def replays(tmp_path_factory) -> tuple[Path, list[dict]]:
+    """Five replays of a training step of a small GPT, and its capture, as nsys recorded them with nodes; and what
+    PyTorch's profiler writes of them: calls, activities with the correlation of their launch, annotations."""
+    path = tmp_path_factory.mktemp("replayed") / "capture.sqlite"
+    with gzip.open(CAPTURES / "graph_replayed_2025.3.2.sqlite.gz") as packed:
+        path.write_bytes(packed.read())
+    with closing(sqlite3.connect(path)) as database:
+        strings = dict(database.execute("SELECT id, value FROM StringIds"))
+        rows = database.execute(
+            "SELECT 'cuda_runtime', nameId, start, end, globalTid, correlationId, 0 FROM CUPTI_ACTIVITY_KIND_RUNTIME"
+            " UNION ALL SELECT 'kernel', demangledName, start, end, 7, correlationId, streamId"
+            " FROM CUPTI_ACTIVITY_KIND_KERNEL"
+            " UNION ALL SELECT 'gpu_memcpy', 'Memcpy DtoD', start, end, 7, correlationId, streamId FROM CUPTI_ACTIVITY_KIND_MEMCPY"
+            " UNION ALL SELECT 'gpu_memset', 'Memset', start, end, 7, correlationId, streamId FROM CUPTI_ACTIVITY_KIND_MEMSET"
+            " UNION ALL SELECT 'user_annotation', ifnull(text, textId), start, end, globalTid, 0, 0 FROM NVTX_EVENTS"
+            " WHERE end IS NOT NULL"
+        )
+        return path, [
+            event(
+                category, strings.get(name, str(name)), start / 1000, (end - start) / 1000, thread & 0xFFFFFF,
+                correlation=number, stream=stream, device=0,
+            )
+            for category, name, start, end, thread, number, stream in rows
+        ]  # fmt: skip
+
+
+def kernels_by_range(path: Path) -> dict[tuple[str, str], int]:
+    with kernel_tables.read(path) as profile:
+        rows = profile.table("kernels", "measured").columns
+    return dict(zip(zip(rows["range"], rows["kernel"], strict=True), map(int, rows["launches"]), strict=True))
+
+
+def test_every_replayed_kernel_has_the_range_that_nsys_gives_it_by_its_node(tmp_path, replays):
+    capture, events = replays
+    path = written(tmp_path / "trace.json", {}, events)
+    kernels = kernels_by_range(path)
+    assert kernels == kernels_by_range(capture)
+    assert sum("backward" in text for text, _ in kernels) > 20
+    with kernel_tables.read(path) as profile:
+        assert profile.notes[0].startswith(
+            "1,505 of 1,507 kernels ran in replayed CUDA graphs: their ranges are those of"
+        )
+
+
+def captured(events: list[dict]) -> list[dict]:
+    """The calls of the capture."""
+    begin, end = (
+        next(one["ts"] for one in events if f"Stream{word}Capture" in one["name"]) for word in ("Begin", "End")
+    )
+    return [one for one in events if one["cat"] == "cuda_runtime" and begin <= one["ts"] <= end]
+
+
+def replayed(events: list[dict]) -> list[dict]:
+    launches = {one["args"]["correlation"] for one in events if "GraphLaunch" in one["name"]}
+    return [one for one in events if one["cat"] == "kernel" and one["args"]["correlation"] in launches]
+
+
+def without_begin(events: list[dict]) -> None:
+    events[:] = [one for one in events if "StreamBeginCapture" not in one["name"]]
+
+
+def with_a_second_capture(events: list[dict]) -> None:
+    copies = captured(events)
+    length_us = max(one["ts"] for one in copies) - min(one["ts"] for one in copies) + 100
+    for one in copies:
+        number = one["args"]["correlation"] + 10_000_000
+        events.append(one | {"ts": one["ts"] - length_us, "args": {"correlation": number}})
+
+
+def with_a_call_less(events: list[dict]) -> None:
+    events.remove([one for one in captured(events) if "LaunchKernel" in one["name"]][7])
+
+
+def with_kernels_side_by_side(events: list[dict]) -> None:
+    replayed(events)[7]["dur"] += 50
+
+
+def with_another_kernel_in_the_last_replay(events: list[dict]) -> None:
+    max(replayed(events), key=lambda one: one["ts"])["name"] = "another_kernel"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [without_begin, with_a_second_capture, with_a_call_less, with_kernels_side_by_side,
+     with_another_kernel_in_the_last_replay],
+)  # fmt: skip
+def test_replays_that_no_capture_certainly_explains_stay_with_their_launch(tmp_path, replays, change):
+    events = copy.deepcopy(replays[1])
+    change(events)
+    path = written(tmp_path / "trace.json", {}, events)
+    assert {text for text, _ in kernels_by_range(path)} == {"measured"}
+    with kernel_tables.read(path) as profile:
+        assert "nodes_not_recorded" in [found.code for found in profile.check()]
+        assert "kernels ran in replayed CUDA graphs: their range is that of the launch" in " ".join(profile.notes)
+
+
+def test_node_ids_tell_the_nodes_of_branches_that_run_at_once(tmp_path, replays):
+    events = copy.deepcopy(replays[1])
+    with_kernels_side_by_side(events)
+    launches = [one["args"]["correlation"] for one in events if "GraphLaunch" in one["name"]]
+    for number in launches:
+        work = [one for one in events if one["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")]
+        work = sorted((one for one in work if one["args"]["correlation"] == number), key=lambda one: one["ts"])
+        for place, one in enumerate(work):
+            one["args"] |= {"graph id": 1, "graph node id": 100 + place}
+    assert kernels_by_range(written(tmp_path / "trace.json", {}, events)) == kernels_by_range(replays[0])

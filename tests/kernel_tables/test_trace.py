@@ -1,0 +1,516 @@
+"""JSON of torch.profiler as captures: all formats, GPU or not, what it lacks, damage, JSON that is something else."""
+
+import gzip
+import json
+import random
+import sqlite3
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import kernel_tables
+from kernel_tables import events, trace
+from kernel_tables.cli import main
+from kernel_tables.errors import TraceError
+from tests.kernel_tables.kineto_events import KERNEL, event, written
+from tests.kernel_tables.torch_formats import STYLES, kernels_by_brute_force, trace_text, write_trace
+
+RECENT = STYLES["2026, since a base"]
+CAPTURES = Path(__file__).parents[1] / "captures"
+
+
+def kernels(path: Path, **options) -> tuple[int, int]:
+    """(kernels, the sum of their durations)."""
+    work = trace.read(path, **options).activities
+    is_kernel = work.kind == 0
+    return int(is_kernel.sum()), int((work.end - work.start)[is_kernel].sum())
+
+
+def work_of(capture) -> list[tuple]:
+    """(name, start, end, device, stream, start and thread of the call) of each activity."""
+    work, calls = capture.activities, capture.calls
+    numbers = [calls.threads[index] & 0xFFFFFF for index in calls.thread.tolist()]
+    call_of = dict(zip(calls.correlation.tolist(), zip(calls.start.tolist(), numbers, strict=True), strict=True))
+    return [
+        (work.names[work.name[row]], *map(int, (work.start[row], work.end[row], work.device[row])),
+         int(work.stream_number[row]), *call_of.get(int(work.correlation[row]), (None, None)))
+        for row in range(len(work))
+    ]  # fmt: skip
+
+
+def paths_of(path: Path) -> list[tuple]:
+    """(name, duration, path of ranges) of all that took time, in order."""
+    with kernel_tables.read(path) as profile:
+        work, paths = profile.capture.activities, profile.paths
+        rows = sorted(range(len(work)), key=lambda row: (work.start[row], work.end[row]))
+        found = profile.attribution.path
+        return [(work.names[work.name[row]], int(work.end[row] - work.start[row]), paths[found[row]]) for row in rows]
+
+
+# Formats
+
+
+@pytest.mark.parametrize("version", STYLES)
+@pytest.mark.parametrize("suffix", [".json", ".json.gz"])
+def test_the_time_of_kernels_is_the_sum_over_the_events_in_every_format(tmp_path, version, suffix):
+    path = write_trace(tmp_path / f"trace{suffix}", STYLES[version])
+    assert kernels(path) == kernels_by_brute_force(trace_text(STYLES[version]))
+    assert paths_of(path)[0][2] == ("step", "aten::op0(4×256, 256×8)")
+
+
+def test_a_bare_array_one_line_and_quoted_times_are_read_too(tmp_path):
+    content = json.loads(trace_text(RECENT))
+    texts = [json.dumps(content["traceEvents"]), "\ufeff" + json.dumps(content, separators=(",", ":"))]
+    texts.append(json.dumps(json.loads(trace_text(RECENT), parse_float=str)))
+    for text in texts:
+        (tmp_path / "trace.json").write_text(text)
+        assert kernels(tmp_path / "trace.json") == kernels_by_brute_force(trace_text(RECENT))
+
+
+def test_blocks_end_between_events_wherever_the_text_is_cut(tmp_path, monkeypatch):
+    path = write_trace(tmp_path / "trace.json", RECENT)
+    expected = kernels_by_brute_force(path.read_text())
+    for size in (1, 7, 64, 301, 1000):
+        monkeypatch.setattr(events, "BLOCK", size)
+        assert kernels(path) == expected, size
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ns"),
+    [
+        ("0", 0), ("1.5", 1500), ("1712195495519689.049", 1712195495519689049), ("1e3", 1_000_000), ("0.0006", 1),
+        ('"7"', 7000),
+    ],
+)  # fmt: skip
+def test_microseconds_become_the_nanoseconds_that_they_are(tmp_path, text, expected_ns):
+    for others in ((), ("7",), ("7.125",), ("7.1", "7.125")):  # numbers of one kind are converted together
+        times = [*others, text]
+        each = [f'{{"ph":"X","cat":"kernel","name":"k","ts":{one},"dur":1,"args":{{"device":0}}}}' for one in times]
+        (tmp_path / "trace.json").write_text(f"[{','.join(each)}]")
+        read = trace.Events(tmp_path / "trace.json")
+        assert int(read[trace.KERNEL]["start"][-1]) + read.first_ns == expected_ns
+
+
+# GPU
+
+
+def test_a_trace_of_a_gpu_gives_activities_with_their_calls_sizes_and_memories(tmp_path):
+    copy, pair = {"device": 0, "stream": 7, "bytes": 4096}, {"copy kind": "DtoH", "src kind": "device"}
+    path = written(
+        tmp_path,
+        event("user_annotation", "forward", 5.5, 50),
+        event("gpu_user_annotation", "forward", 20, 50, thread=7, pid=0),
+        event("cuda_runtime", "cudaLaunchKernel", 7, 3, correlation=41, cbid=211),
+        event("cuda_driver", "cuLaunchKernelEx", 10, 3, thread=12, correlation=42),
+        event("cuda_runtime", "cudaMemcpyAsync", 13, 1, correlation=43),
+        event("gpu_memset", "Memset (Device)", 32, 1, thread=7, pid=0, correlation=44, **copy),
+        event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 31, 1, thread=7, pid=0, correlation=43, **copy),
+        event("gpu_memcpy", "Memcpy", 41, 1, **copy, **pair, **{"dst kind": "pinned"}),
+        event("kernel", "fill", 20, 5, thread=7, pid=0, correlation=41, **KERNEL),
+        event("kernel", "nvjet", 25, 6, thread=9, pid=1, correlation=42),
+        event("kernel", "__amd_rocclr_copyBuffer", 35, 1, **copy),
+        deviceProperties=[{"id": 0, "name": "NVIDIA H200"}],
+        baseTimeNanoseconds=1_790_857_026_000_000_000,
+        distributedInfo={"rank": 3, "world_size": 8},
+    )
+    capture = trace.read(path)
+    assert work_of(capture) == [
+        ("fill", 14_500, 19_500, 0, 7, 1500, 11),
+        ("nvjet", 19_500, 25_500, 1, 9, 4500, 12),
+        ("__amd_rocclr_copyBuffer", 29_500, 30_500, 0, 7, None, None),
+        ("[CUDA memcpy Host-to-Device]", 25_500, 26_500, 0, 7, 7500, 11),
+        ("[CUDA memcpy Device-to-Host]", 35_500, 36_500, 0, 7, None, None),
+        ("[CUDA memset]", 26_500, 27_500, 0, 7, None, None),
+    ]
+    assert capture.activities.kind.tolist() == [0, 0, 1, 1, 1, 2]
+    assert set(capture.activities.process.tolist()) == {5 << 24}
+    source = capture.source
+    assert [*map(list, source.sizes().values())] == [["2x1x1", *[""] * 5], ["128x1x1", *[""] * 5]]
+    copies = {name: column.tolist() for name, column in source.copies().items()}
+    assert copies["source"][3:5] == [0, 2] and copies["target"][3:5] == [2, 1]
+    assert copies["bytes"][3:] == [4096, 4096, 4096]
+    assert source.gpus() == ["NVIDIA H200"]
+    assert source.began_utc_ns() == 1_790_857_026_000_005_500
+    assert [capture.ranges.names[number] for number in capture.ranges.name] == ["forward"]
+    assert (capture.facts["RECORDED_RANK"], capture.facts["RECORDED_RANKS"]) == ("3", "8")
+
+
+def test_a_kernel_without_a_call_has_no_range_and_notes_say_what_the_trace_lacks(tmp_path):
+    path = write_trace(tmp_path / "trace.json", STYLES["2022, whole microseconds"])
+    assert ("(launched before the capture)",) in {found for *_, found in paths_of(path)}
+    notes = trace.read(path).facts["TRACE_NOTES"].split("\n")
+    assert notes[0].startswith("1 of 6 kernels have no call in the trace")
+    assert notes[1].startswith("times are whole microseconds")
+    assert notes[2].startswith("no call of a module is in the trace (with_stack=True records them)")
+    path.write_text(path.read_text().replace('"schemaVersion": 1', '"with_stack": 1', 1))
+    assert "compiled models call none" in trace.read(path).facts["TRACE_NOTES"]
+
+
+def test_an_activity_without_a_correlation_id_belongs_to_the_operator_that_it_names(tmp_path):
+    path = written(
+        tmp_path,
+        event("user_annotation", "step", 0, 50),
+        event("cpu_op", "record_param_comms", 10, 5, **{"External id": 3}),
+        event("kernel", "rccl", 20, 5, correlation=0, device=0, stream=7, **{"External id": 3}),
+        event("python_function", "nn.Module: Net_0", 0, 40),
+    )
+    assert paths_of(path) == [("rccl", 5000, ("step", "Net"))]
+
+
+def test_ranks_that_were_merged_into_one_file_are_refused(tmp_path):
+    calls = [event("cuda_runtime", "cudaLaunchKernel", 1, 1, pid=pid, correlation=4) for pid in (5, 6)]
+    with pytest.raises(TraceError, match="2 processes are merged in it"):
+        trace.read(written(tmp_path, *calls, event("kernel", "k", 3, 1, correlation=4, device=0, stream=7)))
+
+
+# CPU
+
+
+def test_without_a_gpu_outermost_operators_launch_themselves_and_nodes_are_none(tmp_path):
+    path = written(
+        tmp_path,
+        event("user_annotation", "step", 0, 60),
+        event("cpu_op", "aten::linear", 0, 10),
+        event("cpu_op", "aten::addmm", 4, 6),
+        event("cpu_op", "autograd::engine::evaluate_function: MmBackward0", 10, 20),
+        event("cpu_op", "aten::mm", 12, 3),
+        event("cpu_op", "aten::relu", 5, 3, thread=12),
+        event("cpu_op", "Torch-Compiled Region: 0/0", 30, 20),
+        event("cpu_op", "graph_0_cpp_fused_mul_silu_3", 31, 5),
+        event("cpu_op", "aten::view", 40, 1, **{"External id": 8}),  # inside the next, which has the same times
+        event("cpu_op", "aten::reshape", 40, 1, **{"External id": 7}),
+    )
+    capture = trace.read(path)
+    assert work_of(capture) == [
+        ("aten::linear", 0, 10_000, -1, 11, 0, 11),
+        ("aten::relu", 5_000, 8_000, -1, 12, 5_000, 12),
+        ("aten::mm", 12_000, 15_000, -1, 11, 12_000, 11),
+        ("graph_0_cpp_fused_mul_silu_3", 31_000, 36_000, -1, 11, 31_000, 11),
+        ("aten::reshape", 40_000, 41_000, -1, 11, 40_000, 11),
+    ]
+    assert "holds nothing of a GPU" in capture.facts["TRACE_NOTES"]
+    assert sorted(set(capture.ranges.names)) == ["backward", "step"]
+
+
+def test_a_collective_of_gloo_is_work_of_the_call_that_started_it_and_no_range(tmp_path):
+    path = written(
+        tmp_path,
+        event("user_annotation", "gloo:all_reduce", 1, 2, thread=21),  # begun before the first call that is recorded
+        event("cpu_op", "aten::mm", 0, 9),
+        event("user_annotation", "all-reduce, bytes = 8", 10, 4),
+        event("cpu_op", "c10d::allreduce_", 11, 1),
+        event("cpu_op", "c10d::_reduce_scatter_base_", 12, 1, thread=12),  # which Gloo does by reducing all
+        event("cpu_op", "c10d::broadcast_", 13, 1),
+        event("user_annotation", "gloo:all_reduce", 15, 30, thread=22),
+        event("user_annotation", "gloo:broadcast", 16, 1, thread=21),
+        event("user_annotation", "gloo:all_reduce", 14, 8, thread=21),
+    )
+    capture = trace.read(path)
+    assert work_of(capture) == [
+        ("aten::mm", 0, 9_000, -1, 11, 0, 11),
+        ("gloo:all_reduce", 1_000, 3_000, -1, 21, None, None),
+        ("gloo:all_reduce", 14_000, 22_000, -1, 21, 11_000, 11),
+        ("gloo:all_reduce", 15_000, 45_000, -1, 22, 12_000, 12),
+        ("gloo:broadcast", 16_000, 17_000, -1, 21, 13_000, 11),
+    ]
+    assert capture.ranges.names == ["all-reduce, bytes = 8"]
+
+
+# The recorder's own traces
+
+
+def test_the_recorders_ranges_are_annotations_alone_and_its_steps_are_not_divided(tmp_path):
+    steps = [event("user_annotation", f"ProfilerStep#{number}", 10 * number, 10) for number in range(2)]
+    own = event("user_annotation", "step", 0, 15)
+    encoded = event("user_annotation", "%=n%C3%A9%22", 2, 3)
+    operator = event("cpu_op", "aten::mul", 1, 2)
+    for more, names in (([own, encoded], ["step", 'né"']), ([], ["ProfilerStep#0", "ProfilerStep#1"])):
+        capture = trace.read_recorded(written(tmp_path, operator, *steps, *more), "2.13")
+        assert [capture.ranges.names[number] for number in capture.ranges.name] == names
+        assert capture.facts["EXPORT_PRODUCT_VERSION"] == "2.13"
+
+
+def test_a_window_in_which_nothing_was_recorded_is_an_error(tmp_path):
+    with pytest.raises(TraceError, match="nothing of PyTorch ran in the window"):
+        trace.read_recorded(written(tmp_path), "2")
+    for on_gpu, missing in ((True, "no kernel"), (False, "no ATen operator")):
+        with pytest.raises(TraceError, match=f"recorded 1 events and {missing}"):
+            trace.read_recorded(written(tmp_path, event("user_annotation", "a", 0, 1)), "2", on_gpu)
+
+
+TRACES = sorted((CAPTURES / "traces").glob("*.json.gz"))
+
+
+@pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
+def test_a_capture_that_was_written_as_sqlite_gives_the_tables_of_the_trace(tmp_path, path):
+    from kernel_tables.publish import write_capture
+
+    capture = trace.read(path)
+    write_capture(capture, tmp_path / "capture.sqlite")
+    with kernel_tables.read(path) as first, kernel_tables.read(tmp_path / "capture.sqlite") as second:
+        for table in ("kernels", "ranges", "classes"):
+            assert list(first.table(table).rows()) == list(second.table(table).rows())
+        for table in ("activities", "range_instances"):
+            before, after = getattr(first, table)(), getattr(second, table)()
+            of_paths = [
+                [profile.paths[one] for one in rows.pop("path_id")]
+                for profile, rows in ((first, before), (second, after))
+            ]
+            assert of_paths[0] == of_paths[1]
+            assert before.astype(str).equals(after.astype(str))
+        assert [*map(repr, first.check())] == [*map(repr, second.check())]
+        assert first.notes == second.notes and first.is_cpu_only == second.is_cpu_only
+        for name in ("sizes", "copies"):
+            before, after = getattr(first.capture.source, name)(), getattr(second.capture.source, name)()
+            assert {key: list(column) for key, column in before.items()} == {k: list(c) for k, c in after.items()}
+        for name in ("gpus", "began_utc_ns", "torch_collectives"):
+            assert getattr(first.capture.source, name)() == getattr(second.capture.source, name)()
+
+
+def test_operator_time_equals_that_of_the_profilers_own_events(tmp_path):
+    import torch
+    from torch.autograd.profiler import profile, record_function
+
+    weight, x = torch.randn(16, 16, requires_grad=True), torch.randn(4, 16)
+    with profile(use_kineto=True) as recording, record_function("step"):
+        torch.nn.functional.linear(x, weight).relu().sum().backward()
+    trace.export_capture(recording, tmp_path / "capture.sqlite", False, torch.__version__)
+    ran = [one for one in recording.kineto_results.events() if one.name().startswith("aten::")]
+    ran = [(one.start_ns(), one.end_ns(), one.start_thread_id()) for one in ran]
+
+    def inside_another(one: tuple) -> bool:
+        return any(o is not one and o[2] == one[2] and o[0] <= one[0] and one[1] <= o[1] for o in ran)
+
+    expected = sum(one[1] - one[0] for one in ran if not inside_another(one))
+    with closing(sqlite3.connect(tmp_path / "capture.sqlite")) as database:
+        (found,) = database.execute("SELECT sum(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL").fetchone()
+    assert found == expected > 0
+
+
+# Collectives of NCCL
+
+ASKED = {  # as PyTorch 2.11 told on two H200s
+    "Collective name": "allreduce", "In msg nelems": 1 << 20, "Out msg nelems": 1 << 20, "dtype": "Float",
+    "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "External id": 2,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("told", "operation", "size"),
+    [
+        ({}, "all-reduce", 4 << 20),
+        ({"Collective name": "_allgather_base", "Out msg nelems": 2 << 20}, "all-gather", 8 << 20),
+        ({"Collective name": "reduce", "dtype": "BFloat16"}, "reduce", 2 << 20),
+        ({"Collective name": "ALLREDUCE_coalesced", "In msg nelems": str(1 << 20)}, "all-reduce", 4 << 20),
+        ({"Collective name": "recv 1<-0"}, "send-recv", 4 << 20),
+        ({"Collective name": "of a later version"}, None, 4 << 20),
+        ({"dtype": "Float2_e1m0"}, "all-reduce", None),
+        ({"In msg nelems": "many"}, "all-reduce", None),
+    ],
+)
+def test_of_a_kernel_of_nccl_is_kept_what_pytorch_asked_for(tmp_path, told, operation, size):
+    call = event("cuda_runtime", "cudaLaunchKernelExC", 0, 5, correlation=13)
+    path = written(tmp_path, call, event("kernel", "ncclDevKernel", 6, 9, correlation=13, **KERNEL, **(ASKED | told)))
+    ((key, asked),) = trace.read(path).source.torch_collectives().items()
+    assert (key, asked[:2]) == ((5 << 24, 13), (operation, size))
+
+
+def test_a_group_of_ranks_has_a_number_of_its_own_and_several_kernels_of_one_call_no_bytes(tmp_path):
+    def launched(number, **told):
+        return event("kernel", "ncclDevKernel", number, 1, correlation=number, **KERNEL, **(ASKED | told))
+
+    others = launched(3, **{"External id": 4, "Process Group Ranks": "[2, 3]"})
+    path = written(tmp_path, event("cpu_op", "aten::fill_", 0, 1), launched(1), launched(2), others)
+    first, second, third = trace.read(path).source.torch_collectives().values()
+    assert [first[1], second[1], third[1]] == [None, None, 4 << 20]
+    assert first[2] == second[2] != third[2]
+
+
+# Refusals and damage
+
+
+def only(*categories: str) -> str:
+    content = json.loads(trace_text(RECENT))
+    return json.dumps({"traceEvents": [one for one in content["traceEvents"] if one.get("cat") in categories]})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (only("cuda_runtime", "cpu_op"), "the profiler saw nothing of the GPU"),
+        (json.dumps({"traceEvents": [{"ph": "i", "cat": "cpu_instant_event"}]}), "1 cpu_instant_event"),
+        (json.dumps({"traceEvents": []}), "events by category: none"),
+        (json.dumps({"rules": [], "cores": 2}), "JSON without 'traceEvents' (its keys: 'rules', 'cores')"),
+        (json.dumps([{"range": "step", "kernels": 3}]), "without kernels and operators"),
+        (json.dumps({"traceEvents": [], "writtenBy": "kernel-tables"}), "written by `kernel-tables trace`"),
+        ('{"traceEvents": [', "invalid JSON at byte 17"),
+        ("[1, 2]", "Expected `object`"),
+        ('"text"', "no JSON"),
+        ("", "empty"),
+    ],
+)
+def test_json_that_a_command_cannot_serve_is_refused_in_one_line_that_says_what_it_is(tmp_path, capsys, text, said):
+    (tmp_path / "trace.json").write_text(text)
+    assert main(["ranges", str(tmp_path / "trace.json")]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert err.startswith("kernel-tables: ") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"void kernel3<float>", b'void "kernel3"<fl\\oat>'),
+        (b"void kernel3", b"void \xff"),
+        (b"void kernel3", b"void \x01"),
+        (b"5.25", b"-inf"),
+        (b'"displayTimeUnit"', b'"x": NaN, "displayTimeUnit"'),
+    ],
+)
+def test_what_writers_are_careless_about_is_repaired_and_said(tmp_path, old, new):
+    (tmp_path / "trace.json").write_bytes(trace_text(RECENT).encode().replace(old, new))
+    assert kernels(tmp_path / "trace.json") == kernels_by_brute_force(trace_text(RECENT))
+    if b"NaN" not in new:
+        assert (
+            "parts of the JSON were invalid, and repaired" in trace.read(tmp_path / "trace.json").facts["TRACE_NOTES"]
+        )
+
+
+@pytest.mark.parametrize("damage", ["cut", "comma"])
+def test_damaged_json_gets_its_place_and_on_request_what_comes_before_it(tmp_path, damage):
+    path, text = tmp_path / "trace.json", trace_text(RECENT)
+    place = text.index("void kernel3")
+    comma = text.rindex("},", 0, place) + 1
+    path.write_text(text[:place] if damage == "cut" else text[:comma] + text[comma + 1 :])
+    with pytest.raises(TraceError, match=r"invalid JSON at byte \d+ \(.*--up-to-damage") as caught:
+        trace.read(path)
+    assert [finding.code for finding in caught.value.findings] == ["invalid_json"]
+    capture = trace.read(path, up_to_damage=True)
+    assert [name.partition("<")[0] for name, *_ in work_of(capture)] == ["void kernel0", "void kernel1", "void kernel2"]
+    assert capture.facts["TRACE_DAMAGE"].startswith("invalid JSON at byte")
+
+
+def test_a_gzipped_trace_that_is_cut_off_is_read_up_to_there_on_request(tmp_path):
+    path = tmp_path / "trace.json.gz"
+    packed = gzip.compress(trace_text(RECENT).encode(), mtime=0)
+    path.write_bytes(packed[:-9])
+    with pytest.raises(TraceError, match="the gzip file is cut off"):
+        trace.read(path)
+    assert kernels(path, up_to_damage=True)[0] > 0
+
+
+PUT_IN = (
+    b'"',
+    b"\\",
+    b"\x00",
+    b"\n",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"\xff",
+    b"null",
+    b"1e999",
+    b"NaN",
+    b"9" * 30,
+)
+
+
+def damaged_by_chance(text: bytes, chance: random.Random) -> bytes:
+    """The text cut, or with bytes changed, lost, put in, doubled or exchanged."""
+    place, other = chance.randrange(len(text)), chance.randrange(len(text))
+    return chance.choice(
+        [
+            text[:place],
+            text[:place] + bytes([chance.randrange(256)]) + text[place + 1 :],
+            text[:place] + text[place + chance.randrange(1, 400) :],
+            text[:place] + chance.choice(PUT_IN) + text[place:],
+            text[:place] + text[max(0, place - 300) :],
+            text[:place] + text[other : other + 60] + text[place + 60 :],
+        ]
+    )
+
+
+def test_no_damage_ends_in_a_traceback_or_unsaid_in_a_figure_of_invalid_json(tmp_path):
+    chance, path, outcomes = random.Random(0), tmp_path / "trace.json", Counter()
+    texts = [trace_text(style).encode() for style in STYLES.values()]
+    for _ in range(300):
+        path.write_bytes(text := damaged_by_chance(chance.choice(texts), chance))
+        try:
+            found = kernels(path)
+        except TraceError as error:
+            assert "\n" not in str(error)
+            outcomes["refused"] += 1
+            continue
+        try:
+            assert found == kernels_by_brute_force(text)
+            outcomes["read"] += 1
+        except (ValueError, KeyError):  # no JSON, or a kernel without a duration
+            assert "repaired" in trace.read(path).facts["TRACE_NOTES"]
+            outcomes["repaired"] += 1
+    assert min(outcomes.values()) > 5 and len(outcomes) == 3
+
+
+HUGE = 10**30
+HOSTILE = {
+    "devices that are none": lambda content: content.update(deviceProperties={"a": 1}),
+    "a huge base of time": lambda content: content.update(baseTimeNanoseconds=HUGE),
+    "ranks that are none": lambda content: content.update(distributedInfo=[{"rank": HUGE}]),
+    "huge ids": lambda content: kernel_of(content)["args"].update(correlation=HUGE, stream=HUGE, device=-HUGE),
+    "no ids": lambda content: kernel_of(content)["args"].update(correlation=[1], stream="x", device={}),
+    "sizes that are none": lambda content: kernel_of(content)["args"].update(grid=[1, "a", None], block=7),
+    "a collective": lambda content: kernel_of(content)["args"].update({"Collective name": 1, "In msg nelems": HUGE}),
+    "no args": lambda content: kernel_of(content).pop("args"),
+    "threads of text": lambda content: [one.update(tid="main", pid=-5) for one in content["traceEvents"]],
+}
+
+
+def kernel_of(content: dict) -> dict:
+    return next(one for one in content["traceEvents"] if one.get("cat") == "kernel")
+
+
+@pytest.mark.parametrize("change", HOSTILE)
+def test_values_that_no_profiler_writes_change_no_time_of_a_kernel(tmp_path, change):
+    content = json.loads(trace_text(RECENT))
+    HOSTILE[change](content)
+    (tmp_path / "trace.json").write_text(json.dumps(content))
+    assert kernels(tmp_path / "trace.json") == kernels_by_brute_force(trace_text(RECENT))
+    source = trace.read(tmp_path / "trace.json").source
+    for name in ("sizes", "copies", "gpus", "began_utc_ns", "torch_collectives"):
+        getattr(source, name)()
+
+
+@pytest.mark.parametrize(("key", "value"), [("ts", 9e18), ("ts", "soon"), ("dur", -5), ("dur", None), ("dur", 1e300)])
+def test_a_kernel_with_an_impossible_time_is_refused(tmp_path, key, value):
+    content = json.loads(trace_text(RECENT))
+    kernel_of(content)[key] = value
+    (tmp_path / "trace.json").write_text(json.dumps(content))
+    with pytest.raises(TraceError):
+        kernels(tmp_path / "trace.json")
+
+
+def test_an_annotation_without_a_duration_lasts_to_the_end(tmp_path):
+    opened = {"ph": "X", "cat": "user_annotation", "name": "open", "ts": 1, "pid": 5, "tid": 11}
+    ranges = trace.read(written(tmp_path, opened, event("cpu_op", "aten::mm", 2, 9))).ranges
+    assert (ranges.unclosed, ranges.end.tolist()) == (1, [10_000])
+
+
+COMMANDS = {
+    "report": ["report", "{}", "-o", "{}.html"],
+    "diagnose": ["diagnose", "{}"],
+    "diff": ["diff", "{}", "{}"],
+    "check": ["check", "{}"],
+    "host": ["host", "{}"],
+    "communication": ["communication", "{}"],
+    "trace": ["trace", "{}", "-o", "{}.timeline.json.gz"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_takes_a_trace(tmp_path, capsys, command):
+    path = write_trace(tmp_path / "trace.json.gz", RECENT)
+    assert main([word.format(path) for word in COMMANDS[command]]) == 0
