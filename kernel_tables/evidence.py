@@ -52,7 +52,8 @@ class Context:
             case "gpu" if scope.profile.is_cpu_only:
                 return "the program ran on the CPU, without a GPU"
             case "calls" if not self.calls.are_known:
-                return "the capture lacks the names or ends of API calls, so it is not known what the CPU waited for"
+                lost = "the names or the ends of API calls"
+                return f"the capture lacks {lost}, so it is not known what the CPU waited for"
             case "steps" if not scope.has_steps:
                 where = f"ran in a range {scope.step_name!r}"
                 return f"no {scope.noun} {where}: name the range of one step with --step-name"

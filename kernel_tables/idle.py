@@ -212,9 +212,9 @@ class Idle:
         last activity likewise; summed over devices."""
         total_ns = 0
         for device in self.scope.devices:
-            edges = device.edges
-            held_up_ns = covered_ns(self.calls.holding_up(device, cause), edges.start_ns, edges.end_ns)
-            total_ns += int(edges.lengths_ns[held_up_ns > 0].sum())
+            calls = self.calls.holding_up(device, cause)
+            for first_ns, last_ns in ((device.first_ns, device.start_ns[0]), (device.end_ns.max(), device.last_ns)):
+                total_ns += int(last_ns - first_ns) if covered_ns(calls, int(first_ns), int(last_ns)) else 0
         return total_ns
 
     def _add(self, device: Device) -> None:

@@ -86,12 +86,6 @@ class Device:
         next_ = np.flatnonzero(self.start_ns[1:] > reached_ns[:-1]) + 1
         return Intervals(reached_ns[next_ - 1], self.start_ns[next_]), self.rows[next_]
 
-    @cached_property
-    def edges(self) -> Intervals:
-        """Two intervals of the span, which may be empty: before the first activity and after the last one."""
-        start_ns, end_ns = self.start_ns[0], self.end_ns.max()
-        return Intervals(np.array([self.first_ns, end_ns]), np.array([start_ns, self.last_ns]))
-
     def time_of(self, mask: np.ndarray) -> Intervals:
         """The time in which at least one activity of `mask` (over all activities) ran."""
         selected = mask[self.rows]
@@ -132,10 +126,10 @@ class Scope:
         self.step_by_activity = step_by_range[step_range]  # index of the step in step_ranges; NO_STEP outside
         self.has_steps = len(self.step_ranges) > 0
         self.step_count = max(len(self.step_ranges), 1)  # 1 without steps, for the whole capture
-        # By activity: whether a step launched it; without steps, always.
-        self.is_in_scope = (self.step_by_activity != NO_STEP) | (not self.has_steps)
+        self.is_in_scope = (self.step_by_activity != NO_STEP) | (not self.has_steps)  # by activity
         self.is_kernel = np.isin(self.activities.kind, [KINDS.index("kernel"), KINDS.index("graph")])  # or replays
         self.is_memory = ~self.is_kernel  # by activity: whether it copies or sets memory
+        self.duration_ns = self.activities.end - self.activities.start  # by activity
 
     # What ran, in words
 
@@ -162,11 +156,6 @@ class Scope:
         """By activity: the start of the call that launched it, 0 without one."""
         return np.append(self.profile.capture.calls.start, 0)[self.launch_row]
 
-    @cached_property
-    def duration_ns(self) -> np.ndarray:
-        """By activity: how long it ran."""
-        return self.activities.end - self.activities.start
-
     def is_of_class(self, *classes: str) -> np.ndarray:
         """By activity: whether it is a kernel (not a replay) of one of these classes, or of one below them, as
         elementwise/copy is below elementwise."""
@@ -177,20 +166,15 @@ class Scope:
         """By activity: whether its name is wanted. `is_wanted` has one entry for each of activities.names."""
         return np.array([*is_wanted, False], bool)[self.activities.name]
 
-    def is_in_range(
-        self, is_wanted: Callable[[str], object], inside: Callable[[str], object] | None = None
-    ) -> np.ndarray:
+    def is_in_range(self, is_wanted: Callable[[str], object], inside: Callable[[str], object] | None = None):
         """By activity: whether it was launched in a range whose name `is_wanted` accepts. With `inside`, such a range
         counts only if around it is another one whose name `inside` accepts."""
         paths = self.profile.attribution.paths
-
-        def is_last(is_wanted: Callable[[str], object]) -> np.ndarray:
-            """By path: whether its last name is wanted; the path of no range has the name NONE, the last entry."""
-            return np.array([*(bool(is_wanted(name)) for name in paths.names), False])[paths.last_name]
-
-        marked = is_last(is_wanted)
+        # By path: whether its last name is wanted; the path of no range has the name NONE, the last entry.
+        marked = np.array([*(bool(is_wanted(name)) for name in paths.names), False])[paths.last_name]
         if inside is not None:
-            marked &= paths.is_below(is_last(inside))[paths.parent]  # of the parent: strictly inside
+            is_outer = np.array([*(bool(inside(name)) for name in paths.names), False])[paths.last_name]
+            marked &= paths.is_below(is_outer)[paths.parent]  # of the parent: strictly inside
         return paths.is_below(marked)[self.profile.attribution.path]
 
     # Devices, and shares of their time
