@@ -1,0 +1,341 @@
+"""Hardware counters of Nsight Compute (ncu), joined to the launches of a capture: why a kernel is slow.
+
+Launches are joined on full name, grid and block. Matrix multiplies with the same name, grid and block may have
+different depths (the K of M, N, K), which no profiler records; their times differ. So a launch of them, or of
+attention, is joined with the counted one whose time is nearest, or with none if no time is near. Launches of other
+kernels are joined with the first that was counted.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from kernel_tables.capture import KINDS
+from kernel_tables.classes import family
+from kernel_tables.errors import TraceError
+
+if TYPE_CHECKING:
+    from kernel_tables.profile import Profile
+
+FLOP_KINDS = ("fp32", "tf32", "bf16", "fp16")  # fp32 on ordinary cores, the others on tensor cores
+CONFIGURATION = ["kernel", "grid", "block"]
+NO_COUNTED_ROW = -1
+# The metrics that are kept, by what they tell and by label. FLOPs are arithmetic instructions, counted once for each
+# thread that executed them (an FMA is two operations); of tensor cores, operations by the type of their operands.
+# Limits are the most blocks that fit on a multiprocessor, stalls are waiting warps per issued instruction.
+GROUPS = {
+    "instructions": {
+        name: f"smsp__sass_thread_inst_executed_op_{name}_pred_on.sum" for name in ("fadd", "fmul", "ffma")
+    },
+    "tensor operations": {
+        "tf32": "sm__ops_path_tensor_src_tf32_dst_fp32.sum",
+        "bf16": "sm__ops_path_tensor_src_bf16_dst_fp32.sum",
+        "fp16": "sm__ops_path_tensor_src_fp16.sum",
+    },
+    "time": {"ns": "gpu__time_duration.sum"},
+    "bytes": {"dram_read": "dram__bytes_read.sum", "dram_write": "dram__bytes_write.sum", "l2": "lts__t_bytes.sum"},
+    "occupancy": {
+        "reached": "sm__warps_active.avg.pct_of_peak_sustained_active",
+        "possible": "sm__maximum_warps_per_active_cycle_pct",
+    },
+    "registers": {"per thread": "launch__registers_per_thread"},
+    "multiprocessors": {"count": "launch__sm_count"},
+    "limits": {
+        "registers": "launch__occupancy_limit_registers",
+        "shared memory": "launch__occupancy_limit_shared_mem",
+        "block size": "launch__occupancy_limit_warps",
+        "blocks per multiprocessor": "launch__occupancy_limit_blocks",
+    },
+    "stalls": {
+        reason: f"smsp__average_warps_issue_stalled_{name}_per_issue_active.ratio"
+        for name, reason in {
+            "barrier": "barrier of the block", "branch_resolving": "branch", "dispatch_stall": "dispatcher",
+            "drain": "writes at the end", "gmma": "tensor cores (asynchronous)", "imc_miss": "constant memory",
+            "lg_throttle": "queue of memory instructions", "long_scoreboard": "data from L2 or DRAM",
+            "math_pipe_throttle": "arithmetic units", "membar": "memory fence", "mio_throttle": "queue of shared memory",
+            "misc": "other", "no_instruction": "instruction fetch", "short_scoreboard": "data from shared memory",
+            "sleeping": "sleeping", "tex_throttle": "texture queue", "wait": "fixed latency of an instruction",
+        }.items()
+    },
+}  # fmt: skip
+METRICS = {  # by name, the units in which ncu may print it (--print-units base)
+    metric: units
+    for metrics, units in zip(
+        GROUPS.values(),
+        (
+            ("inst", ""), ("op", "inst", ""), ("ns", "nsecond"), ("byte",), ("%",), ("register/thread", ""), ("SM", ""),
+            ("block", ""), ("inst", "warp", ""),
+        ),
+        strict=True,
+    )
+    for metric in metrics.values()
+}  # fmt: skip
+# Instructions of tensor cores on floating-point numbers (fp8 too, but not fp64), and those of them that multiply no
+# matrices: compilers load constants by HFMA2.MMA, so even elementwise kernels execute some. A kernel that executes only
+# the latter does no operations on tensor cores. The names are those on Hopper, seen only on an H200.
+OPERATION_INDICATORS = dict.fromkeys(
+    ("sm__inst_executed_pipe_tensor_op_hmma.sum", "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"), ("inst", "")
+)
+
+
+def read_counters(path: Path) -> pd.DataFrame:
+    """What ncu printed (--csv --page raw), one row per counted launch: kernel, grid and block ("16x6x8"), and every
+    metric of METRICS and OPERATION_INDICATORS, NaN if it was not requested or the GPU has none; not the names of host,
+    program and process. Raises TraceError if the file is no such table, is cut short, or has other units."""
+    headings = {"kernel": "Kernel Name", "grid": "Grid Size", "block": "Block Size"}
+    with Path(path).open(encoding="utf-8", errors="replace", newline="") as file:
+        rows = list(csv.reader(line for line in file if line.startswith('"')))  # its messages begin with ==
+    if len(rows) < 2 or not set(headings.values()) <= set(rows[0]):
+        raise TraceError(f"{path}: no table of Nsight Compute; make it with --csv --page raw --print-units base")
+    heading, units, launches = rows[0], rows[1], rows[2:]
+    if wrong := [row for row in launches if len(row) != len(heading)]:
+        raise TraceError(f"{path}: a row has {len(wrong[0])} of {len(heading)} columns: it is cut short; count again")
+    columns = dict(zip(heading, zip(*launches, strict=True) if launches else [()] * len(heading), strict=True))
+    table = {name: columns[text] for name, text in headings.items()}
+    for name in ("grid", "block"):
+        table[name] = ["x".join(part.strip() for part in text.strip("() ").split(",")) for text in table[name]]
+
+    def number(text: str, metric: str) -> float:
+        text = text.replace(",", "").strip()
+        try:
+            return math.nan if text.lower() in ("", "n/a", "nan", "-nan", "inf") else float(text)
+        except ValueError:
+            raise TraceError(f"{path}: {metric} is {text!r}, which is no number; is the file complete?") from None
+
+    for metric, known_units in (METRICS | OPERATION_INDICATORS).items():
+        table[metric] = np.array([number(text, metric) for text in columns.get(metric, [""] * len(launches))], float)
+        unit = units[heading.index(metric)] if metric in columns else known_units[0]
+        if unit not in known_units and not np.isnan(table[metric]).all():
+            expected = " or ".join(map(repr, known_units))
+            raise TraceError(f"{path}: {metric} is in {unit!r}, and {expected} is read; use --print-units base")
+    return pd.DataFrame(table)
+
+
+def join_rounds(rounds: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The launches of several rounds in one table, in order, with the metrics of METRICS. A round is one run of ncu,
+    which counts some of the metrics for some of the kernels.
+
+    A launch whose stalls were not requested gets those of the first launch of its configuration (kernel, grid and
+    block). If its operations on tensor cores were not requested, there are three cases: if another round counted those
+    of its configuration, the launch is left out; so it is if its kernel executed instructions that multiply matrices
+    there; otherwise, or on a GPU that does not count these instructions, the operations are 0. A launch that executed
+    such instructions without a counted operation, as in fp8, is left out, too.
+    """
+    table = pd.concat(rounds, ignore_index=True)
+    stalls, operations = list(GROUPS["stalls"].values()), list(GROUPS["tensor operations"].values())
+    tensor_instructions, other_instructions = OPERATION_INDICATORS
+    first_stalls = table.groupby(CONFIGURATION, sort=False)[stalls].transform("first")
+    table = table.assign(**table[stalls].fillna(first_stalls))
+    configuration = [table[name] for name in CONFIGURATION]
+    is_counted = table[operations].notna().any(axis=1)
+    is_counted_elsewhere = is_counted.groupby(configuration).transform("any")
+    executed = table[tensor_instructions] - table[other_instructions].fillna(0.0)
+    multiplies = executed.groupby(configuration).transform("max").gt(0)  # only one round requests these instructions
+    has_uncounted_kinds = is_counted & multiplies & table[operations].sum(axis=1).eq(0)
+    is_left_out = has_uncounted_kinds | (~is_counted & (is_counted_elsewhere | multiplies))
+    known_operations = [name for name in operations if table[name].notna().any()]  # not NaN: this GPU counts them
+    table = table.assign(**table[known_operations].mask(~is_counted, 0.0))
+    return table.loc[~is_left_out, [*CONFIGURATION, *METRICS]].reset_index(drop=True)
+
+
+def join_counters(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFrame:
+    """The launches (kernel, class, grid, block, duration_ns) with `counted_as`, their row of `counters` or
+    NO_COUNTED_ROW, and `not_counted`: why there is none, or ""."""
+    # In templates, nsys writes the types of numbers, `<(int)4, (bool)1>`. ncu omits them, and some namespaces.
+    number_type = re.compile(r"\([A-Za-z_][\w:<> ]*\)(?=-?\d)")
+    namespace = re.compile(r"(?:[A-Za-z_]\w*|<unnamed>|\(anonymous namespace\))::")
+
+    def keys_of(table: pd.DataFrame) -> pd.Series:
+        """By row, one text for the name in a spelling that both tools share, grid and block."""
+        spelling = {
+            name: namespace.sub("", number_type.sub("", name)).replace(" ", "") for name in table["kernel"].unique()
+        }
+        return table["kernel"].map(spelling).astype("str") + "\n" + table["grid"] + "\n" + table["block"]
+
+    keys = keys_of(launches)
+    pairs = pd.DataFrame({"key": keys, "kernel": launches["kernel"]}).drop_duplicates()
+    ambiguous_keys = set(pairs.loc[pairs["key"].duplicated(), "key"])
+    counted_rows = counters.groupby(keys_of(counters).to_numpy(object)).indices
+    counted_as = np.full(len(launches), NO_COUNTED_ROW)
+    reasons = np.full(len(launches), "not profiled, or its operations on tensor cores were not counted", dtype=object)
+    for key, rows in launches.groupby(keys.to_numpy(object)).indices.items():
+        if key in ambiguous_keys:
+            reasons[rows] = "its name cannot be distinguished from another's"
+        elif key in counted_rows:
+            of_key = counters.iloc[counted_rows[key]]
+            has_depths = family(launches["class"].iloc[rows[0]]) in ("gemm", "attention")  # all are of one class
+            durations_ns = launches["duration_ns"].to_numpy()[rows]
+            nearest = _nearest_rows(durations_ns, of_key) if has_depths else of_key.index[0]
+            other_depth = "another depth than was counted, by its time"
+            counted_as[rows], reasons[rows] = nearest, np.where(nearest == NO_COUNTED_ROW, other_depth, "")
+    return launches.assign(counted_as=counted_as, not_counted=pd.Series(reasons, launches.index, dtype="str"))
+
+
+def _nearest_rows(duration_ns: np.ndarray, rows: pd.DataFrame) -> np.ndarray:
+    """By launch, the counted row whose time is nearest, NO_COUNTED_ROW if none took about as long. Of rows that did the
+    same work, that is, whose FLOPs differ by at most a percent, only the first counts."""
+    least, most = 0.8, 2.5  # counted ÷ captured time: a kernel takes longer while counted, since caches are emptied
+    distinct: list[int] = []
+    flops = _flops_of(rows).sum(axis=1, min_count=len(FLOP_KINDS)).fillna(0.0).to_numpy()
+    for row, count in enumerate(flops):
+        if (np.abs(count - flops[distinct]) > 0.01 * np.maximum(count, flops[distinct])).all():
+            distinct.append(row)
+    counted_ns = rows[GROUPS["time"]["ns"]].iloc[distinct]
+    with np.errstate(divide="ignore"):
+        ratio = counted_ns.to_numpy()[None, :] / np.maximum(duration_ns, 1)[:, None]
+        nearest = np.abs(np.log(ratio)).argmin(axis=1)
+    ratio = np.take_along_axis(ratio, nearest[:, None], axis=1)[:, 0]
+    return np.where((ratio >= least) & (ratio <= most), counted_ns.index.to_numpy()[nearest], NO_COUNTED_ROW)
+
+
+def configurations(joined: pd.DataFrame) -> pd.DataFrame:
+    """One row per configuration, class, counted_as and not_counted of joined launches, longest total time first; with
+    launches, total_ns, min_ns and max_ns."""
+    keys = [*CONFIGURATION, "class", "counted_as", "not_counted"]
+    grouped = joined.groupby(keys, sort=False, observed=True)["duration_ns"]
+    table = grouped.agg(launches="count", total_ns="sum", min_ns="min", max_ns="max").reset_index()
+    order = ["total_ns", *CONFIGURATION, "counted_as"]
+    return table.sort_values(order, ascending=[False, *[True] * 4], ignore_index=True)
+
+
+def launch_facts(grid: pd.Series, metrics: pd.DataFrame) -> pd.DataFrame:
+    """One row per launch, given by its grid ("16x6x8") and metrics.
+
+    Columns: occupancy and occupancy_possible (both from 0 to 1), limited_by (the resource that allows the fewest
+    blocks; "" if nothing limits it), registers (per thread), waves, tail (places for blocks that stay empty in the last
+    wave, as a share of the places in all waves), stall, second_stall (the main reasons for which warps wait) and their
+    shares of the time in which warps wait.
+    """
+    full = 99.5  # percent of the warps that fit on a multiprocessor: from here on, nothing limits it
+    possible = metrics[GROUPS["occupancy"]["possible"]]
+    limits = metrics[list(GROUPS["limits"].values())].set_axis(list(GROUPS["limits"]), axis=1)
+    is_fewest = limits.eq(limits.min(axis=1), axis=0).to_numpy()
+    limited_by = pd.Series([" and ".join(limits.columns[mask]) for mask in is_fewest], metrics.index, dtype="str")
+    blocks = grid.map(lambda size: math.prod(map(int, size.split("x"))) if size else math.nan).astype("float64")
+    waves = blocks / (metrics[GROUPS["multiprocessors"]["count"]] * limits.min(axis=1))
+    facts = {
+        "occupancy": metrics[GROUPS["occupancy"]["reached"]] / 100,
+        "occupancy_possible": possible / 100,
+        "limited_by": limited_by.mask(possible.isna() | (possible >= full), ""),
+        "registers": metrics[GROUPS["registers"]["per thread"]],
+        "waves": waves,
+        "tail": (np.ceil(waves) - waves) / np.ceil(waves),
+    }
+    stalls = metrics[list(GROUPS["stalls"].values())].fillna(0.0).to_numpy()
+    total, order = stalls.sum(axis=1), np.argsort(-stalls, axis=1, kind="stable")
+    reasons, rows = np.array(list(GROUPS["stalls"]), dtype=object), np.arange(len(stalls))
+    for place, heading in enumerate(("stall", "second_stall")):
+        stall = stalls[rows, order[:, place]]
+        facts[heading] = pd.Series(np.where(stall > 0, reasons[order[:, place]], ""), metrics.index, dtype="str")
+        facts[f"{heading}_share"] = pd.Series(stall / np.where(total > 0, total, np.nan), metrics.index)
+    return pd.DataFrame(facts)
+
+
+def filling_of(profile: Profile, counters: pd.DataFrame) -> SimpleNamespace:
+    """How every activity of the capture fills the GPU, from the counters that ncu printed: occupancy, waves and tail
+    (see launch_facts) by activity, NaN without counters."""
+    work, sizes = profile.capture.activities, profile.capture.source.sizes()
+    kernels = np.flatnonzero(work.kind == KINDS.index("kernel"))
+    name = work.name[kernels]
+    launches = pd.DataFrame(
+        {
+            "kernel": np.array(work.names, dtype=object)[name],
+            "class": np.array(profile.activity_classes, dtype=object)[name],
+            "grid": sizes["grid"][kernels],
+            "block": sizes["block"][kernels],
+            "duration_ns": (work.end - work.start)[kernels],
+        }
+    )
+    metrics = counters.drop(columns=CONFIGURATION).reset_index(drop=True)
+    counted_as = join_counters(launches, counters)["counted_as"]  # positions in `metrics`; NO_COUNTED_ROW gives NaN
+    facts = launch_facts(launches["grid"], metrics.reindex(counted_as).set_axis(counted_as.index))
+    columns = {name: np.full(len(work), np.nan) for name in ("occupancy", "waves", "tail")}
+    for name, values in columns.items():
+        values[kernels] = facts[name].to_numpy("float64")
+    return SimpleNamespace(**columns)
+
+
+@dataclass(frozen=True)
+class Roofs:
+    """The highest possible rates of a GPU; None if unknown."""
+
+    memory_bytes_per_s: float | None
+    flop_per_s: Mapping[str, float | None]  # by kind of FLOPs
+
+
+def work_of(metrics: pd.DataFrame) -> pd.DataFrame:
+    """The work of the launch of each row, which adds up over launches: fp32_flops, tf32_flops, bf16_flops, fp16_flops,
+    dram_bytes, l2_bytes."""
+    read, write, l2 = GROUPS["bytes"].values()
+    dram_bytes = metrics[[read, write]].sum(axis=1, min_count=2)
+    return _flops_of(metrics).assign(dram_bytes=dram_bytes, l2_bytes=metrics[l2])
+
+
+def _flops_of(metrics: pd.DataFrame) -> pd.DataFrame:
+    """FLOPs by kind. Operations of tensor cores that are NaN in all rows become 0: this GPU has no counter for them."""
+    adds, multiplies, fmas = (metrics[name] for name in GROUPS["instructions"].values())
+    table = {"fp32_flops": adds + multiplies + 2 * fmas}
+    is_counted = table["fp32_flops"].notna()
+    for kind, metric in GROUPS["tensor operations"].items():
+        operations = metrics[metric]
+        table[f"{kind}_flops"] = operations.mask(is_counted, 0.0) if operations.isna().all() else operations
+    return pd.DataFrame(table)
+
+
+def rates_of(work: pd.DataFrame, seconds: pd.Series, roofs: Roofs) -> pd.DataFrame:
+    """The rates of every row of `work` (see work_of), NaN if unknown.
+
+    Columns: flops, flop_per_s, dram_bytes_per_s, flops_per_byte; compute_share: the time of its FLOPs at the roofs of
+    their kinds ÷ its time; memory_share: the same for its bytes.
+    """
+    flops = work[[f"{kind}_flops" for kind in FLOP_KINDS]].sum(axis=1, min_count=len(FLOP_KINDS))
+    seconds = seconds.astype("float64").where(seconds > 0)
+    at_roofs = 0.0  # seconds; those of no FLOPs are 0, even if the rate is unknown
+    for kind in FLOP_KINDS:
+        of_kind = work[f"{kind}_flops"]
+        at_roofs = at_roofs + (of_kind / (roofs.flop_per_s.get(kind) or math.nan)).where(of_kind != 0, 0.0)
+    return pd.DataFrame(
+        {
+            "flops": flops,
+            "flop_per_s": flops / seconds,
+            "dram_bytes_per_s": work["dram_bytes"] / seconds,
+            "flops_per_byte": flops / work["dram_bytes"].where(work["dram_bytes"] > 0),
+            "compute_share": at_roofs / seconds,
+            "memory_share": work["dram_bytes"] / (roofs.memory_bytes_per_s or math.nan) / seconds,
+        }
+    )
+
+
+def verdicts_of(table: pd.DataFrame) -> pd.DataFrame:
+    """The `verdict` on every row, and `because`: the numbers that support it, or why there are none. The table has the
+    shares of the roofs that `rates_of` returns, the waves of `launch_facts`, and `not_counted`.
+
+    "memory": the kernel reaches at least 60 % of the DRAM roof, and at least as large a share of it as of the roof of
+    its FLOPs. "compute": it reaches 60 % of the latter. "too small": neither, and its blocks do not fill the GPU once.
+    "latency": none of these: the GPU is full, and warps wait. ncu ("Speed Of Light", SmallGrid) draws the same lines.
+    """
+    near_roof, one_wave = 0.6, 1.0
+
+    def verdict(memory: float, compute: float, waves: float, not_counted: str) -> tuple[str, str]:
+        if not_counted or pd.isna(memory) or pd.isna(compute):
+            return "not counted", not_counted or "not profiled, or its operations on tensor cores were not counted"
+        if memory >= near_roof and memory >= compute:
+            return "memory", f"DRAM at {100 * memory:.0f} % of its roof"
+        if compute >= near_roof:
+            return "compute", f"FLOPs at {100 * compute:.0f} % of their roof"
+        neither = f"DRAM at {100 * memory:.0f} %, FLOPs at {100 * compute:.0f} % of their roofs"
+        return ("too small", f"{waves:.2g} waves; {neither}") if waves < one_wave else ("latency", neither)
+
+    columns = ["memory_share", "compute_share", "waves", "not_counted"]
+    rows = [verdict(*row) for row in table[columns].itertuples(index=False)]
+    return pd.DataFrame(rows, columns=["verdict", "because"], index=table.index)
