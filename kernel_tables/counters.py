@@ -62,7 +62,8 @@ GROUPS = {
             "barrier": "barrier of the block", "branch_resolving": "branch", "dispatch_stall": "dispatcher",
             "drain": "writes at the end", "gmma": "tensor cores (asynchronous)", "imc_miss": "constant memory",
             "lg_throttle": "queue of memory instructions", "long_scoreboard": "data from L2 or DRAM",
-            "math_pipe_throttle": "arithmetic units", "membar": "memory fence", "mio_throttle": "queue of shared memory",
+            "math_pipe_throttle": "arithmetic units", "membar": "memory fence",
+            "mio_throttle": "queue of shared memory",
             "misc": "other", "no_instruction": "instruction fetch", "short_scoreboard": "data from shared memory",
             "sleeping": "sleeping", "tex_throttle": "texture queue", "wait": "fixed latency of an instruction",
         }.items()
