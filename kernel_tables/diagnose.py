@@ -83,20 +83,14 @@ def diagnose(
 
 
 def _diagnosis(context: Context, rule: Rule, message: str, abstained: bool, *facts: object) -> Diagnosis:
-    advice = rule.advice
-    if context.scope.profile.is_cpu_only:
+    scope, advice = context.scope, rule.advice
+    if scope.profile.is_cpu_only:
         advice = rule.advice_on_cpu or advice
-    elif rule.advice_in_graphs and _is_mostly_replayed(context.scope):
-        advice = rule.advice_in_graphs
+    elif rule.advice_in_graphs:
+        is_replayed = np.isin(scope.launch_row, scope.profile.capture.calls.named("GraphLaunch"))
+        advice = rule.advice_in_graphs if 2 * int(is_replayed.sum()) >= max(len(is_replayed), 1) else advice
     more = {"advice": advice, "sure": rule.sure, "threshold": rule.threshold_in_words, "source": rule.source}
     return Diagnosis(rule.code, message, abstained, *facts, **more)
-
-
-def _is_mostly_replayed(scope: Scope) -> bool:
-    """Whether replays of CUDA graphs launched at least half of the activities."""
-    is_replay = np.append(np.zeros(len(scope.profile.capture.calls.start), bool), False)  # by call; the last: no launch
-    is_replay[scope.profile.capture.calls.named("GraphLaunch")] = True
-    return 2 * int(is_replay[scope.launch_row].sum()) >= max(len(scope.activities), 1)
 
 
 def _gain(scope: Scope, rule: Rule, hit: Hit) -> tuple[float, float]:
