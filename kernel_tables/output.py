@@ -56,8 +56,9 @@ def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: st
     if table_format == "json":
         text = as_json([dict(zip(columns, row, strict=True)) for row in rows])
     elif table_format == "md":
-        are_numbers = [any(isinstance(value, (int, float)) for value in values) for values in columns.values()]
-        right = [index for index, is_number in enumerate(are_numbers) if is_number]
+        own = table.columns if isinstance(table.columns, dict) else table
+        is_number = [getattr(getattr(own[name], "dtype", None), "kind", "O") in "iuf" for name in columns]
+        right = [index for index, is_right in enumerate(is_number) if is_right]
         text = compact_table(
             [_markdown_cell(name) for name in columns], (map(_markdown_cell, row) for row in rows), right
         )

@@ -1,7 +1,6 @@
 """The page of one capture: one file that needs no network and has a limited size."""
 
 from collections import Counter
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -14,19 +13,9 @@ from kernel_tables.classes import family
 from kernel_tables.diagnose import abstained_by_reason, diagnose
 from kernel_tables.files import written_whole
 from kernel_tables.names import short_names
-from kernel_tables.output import duration, percent
-from kernel_tables.page.parts import (
-    LOOKS,
-    PHASES,
-    PLAIN,
-    Leaf,
-    Names,
-    flame,
-    html_environment,
-    look_of,
-    picture,
-    rank_of,
-)
+from kernel_tables.output import duration
+from kernel_tables.page import parts
+from kernel_tables.page.parts import Leaf, Names, look_of
 from kernel_tables.profile import Profile
 from kernel_tables.steps import Scope, step_time
 from kernel_tables.text import CPU_ONLY_NOTE, time_heading
@@ -40,19 +29,20 @@ def write_page(profile: Profile, path: Path, step_name: str = "step") -> None:
     scope, names, window = Scope(profile, step_name), Names(), "measure"
     time, leaves, findings, on_cpu = step_time(scope), step_leaves(scope), diagnose(scope), profile.is_cpu_only
     under = window if window in profile.capture.ranges.names else None  # tables are of the window, if there is one
-    short = short_names(profile.capture.activities.names)
-    flame_leaves, flame_note = _largest(leaves)
-    flames = {"step": flame(flame_leaves, names, "step" if scope.has_steps else "capture")}
+    most_small_ms = max(sorted((leaf.ms for leaf in leaves), reverse=True)[MAX_LEAVES:], default=-1)
+    small = {"kernel": "(smaller ones)", "kernel_class": "other"}
+    shown = [one if one.ms > most_small_ms else one._replace(ranges=one.ranges[:1], **small) for one in leaves]
+    root = "step" if scope.has_steps else "capture"
     idle_ms = {name: ns / 1e6 for name, ns in time.idle_ns.items()} if time else {}
-    text = html_environment().get_template("capture.html.j2").render(
-        title=profile.capture.path.name, program=str(profile.recorded_window.get("program", "")),
-        machine=_describe(profile), on_cpu=on_cpu, time_heading=time_heading(on_cpu), time=time,
-        of_what="one step" if scope.has_steps else "the capture", sentences=_sentences(scope, leaves, short),
-        picture=picture(leaves, time and time.ns / 1e6, idle_ms), short=short,
+    text = parts.html_environment().get_template("capture.html.j2").render(
+        title=profile.capture.path.name, program=str(profile.recorded_window.get("program", "")), scope=scope,
+        machine=_describe(profile), on_cpu=on_cpu, cpu_note=CPU_ONLY_NOTE, time_heading=time_heading(on_cpu), time=time,
+        of_what="one step" if scope.has_steps else "the capture", names_of=names.as_lists, tables=_tables(scope, under),
+        flames={"step": parts.flame(shown, names, root)}, small_leaves=sum(one.ms <= most_small_ms for one in leaves),
+        picture=parts.picture(leaves, time and time.ns / 1e6, idle_ms), short=short_names(scope.activities.names),
         findings=[finding for finding in findings if not finding.abstained], unchecked=abstained_by_reason(findings),
-        completeness=profile.check(step_name=step_name), tables=_tables(scope, under),
+        completeness=profile.check(step_name=step_name), timeline=capture_timeline(scope, names),
         scope_of_tables=f"What lies in the range “{window}”." if under else "All of the capture.",
-        flames=flames, flame_note=flame_note, timeline=capture_timeline(scope, names), names=names.as_lists(),
     )  # fmt: skip
     with written_whole(path) as partial:
         partial.write_text(text, encoding="utf-8")
@@ -75,63 +65,33 @@ def _describe(profile: Profile) -> str:
     return " · ".join(filter(None, about))
 
 
-def _sentences(scope: Scope, leaves: Sequence[Leaf], short: dict[str, str]) -> list[str]:
-    """Notes on the capture; and the kernel and the classes with the most time."""
-    if not leaves:
-        return ["No kernel and no memory operation was recorded."]
-    notes = [f"{CPU_ONLY_NOTE[0].upper()}{CPU_ONLY_NOTE[1:]}."] if scope.profile.is_cpu_only else []
-    if not scope.has_steps:
-        notes.append(f"No range named {scope.step_name!r} holds work: this page is about the whole capture.")
-    if scope.steps_on_devices > scope.step_count:
-        notes.append(f"Times and launches of one step are means over {len(scope.devices)} devices.")
-    kernels, classes, launches = Counter(), Counter(), Counter()
-    for leaf in leaves:
-        kernels[leaf.kernel] += leaf.ms
-        launches[leaf.kernel] += leaf.launches
-        classes[family(leaf.kernel_class)] += leaf.ms
-    (kernel, ms), total_ms = kernels.most_common(1)[0], classes.total() or 1
-    count = f"{launches[kernel]:,.1f}".removesuffix(".0")
-    time = f"{duration(1e6 * ms)} ({percent(ms / total_ms)}), {count} launch{'' if count == '1' else 'es'}"
-    notes.append(f"The kernel with the most time is {short[kernel]}: {time}.")
-    return [*notes, f"By class: {', '.join(f'{one} {percent(ms / total_ms)}' for one, ms in classes.most_common(3))}."]
-
-
 def _tables(scope: Scope, under: str | None) -> dict[str, tuple]:
     """The tables by name: the kinds of columns by heading, the rows, a sentence on rows that were left out, a title."""
     profile, work, ns, tables = scope.profile, scope.activities, scope.duration_ns, {}
     classes, tree = list(profile.table("classes", under).rows()), RangeTree(profile, under)
     kernels = [row for row in profile.table("kernels", under).rows() if row[2] not in ("memcpy", "memset")]
     all_ns, moved = sum(row[3] for row in classes) or 1, profile.capture.source.copies()["bytes"]
-    time = {time_heading(profile.is_cpu_only): "time", "share": "share"}
+    time = f"{time_heading(profile.is_cpu_only)}=time | share=share"
 
-    def add(title: str, columns: dict, rows: list, count: int | None = None, noun: str = "") -> None:
-        name = title.partition(" ")[0].lower()
-        left_out = (count or len(rows)) - MAX_ROWS
-        rest = f"{left_out:,} more {noun or name} have no room here; kernel-tables prints all." if left_out > 0 else ""
-        tables[name] = columns, rows[:MAX_ROWS], rest, title
+    def add(title: str, columns: str, rows: list, count: int | None = None) -> None:
+        name, left_out = title.partition(" ")[0].lower(), (count or len(rows)) - MAX_ROWS
+        rest = f"{left_out:,} more have no room here; kernel-tables prints all." if left_out > 0 else ""
+        tables[name] = dict(column.split("=") for column in columns.split(" | ")), rows[:MAX_ROWS], rest, title
 
     rows = [
-        (
-            (row.depth, row.label),
-            row.node.instances,
-            row.node.kernels,
-            row.node.ns,
-            row.node.ns / all_ns,
-            row.node.memops,
-        )
-        for row in tree.rows(MAX_ROWS)
+        ((depth, label), node.instances, node.kernels, node.ns, node.ns / all_ns, node.memops)
+        for depth, label, node, _ in tree.rows(MAX_ROWS)
     ]
-    columns = {"range": "range", "times": "count", "kernels": "count"} | time
-    add("Ranges, inner ones below outer ones", columns | {"copies, fills": "count"}, rows, len(tree))
+    columns = f"range=range | times=count | kernels=count | {time} | copies, fills=count"
+    add("Ranges with inner ones below outer ones", columns, rows, len(tree))
     rows = [(name, count, launches, ns, ns / all_ns, largest) for name, count, launches, ns, _, largest, _ in classes]
-    columns = {"class": "text", "kernels": "count", "launches": "count"} | time
-    add("Classes of kernels", columns | {"most time in": "kernel"}, rows)
+    add("Classes of kernels", f"class=text | kernels=count | launches=count | {time} | most time in=kernel", rows)
     rows = [
         (kernel, launches, ns, ns / all_ns, mean, least, most, kernel_class, path or "(no range)")
         for path, kernel, kernel_class, launches, ns, mean, least, most, _ in kernels
     ]
-    columns = {"kernel": "kernel", "launches": "count"} | time | {"mean": "time", "min": "time", "max": "time"}
-    add("Kernels by range", columns | {"class": "text", "range": "text"}, rows, noun="kernels in ranges")
+    columns = f"kernel=kernel | launches=count | {time} | mean=time | min=time | max=time | class=text | range=text"
+    add("Kernels by range", columns, rows)
     whole_ns, rows = int(ns.sum()) or 1, []
     for name in np.unique(work.name[scope.is_memory]).tolist():
         mine = np.flatnonzero(scope.is_memory & (work.name == name))
@@ -140,8 +100,8 @@ def _tables(scope: Scope, under: str | None) -> dict[str, tuple]:
             size = int(moved[mine].sum())
         rate = size / total_ns if size is not None and total_ns else None
         rows.append((work.names[name], len(mine), total_ns, total_ns / whole_ns, total_ns / len(mine), size, rate))
-    columns = {"operation": "kernel", "times": "count", "time": "time", "share": "share", "mean": "time"}
-    add("Memory operations", columns | {"moved": "size", "rate": "rate"}, sorted(rows, key=lambda row: -row[2]))
+    columns = "operation=kernel | times=count | time=time | share=share | mean=time | moved=size | rate=rate"
+    add("Memory operations", columns, sorted(rows, key=lambda row: -row[2]))
     return tables
 
 
@@ -167,19 +127,6 @@ def _with_phases(scope: Scope) -> list[tuple[str, ...]]:
     step = scope.step_name if scope.has_steps else None
     inner = [path[path.index(step) + 1 :] if step in path else path for path in scope.profile.paths]
     return [(*map(readable_name, path[:1]), *path[1:]) for path in with_phases_as_siblings(inner)]
-
-
-def _largest(leaves: list[Leaf]) -> tuple[list[Leaf], str]:
-    """The leaves that fit into a flame graph. The smallest ones of each phase are one leaf; the text is a sentence on
-    these, "" without any."""
-    if len(leaves) <= MAX_LEAVES:
-        return leaves, ""
-    leaves, ms, launches, name = sorted(leaves, key=lambda leaf: -leaf.ms), Counter(), Counter(), "(smaller ones)"
-    for leaf in leaves[MAX_LEAVES:]:
-        ms[leaf.ranges[:1]] += leaf.ms
-        launches[leaf.ranges[:1]] += leaf.launches
-    note = f"The {len(leaves) - MAX_LEAVES:,} kernels in ranges with the least time are shown together as “{name}”."
-    return leaves[:MAX_LEAVES] + [Leaf(phase, name, "other", ms[phase], launches[phase]) for phase in ms], note
 
 
 class Timeline(NamedTuple):
@@ -227,7 +174,7 @@ def capture_timeline(scope: Scope, names: Names) -> Timeline:
         if level < 8:
             lane, path = (0, threads.index(ranges.thread[row]) + 1, level), paths[path]
             title = f"ranges, thread {lane[1]}" + (f", level {level + 1}" if level else "")
-            look, name = look_of((*path, "")[0], PHASES), names.number(ranges.names[ranges.name[row]])
+            look, name = look_of((*path, "")[0], parts.PHASES), names.number(ranges.names[ranges.name[row]])
             add(lane, title, (ranges.start[row], ranges.end[row]), name, path[:-1], look)
             phases.update(path[:1])
     called, activity = np.unique(scope.launch_row[launched], return_index=True)
@@ -238,7 +185,7 @@ def capture_timeline(scope: Scope, names: Names) -> Timeline:
                 threads.index(calls.threads[calls.thread[row]]) + 1,
                 calls.names.get(calls.name[row], "launch"),
             )
-            times, look = (calls.start[row], calls.end[row]), LOOKS.index(PLAIN)
+            times, look = (calls.start[row], calls.end[row]), parts.LOOKS.index(parts.PLAIN)
             add((1, thread), f"API calls, thread {thread}", times, names.number(name), paths[path], look)
     for row in rows[work.start[rows] < limit_ns].tolist():
         device, stream, name = int(work.device[row]), int(work.stream_number[row]), work.name[row]
@@ -251,4 +198,6 @@ def capture_timeline(scope: Scope, names: Names) -> Timeline:
     for _, (title, bars) in sorted(lanes.items()):
         columns = zip(("start", "length", "kind"), zip(*sorted(bars), strict=True), strict=True)
         data["lanes"].append({"title": title, **dict(columns)})
-    return Timeline(data, [phase for phase in PHASES if phase in phases], sorted(families, key=rank_of), note)
+    return Timeline(
+        data, [phase for phase in parts.PHASES if phase in phases], sorted(families, key=parts.rank_of), note
+    )

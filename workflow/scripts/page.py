@@ -49,10 +49,10 @@ def main(
         placed |= section["figures"].keys()
     environment = html_environment(TEMPLATES)
     environment.filters["markdown"] = lambda text: Markup(MARKDOWN.renderInline(text))
-    contents = {"summary": "Summary"} | {section["name"]: section["question"] for section in sections}
+    contents = [("summary", "Summary"), *((section["name"], section["question"]) for section in sections)]
     text = environment.get_template("grid.html.j2").render(
         machine=Markup(MARKDOWN.renderInline(describe_machine(runs))),
-        contents=contents | ({"step": "Inside a step"} if leaves else {}),
+        contents=[*contents, ("step", "Inside a step")] if leaves else contents,
         sections=sections,
         figures={Path(path).stem: embed_image(Path(path)) for path in figures},
         missing=list_missing(runs),
@@ -64,7 +64,7 @@ def main(
         flames={name: flame(run_leaves, names) for name, run_leaves in leaves.items()},
         timeline=timeline,
         trace=Path(trace).relative_to(Path(page).parent),
-        names=names.as_lists(),
+        names_of=names.as_lists,
     )  # fmt: skip
     with written_whole(Path(page)) as partial:
         partial.write_text(text, encoding="utf-8")
