@@ -1,0 +1,426 @@
+"""The ranks of a run, the cost of communication between them, and their collectives.
+
+A run on several GPUs has a process for each. nsys captures each in its own file, or all of them in one file, where
+their correlation ids collide; both work. Every capture has its own clock, so no duration may span two of them.
+
+All ranks of a communicator launch its collectives in the same order, so the k-th in a step of one rank belongs to the
+k-th of the others; if the communicator is unknown, one of all ranks is assumed. A kernel of NCCL also waits until the
+other ranks have arrived: its shortest duration over the ranks is the transfer, and the remaining time on the other
+ranks is waiting for the slowest rank.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kernel_tables.capture import NONE, operation_named, process_of
+from kernel_tables.columns import column_names
+from kernel_tables.errors import RANK_KEY, RANKS_KEY, Finding, NotConserved, finding
+from kernel_tables.intervals import Intervals, covered_ns, difference, intersection, union
+from kernel_tables.steps import NO_STEP, Scope, measured_steps
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from kernel_tables.profile import Profile
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One process of a run. Its profile may contain other processes, too."""
+
+    number: int
+    profile: Profile
+    process: int  # global id; in a capture without work, that of the first range, NONE if there is none
+
+    def steps(self, step_name: str) -> np.ndarray:
+        """The numbers of the ranges that are its measured steps, in order of time. Steps without work are included, so
+        that steps of several ranks can be matched by number."""
+        ranges, steps = self.profile.capture.ranges, measured_steps(self.profile, step_name)
+        return steps[process_of(ranges.thread)[steps] == self.process]
+
+    @property
+    def devices(self) -> list[int]:
+        """The numbers of its devices in its capture; -1 for the CPU."""
+        work = self.profile.capture.activities
+        return np.unique(work.device[work.process == self.process]).tolist()
+
+
+def ranks_of(profiles: Sequence[Profile]) -> list[Rank]:
+    """The ranks: numbered as the captures say, if each contains one process and names its rank; else in the order of
+    the captures, within one by device, then by process.
+
+    A capture in which nothing ran on a device counts as one rank, so that later ones keep their numbers.
+    """
+    processes = []
+    for profile in profiles:
+        work, ranges = profile.capture.activities, profile.capture.ranges first = {process: int(work.device[work.process
+        == process].min()) for process in np.unique(work.process).tolist()} without_work =
+        [int(process_of(ranges.thread)[0]) if len(ranges) else NONE] ids = sorted(first, key=lambda process:
+        (first[process], process)) or without_work processes += [(profile, process) for process in ids]
+    stated_numbers = numbers_in_run(profiles) if len(processes) == len(profiles) else None
+    ranks = [Rank(number, *one) for number, one in zip(stated_numbers or range(len(processes)), processes, strict=True)]
+    return sorted(ranks, key=lambda rank: rank.number)
+
+
+def numbers_in_run(profiles: Sequence[Profile]) -> list[int] | None:
+    """The rank that each capture names; None if one names none, or two name the same."""
+    texts = [profile.metadata.get(RANK_KEY, "") for profile in profiles]
+    numbers = [int(text) for text in texts if text.isascii() and text.isdigit()]
+    return numbers if len(set(numbers)) == len(texts) else None
+
+
+def ranks_in_run(ranks: Sequence[Rank]) -> int:
+    """The number of ranks in the run, as its captures say, but at least the number of `ranks`."""
+    counts = [rank.profile.metadata.get(RANKS_KEY, "") for rank in ranks]
+    return max([len(ranks), *(int(count) for count in counts if count.isascii() and count.isdigit())])
+
+
+def communication(ranks: Sequence[Rank], step_name: str = "step") -> pd.DataFrame:
+    """One row per rank, device and measured step; columns.py describes the columns.
+
+    A sum over the collectives is missing if there are none, or it is missing for one of them. Raises NotConserved if
+    the parts of a step do not add up to it.
+    """
+    import pandas as pd
+
+    names, keys = column_names("communication"), ["rank", "device", "step"]
+    devices = _DeviceSteps.of_all(ranks, step_name)
+    if not devices:  # no device has a step in which anything ran
+        return pd.DataFrame(columns=names, dtype="Int64")
+    by_step = _Matched(ranks, devices).table.groupby(keys)
+    sums = by_step[["bytes", "transfer_ns", "waiting_ns"]].agg(lambda column: column.sum(skipna=False))
+    table = pd.concat([steps.table() for steps in devices], ignore_index=True)
+    table = table.join(by_step.size().rename("collectives"), on=keys).join(sums, on=keys)
+    table["collectives"] = table["collectives"].fillna(0).astype("int64")
+    return table[names]
+
+
+def collectives(ranks: Sequence[Rank], step_name: str = "step") -> pd.DataFrame:
+    """One row per rank, device, step and collective; columns.py describes the columns.
+
+    `bytes` is what the name of a range says, else the call of NCCL or PyTorch. transfer_ns and waiting_ns are missing
+    with one rank, if the run had more ranks than are given, and in steps in which the ranks of a communicator did not
+    run the same collectives.
+    """
+    matched = _Matched(ranks, _DeviceSteps.of_all(ranks, step_name))
+    return matched.table[column_names("communication --collectives")]
+
+
+def findings_of_ranks(ranks: Sequence[Rank], step_name: str = "step") -> list[Finding]:
+    """The findings about several ranks: on their numbers of steps, or if these are equal, on their collectives. A
+    process without steps does not count if its capture contains several processes."""
+    process_counts = Counter(rank.profile for rank in ranks)
+    step_counts = {rank: len(rank.steps(step_name)) for rank in ranks}
+    counts = {rank.number: count for rank, count in step_counts.items() if count or process_counts[rank.profile] == 1}
+    most = max(counts.values(), default=0)
+    if fewer := [f"rank {number}: {count}" for number, count in counts.items() if count != most]:
+        message = (
+            f"ranks hold up to {most} ranges {step_name!r}, others fewer ({', '.join(fewer)}): steps of ranks are
+            matched" " by number, so they would be compared with other steps; capture the same steps of all ranks"
+        )
+        return [finding("ranks_differ", message)]
+    if steps := _Matched(ranks, _DeviceSteps.of_all(ranks, step_name)).unmatched_steps if ranks else []:
+        message = (
+            f"ranks ran different collectives in steps {', '.join(map(str, steps[:5]))}: transfer cannot be
+            distinguished" " from waiting for the slowest rank there; capture all ranks of the run"
+        )
+        return [finding("collectives_differ", message)]
+    return []
+
+
+@dataclass(frozen=True)
+class _DeviceSteps:
+    """The steps of a rank on one device. Arrays are by step, or by activity of its profile."""
+
+    rank: Rank
+    device: int
+    scope: Scope
+
+    @classmethod
+    def of_all(cls, ranks: Sequence[Rank], step_name: str) -> list[_DeviceSteps]:
+        """The steps of every rank on each of its devices."""
+        scopes = {profile: Scope(profile, step_name) for profile in dict.fromkeys(rank.profile for rank in ranks)}
+        return [cls(rank, device, scopes[rank.profile]) for rank in ranks for device in rank.devices]
+
+    @cached_property
+    def is_here(self) -> np.ndarray:
+        """By activity: whether this rank ran it on this device, in a step or not."""
+        work = self.scope.activities
+        return (work.process == self.rank.process) & (work.device == self.device)
+
+    @cached_property
+    def is_communication(self) -> np.ndarray:
+        """By activity: whether it is communication on this device."""
+        return self.is_here & self.scope.is_of_class("communication")
+
+    @cached_property
+    def compute(self) -> Intervals:
+        """The time in which a kernel that is not communication ran on this device."""
+        return self._during(self.is_here & self.scope.is_kernel & ~self.is_communication)
+
+    def _during(self, mask: np.ndarray) -> Intervals:
+        return union(self.scope.activities.start[mask], self.scope.activities.end[mask])
+
+    @cached_property
+    def steps(self) -> np.ndarray:
+        """The numbers of the ranges that are the steps."""
+        return self.rank.steps(self.scope.step_name)
+
+    @cached_property
+    def step(self) -> np.ndarray:
+        """By activity: the number of the step that launched it; NO_STEP outside steps, and for other ranks."""
+        number = np.full(len(self.scope.ranges) + 1, NO_STEP)  # the last entry serves activities in no range
+        number[self.steps] = np.arange(len(self.steps))
+        return np.where(self.is_here, number[self.rank.profile.enclosing(self.scope.step_name)], NO_STEP)
+
+    @cached_property
+    def windows(self) -> tuple[np.ndarray, np.ndarray]:
+        """When every step began and ended on this device.
+
+        If all that the steps launched here ran inside their ranges, since the program waited for the device, the
+        windows are these ranges. If the program runs ahead in any step, each window lasts from the start of the step's
+        first activity here to the start of the next window, and the last one to the end of all activities of the steps.
+        """
+        ranges, work = self.scope.ranges, self.scope.activities
+        begin_ns, end_ns = ranges.start[self.steps], ranges.end[self.steps]
+        rows = np.flatnonzero(self.step != NO_STEP)
+        step, starts_ns, ends_ns = self.step[rows], work.start[rows], work.end[rows]
+        if (begin_ns[step] <= starts_ns).all() and (ends_ns <= end_ns[step]).all():
+            return begin_ns, end_ns
+        last_ns = int(ends_ns.max())
+        begin_ns = np.full(len(self.steps), last_ns)
+        np.minimum.at(begin_ns, step, starts_ns)
+        begin_ns = np.minimum.accumulate(begin_ns[::-1])[::-1]  # a step without work here has no duration
+        return begin_ns, np.append(begin_ns[1:], last_ns)
+
+    def table(self) -> pd.DataFrame:
+        """The time of every step by parts; computation has priority, then communication, then memory operations. Raises
+        NotConserved unless the parts add up to the step, to the nanosecond."""
+        import pandas as pd
+
+        transfers = self._during(self.is_communication)
+        parts = {
+            "compute_ns": self.compute,
+            "exposed_communication_ns": difference(transfers, self.compute),
+            "exposed_memory_ns": difference(self._during(self.is_here & self.scope.is_memory), self.compute, transfers),
+        }
+        length_ns = self.windows[1] - self.windows[0]
+        columns = {name: covered_ns(part, *self.windows) for name, part in parts.items()}
+        columns["idle_ns"] = length_ns - covered_ns(self._during(self.is_here), *self.windows)
+        if (sum(columns.values()) != length_ns).any():
+            step = f"a step of rank {self.rank.number} on device {self.device}"
+            raise NotConserved(f"the parts of {step} do not add up to its length")
+        overlapped_ns = covered_ns(intersection(transfers, self.compute), *self.windows)
+        place = {"rank": self.rank.number, "device": self.device, "step": np.arange(len(length_ns))}
+        columns |= {"communication_ns": columns["exposed_communication_ns"] + overlapped_ns}
+        return pd.DataFrame(place | {"step_ns": length_ns} | columns | {"overlapped_ns": overlapped_ns})
+
+    def collectives(self) -> pd.DataFrame:
+        """The collectives, in the order in which each step launched them."""
+        import pandas as pd
+
+        work, profile = self.scope.activities, self.rank.profile
+        rows = np.flatnonzero(self.is_communication & (self.step != NO_STEP))
+        launch_ns = np.where(self.scope.launch_row != NONE, self.scope.launch_ns, work.start)
+        rows = rows[np.lexsort((work.start[rows], launch_ns[rows], self.step[rows]))]
+        step, start_ns, duration_ns = self.step[rows], work.start[rows], self.scope.duration_ns[rows]
+        kernels = [work.names[name] for name in work.name[rows].tolist()]
+        paths = [profile.paths[path] for path in profile.attribution.path[rows].tolist()]
+        requests = self._requests(rows)
+        said = [_said_by_ranges(path) for path in paths]
+        operations = [
+            request.operation or _operation_of(kernel) or operation or "unknown"
+            for request, kernel, (operation, _, _) in zip(requests, kernels, said, strict=True)
+        ]
+        return pd.DataFrame(
+            {
+                "rank": self.rank.number,
+                "device": self.device,
+                "step": step,
+                "number": np.arange(len(rows)) - np.searchsorted(step, step),  # in its step
+                "operation": operations,
+                "range": [path[-1] if path else "" for path in paths],
+                "kernel": kernels,
+                "bytes": pd.array([size for _, size, _ in said], "Int64"),
+                "requested_bytes": pd.array([request.bytes for request in requests], "Int64"),
+                "counted_by_nccl": [request.counted_by_nccl for request in requests],
+                "communicator": pd.Series([request.communicator for request in requests], dtype=object),
+                "bucket": pd.array([bucket for _, _, bucket in said], "Int64"),
+                "start_ns": start_ns - self.windows[0][step],
+                "duration_ns": duration_ns,
+                "exposed_ns": duration_ns - covered_ns(self.compute, start_ns, start_ns + duration_ns),
+            }
+        )
+
+    def _requests(self, rows: np.ndarray) -> list[_Request]:
+        """What was requested of the collectives in these rows of activities, by PyTorch's profiler or by NCCL's
+        calls."""
+        work, calls, source = self.scope.activities, self.rank.profile.capture.calls, self.rank.profile.capture.source
+        if told := source.torch_collectives():
+            keys = zip(work.process[rows].tolist(), work.correlation[rows].tolist(), strict=True)
+            found = [told.get(key, (None, None, None)) for key in keys]
+            known = (operation_named((operation or "").replace("-", "")) for operation, _, _ in found)
+            return [
+                _Request(operation if operation == name else None, size, communicator, counted_by_nccl=False)
+                for (operation, size, communicator), name in zip(found, known, strict=True)
+            ]
+        # Requests are matched with the kernels of all devices, since a group may launch on several.
+        launched = np.flatnonzero(self.scope.is_of_class("communication") & (self.scope.launch_row != NONE))
+        threads = calls.threads[calls.thread[self.scope.launch_row[launched]]].tolist()
+        launches = list(zip(threads, self.scope.launch_ns[launched].tolist(), strict=True))
+        by_row = dict(zip(launched.tolist(), match_requests(source.nccl_calls(), launches), strict=True))
+        return [by_row.get(row, _Request()) for row in rows.tolist()]
+
+
+class _Matched:
+    """The collectives of all devices of the ranks, matched between them."""
+
+    def __init__(self, ranks: Sequence[Rank], devices: Sequence[_DeviceSteps]):
+        """`table` has the columns of `collectives` and more, such as communicator (its number, -1 if unknown) and size
+        (the number of its ranks, 0 if that is unknown)."""
+        import pandas as pd
+
+        tables = [steps.collectives() for steps in devices]
+        if not tables:  # nothing ran on a device
+            self.table = pd.DataFrame(columns=[*column_names("communication --collectives"), "size"])
+            return
+        with_rows = [table for table in tables if len(table)]  # others might change the types of columns
+        self.table = table = pd.concat(with_rows or tables[:1], ignore_index=True)
+        is_known = table["communicator"].notna()
+        table["communicator"] = pd.factorize(table["communicator"])[0]  # -1 where it is missing
+        sizes = table[["communicator", "rank", "device"]].drop_duplicates().groupby("communicator").size()
+        given_ranks = max(len(ranks), len(table[["rank", "device"]].drop_duplicates()))
+        size = table["communicator"].map(sizes).where(is_known, given_ranks).astype("int64")  # else all given ranks
+        if ranks_in_run(ranks) > given_ranks:  # a communicator may have more ranks than are given
+            size[:] = 0
+        # Of these operations, NCCL counts the bytes of one rank; a single rank has no communicator.
+        of_one = table["operation"].isin(["all-gather", "reduce-scatter", "all-to-all", "gather", "scatter"])
+        all_bytes = (table["requested_bytes"] * size).where(size > 1)
+        requested = table["requested_bytes"].where(~(table["counted_by_nccl"] & of_one), all_bytes)
+        table["size"], table["bytes"] = size, table["bytes"].fillna(requested)
+        number = table.groupby(["step", "communicator", "rank", "device"]).cumcount()
+        shortest = table.groupby([table["step"], table["communicator"], number])["duration_ns"].transform("min")
+        table["transfer_ns"] = shortest.astype("Int64").where(self._are_matched() & (size > 1))
+        table["waiting_ns"] = table["duration_ns"] - table["transfer_ns"]
+        # A byte per nanosecond is 10^9 bytes a second.
+        table["algorithm_gb_per_s"] = (table["bytes"] / table["transfer_ns"].replace(0, pd.NA)).astype("Float64")
+        factors = [bus_factor(*one) for one in zip(table["operation"], size.tolist(), strict=True)]
+        table["bus_gb_per_s"] = table["algorithm_gb_per_s"] * pd.array(factors, "Float64")
+
+    def _are_matched(self) -> np.ndarray:
+        """By row: whether in its step all ranks of its communicator ran the same operations in the same order."""
+        import pandas as pd
+
+        table = self.table
+        sequences = table.groupby(["step", "communicator", "rank", "device"])["operation"].agg(tuple)
+        counts = sequences.groupby(level=["step", "communicator"]).agg(["size", "nunique"])
+        by_row = counts.loc[pd.MultiIndex.from_frame(table[["step", "communicator"]])]
+        return (by_row["size"].to_numpy() == table["size"].to_numpy()) & (by_row["nunique"].to_numpy() == 1)
+
+    @property
+    def unmatched_steps(self) -> list[int]:
+        """The steps in which not every rank of a communicator ran the same collectives, in the same order; none if the
+        run had more ranks than are given."""
+        return sorted(set(self.table.loc[(self.table["size"] > 1) & self.table["transfer_ns"].isna(), "step"]))
+
+
+def bus_factor(operation: str, ranks: int) -> float | None:
+    """Bandwidth of the busiest link ÷ bandwidth of the algorithm, as in NCCL's own tests; None if unknown or 0, as it
+    is for 0 ranks (an unknown number)."""
+    of_many = {"all-reduce": 2.0, "all-gather": 1.0, "reduce-scatter": 1.0, "all-to-all": 1.0}.get(operation, 0.0)
+    if operation in ("broadcast", "reduce"):
+        return 1.0 if ranks else None
+    return of_many * (ranks - 1) / ranks or None if ranks else None
+
+
+def _said_by_ranges(path: Sequence[str]) -> tuple[str | None, int | None, int | None]:
+    """The operation and the bytes of the innermost range that names either, as in `all-reduce, bytes = 26214400, bucket
+    = 0`: the bytes that are reduced or gathered on one rank; and the bucket of the innermost range that names one, if
+    any range names an operation or bytes."""
+    operations = r"^(all[-_]reduce|all[-_]gather|reduce[-_]scatter|all[-_]to[-_]all|broadcast|reduce)\b"
+    buckets = (re.search(r"\bbucket = (\d+)", name) for name in reversed(path))
+    bucket = next((int(match[1]) for match in buckets if match), None)
+    for name in reversed(path):
+        operation, size = re.search(operations, name), re.search(r"\bbytes = (\d+)", name)
+        if size or operation:
+            return operation and operation[1].replace("_", "-"), size and int(size[1]), bucket
+    return None, None, None
+
+
+def _operation_of(kernel: str) -> str | None:
+    """The operation in the name of a kernel of NCCL (ncclDevKernel_AllReduce_Sum_f32_RING_LL) or Gloo
+    (gloo:all_reduce): all-reduce; None without one (ncclDevKernel_Generic)."""
+    if match := re.search(r"gloo:(\w+)", kernel):
+        return match[1].replace("_", "-")
+    match = re.search(r"nccl(?:Dev)?Kernel_([A-Z][a-z]+(?:[A-Z][a-z]+)*)", kernel)
+    return None if match is None or match[1] == "Generic" else re.sub(r"(?<=[a-z])(?=[A-Z])", "-", match[1]).lower()
+
+
+class _Request(NamedTuple):
+    """What was requested of a kernel, `bytes` in sum. What its calls do not tell, or differ in, is None."""
+
+    operation: str | None = None
+    bytes: int | None = None
+    communicator: int | None = None
+    counted_by_nccl: bool = True  # then, for some operations, `bytes` is the part of one rank
+
+
+def match_requests(calls: Iterable, kernels: Sequence[tuple[int, int]]) -> list[_Request]:
+    """What was requested of each of `kernels` of NCCL, given by the (thread, time) of its launch: operation, bytes,
+    communicator. `calls` (NcclCall of a Source) are sorted by thread, then by time.
+
+    A call launches a kernel itself, unless it is between ncclGroupStart and ncclGroupEnd: then the outermost
+    ncclGroupEnd launches what all calls between them request (NCCL's manual, "Group Calls"). A request is empty if the
+    kernel was launched in none of `calls`, or in a group that began before the capture; bytes are unknown if one call
+    or group launched several kernels, or exceed what any sum of messages can be.
+    """
+    most_bytes, by_thread = 1 << 44, {}
+    for thread, of_thread in groupby(calls, attrgetter("thread")):
+        launches, group, last_ns = by_thread.setdefault(thread, []), [], -1
+        depth, is_complete = 0, True  # how many groups are open, and whether all calls in them are known
+        for call in of_thread:
+            if call.end <= last_ns:
+                continue  # NCCL itself made this call, inside the previous one
+            last_ns = call.end
+            if call.name == "ncclGroupStart":
+                depth += 1
+            elif call.name == "ncclGroupEnd":
+                is_complete = is_complete and depth > 0  # else the group began before the capture
+                depth = max(depth - 1, 0)
+                if depth == 0:
+                    launches.append((call.start, call.end, tuple(group) if is_complete else ()))
+                    group, is_complete = [], True
+            elif depth:
+                group.append(call)
+            else:
+                launches.append((call.start, call.end, (call,)))
+
+    def launch_at(thread: int, time_ns: int) -> tuple | None:
+        launches = by_thread.get(thread, [])
+        index = bisect_right(launches, time_ns, key=lambda launch: launch[0]) - 1
+        return launches[index] if index >= 0 and time_ns < launches[index][1] else None
+
+    def only(values: set):
+        return next(iter(values)) if len(values) == 1 else None
+
+    launches = [launch_at(*kernel) for kernel in kernels]
+    kernel_counts, requests = Counter(launches), []
+    for launch in launches:
+        of_launch = launch[2] if launch else ()
+        sizes = [call.bytes for call in of_launch]
+        is_known = bool(sizes) and None not in sizes and kernel_counts[launch] == 1 and sum(sizes) <= most_bytes
+        operation = only({operation_named(call.name.removeprefix("nccl").lower()) for call in of_launch})
+        communicator = only({call.communicator for call in of_launch})
+        requests.append(_Request(operation, sum(sizes) if is_known else None, communicator))
+    return requests
