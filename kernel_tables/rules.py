@@ -524,23 +524,16 @@ def rules_of_entries(entries: Sequence[Mapping], source: str) -> tuple[Rule, ...
     for number, entry in enumerate(entries, start=1):
         if problem := _problem(entry):
             raise TraceError(f"{source}, rule {number}: {problem}; write {CUSTOM_EXAMPLE}")
-        selectors = [f"{key} {entry[key]!r}" for key in ("kernel", "class", "range", "call") if key in entry]
-        noun, find, needs = ("calls", _hit_of_calls, FROM_CALLS) if "call" in entry else ("kernels", _hit, ("kernels",))
-        selection = ", ".join(selectors)
-        threshold = f"{float(entry['share']):.4g} of the span, {entry.get('launches', 1)} {noun} a step"
-        rules.append(
-            Rule(
-                entry["code"],
-                f"{noun} of {selection}",
-                float(entry["share"]),
-                entry["advice"],
-                "possible",
-                needs,
-                partial(find, entry=dict(entry), selection=selection),
-                threshold=threshold,
-                source="custom rule",
-            )
-        )
+        selection = ", ".join(f"{key} {entry[key]!r}" for key in ("kernel", "class", "range", "call") if key in entry)
+        noun, find, needs = "kernels", _hit_of_kernels, ("kernels",)
+        if "call" in entry:
+            noun, find, needs = "calls", _hit_of_calls, FROM_CALLS
+        rule = Rule(
+            entry["code"], f"{noun} of {selection}", float(entry["share"]), entry["advice"], "possible", needs,
+            partial(find, entry=dict(entry), selection=selection), source="custom rule",
+            threshold=f"{float(entry['share']):.4g} of the span, {entry.get('launches', 1)} {noun} a step",
+        )  # fmt: skip
+        rules.append(rule)
     codes = [*CODES, *(rule.code for rule in rules)]
     if repeated := next((code for code in codes if codes.count(code) > 1), None):
         raise TraceError(f"{source}: there are two rules {repeated!r}; give each a different code")
@@ -573,7 +566,7 @@ def _problem(entry: Mapping) -> str:
     return ""
 
 
-def _hit(context: Context, entry: Mapping, selection: str) -> Hit | None:
+def _hit_of_kernels(context: Context, entry: Mapping, selection: str) -> Hit | None:
     scope = context.scope
     mask = scope.is_in_span & scope.is_kernel
     if "kernel" in entry:
