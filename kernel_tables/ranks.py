@@ -47,7 +47,7 @@ class Rank:
         """The numbers of the ranges that are its measured steps, in order of time. Steps without work are included, so
         that steps of several ranks can be matched by number."""
         ranges, steps = self.profile.capture.ranges, measured_steps(self.profile, step_name)
-        return steps[process_of(ranges.thread)[steps] == self.process]
+        return steps[process_of(ranges.thread[steps]) == self.process]
 
     @property
     def devices(self) -> list[int]:
@@ -64,10 +64,10 @@ def ranks_of(profiles: Sequence[Profile]) -> list[Rank]:
     """
     processes = []
     for profile in profiles:
-        work, ranges = profile.capture.activities, profile.capture.ranges first = {process: int(work.device[work.process
-        == process].min()) for process in np.unique(work.process).tolist()} without_work =
-        [int(process_of(ranges.thread)[0]) if len(ranges) else NONE] ids = sorted(first, key=lambda process:
-        (first[process], process)) or without_work processes += [(profile, process) for process in ids]
+        work, ranges = profile.capture.activities, profile.capture.ranges
+        ids = np.unique(work.process).tolist() or ([int(process_of(ranges.thread[0]))] if len(ranges) else [NONE])
+        first = {process: int(work.device[work.process == process].min(initial=1 << 32)) for process in ids}
+        processes += [(profile, process) for process in sorted(ids, key=lambda process: (first[process], process))]
     stated_numbers = numbers_in_run(profiles) if len(processes) == len(profiles) else None
     ranks = [Rank(number, *one) for number, one in zip(stated_numbers or range(len(processes)), processes, strict=True)]
     return sorted(ranks, key=lambda rank: rank.number)
@@ -126,14 +126,14 @@ def findings_of_ranks(ranks: Sequence[Rank], step_name: str = "step") -> list[Fi
     most = max(counts.values(), default=0)
     if fewer := [f"rank {number}: {count}" for number, count in counts.items() if count != most]:
         message = (
-            f"ranks hold up to {most} ranges {step_name!r}, others fewer ({', '.join(fewer)}): steps of ranks are
-            matched" " by number, so they would be compared with other steps; capture the same steps of all ranks"
+            f"ranks hold up to {most} ranges {step_name!r}, others fewer ({', '.join(fewer)}): steps of ranks"
+            " are matched by number, so they would be compared with other steps; capture the same steps of all ranks"
         )
         return [finding("ranks_differ", message)]
     if steps := _Matched(ranks, _DeviceSteps.of_all(ranks, step_name)).unmatched_steps if ranks else []:
         message = (
-            f"ranks ran different collectives in steps {', '.join(map(str, steps[:5]))}: transfer cannot be
-            distinguished" " from waiting for the slowest rank there; capture all ranks of the run"
+            f"ranks ran different collectives in steps {', '.join(map(str, steps[:5]))}: transfer cannot be"
+            " distinguished from waiting for the slowest rank there; capture all ranks of the run"
         )
         return [finding("collectives_differ", message)]
     return []
