@@ -1,10 +1,9 @@
 """Reading a trace of torch.profiler (Kineto's JSON, gzipped or not) into the same columns as an export of nsys.
 
-Times become integer nanoseconds from the first event. In a trace without a GPU, operators of PyTorch on the processor are
-the activities.
+Times become integer nanoseconds from the first event. In a trace without a GPU, operators of PyTorch on the processor
+are the activities.
 """
 
-import gc
 import re
 import tempfile
 import zlib
@@ -65,7 +64,7 @@ def read(path: Path, *, up_to_damage: bool = False) -> Capture:
         if launches:
             raise TraceError(
                 f"{path}: a trace without kernels, though with {launches:,} calls that launch them: the profiler saw"
-                " nothing of the GPU; record with ProfilerActivity.CUDA, and without another profiler around the program"
+                " nothing of the GPU; record with ProfilerActivity.CUDA, without another profiler around the program"
             )
         if not len(events["operator"]["start"]):
             counts = Counter(event.cat for some in EventFile(path) for event in some).most_common(4)
@@ -91,8 +90,8 @@ def read_recorded(path: Path, torch_version: str, on_gpu: bool | None = None) ->
     capture = events.capture(on_gpu, modules.recorded_ranges(events, on_gpu=on_gpu), torch_version=torch_version)
     if not len(capture.activities):
         raise TraceError(
-            f"the profiler recorded {sum(counts.values())} events and no {'kernel' if on_gpu else 'ATen operator'}: on a"
-            " GPU, CUPTI may be refused to this user or taken by another profiler (nsys around this program?)"
+            f"the profiler recorded {sum(counts.values())} events and no {'kernel' if on_gpu else 'ATen operator'}: on"
+            " a GPU, CUPTI may be refused to this user or taken by another profiler (nsys around this program?)"
         )
     return capture
 
@@ -133,13 +132,7 @@ class Events:
         self._no_args = Args()
         self._substitutes = Numbers()
         file = EventFile(path)
-        was_collecting = gc.isenabled()
-        gc.disable()  # events are in no cycles
-        try:
-            self.columns = self._read(file)
-        finally:
-            if was_collecting:
-                gc.enable()
+        self.columns = self._read(file)
         if file.facts.get("writtenBy"):
             raise TraceError(f"{path}: a timeline written by `kernel-tables trace`, not a capture; {ADVICE}")
         if file.damage and not up_to_damage:
@@ -223,8 +216,8 @@ class Events:
 
     @staticmethod
     def _correlations(args: list[Args]) -> dict[str, np.ndarray]:
-        """The correlation ids, and where one is missing or 0, the external ids, under which some older traces write them;
-        elsewhere NONE."""
+        """The correlation ids, under whose other name, that of external ids, older traces write them; and if one is
+        missing or 0, the external ids, else NONE."""
         correlation = _integers([one.correlation for one in args])
         external = np.full(len(args), NONE)
         if (correlation <= 0).any():
@@ -247,58 +240,63 @@ class Events:
         if kind == KERNEL:
             columns["grid"] = self.sizes.of(_texts([one.grid for one in args]))
             columns["block"] = self.sizes.of(_texts([one.block for one in args]))
-            self.collectives += [one for one in args if one.collective is not None]
+            for one in args:
+                if one.collective is not None:
+                    one.grid = one.block = None  # which would keep the block of the file in memory
+                    self.collectives.append(one)
         else:
             columns["bytes"] = _integers([one.bytes for one in args])
         if kind == COPY:
-            copies = [
-                (event.name or "", *map(str, (one.copy_kind, one.source, one.target))) for event, one in zip(events, args, strict=True)
-            ]
-            columns["copy"] = self.copies.of(copies)
+            copies = [(one.copy_kind, one.source, one.target) for one in args]
+            names = [event.name or "" for event in events]
+            columns["copy"] = self.copies.of(
+                [(name, *map(str, kinds)) for name, kinds in zip(names, copies, strict=True)]
+            )
         return columns
 
     def _starts(self, texts: list[msgspec.Raw]) -> np.ndarray:
         """Nanoseconds from texts in microseconds."""
         joined = b" ".join(texts).replace(b'"', b"") + b" "
-        chars = np.frombuffer(joined, np.uint8)
+        chars, times = np.frombuffer(joined, np.uint8), np.empty(0, np.int64)
         ends, points = np.flatnonzero(chars == ord(" ")), np.flatnonzero(chars == ord("."))
-        if texts and not joined.translate(None, b"0123456789. ") and np.diff(ends, prepend=-1).max(initial=0) <= 20:
+        if not joined.translate(None, b"0123456789. "):
             if len(points) == len(texts) and (ends - points == 4).all():  # three decimals
-                return self._checked(np.fromstring(joined.replace(b".", b""), np.int64, sep=" "), texts)
-            times = np.empty(0, np.int64) if len(points) else np.fromstring(joined, np.int64, sep=" ")
-            if len(times) and times.max() < 1 << 51:
-                return self._checked(times * 1000, texts)
-        return self._checked([self._time(bytes(text).decode(errors="replace").strip('"')) for text in texts], texts)
+                times = np.fromstring(joined.replace(b".", b""), np.int64, sep=" ")
+            elif not len(points):
+                times = np.fromstring(joined, np.int64, sep=" ")
+                times = times * 1000 if times.max(initial=0) < 1 << 51 else times[:0]
+        if len(times) != len(texts):
+            times = [self._time(bytes(text).decode(errors="replace").strip('"')) for text in texts]
+        return self._checked(times)
 
     def _lengths(self, values: list, may_miss: bool) -> np.ndarray:
         """Nanoseconds from durations in microseconds, -1 for those that may miss and do."""
         lengths = np.array(values)
         if lengths.dtype == np.float64:
-            return self._checked(np.rint(lengths * 1000), values)
-        times = [
-            NONE if one is None and may_miss else self._time("null" if one is None else str(one)) for one in values
-        ]
-        return self._checked(times, values)
+            return self._checked(np.rint(lengths * 1000))
+        return self._checked([NONE if one is None and may_miss else self._time(str(one or "")) for one in values])
 
     def _time(self, text: str) -> int:
         whole, _, decimals = text.partition(".")
         if len(decimals) <= 3 and whole.isdecimal() and len(whole) < 16:
             return int(whole + decimals.ljust(3, "0"))
         try:
-            return round(Decimal(text[:40]).scaleb(3))
-        except (ArithmeticError, ValueError):
-            reason = f"{text[:40]!r} is not a time" if text else "an event has no time"
-            raise TraceError(f"{self.path}: no trace of PyTorch's profiler: {reason}; {ADVICE}") from None
+            time = Decimal(text[:40]).scaleb(3)
+            if abs(time) < 1 << 61:
+                return round(time)
+        except ArithmeticError:  # no number
+            pass
+        reason = f"{text[:40]!r} is not a time that a clock shows" if text else "an event has no time or no duration"
+        raise TraceError(f"{self.path}: no trace of PyTorch's profiler: {reason}; {ADVICE}")
 
-    def _checked(self, times: Any, texts: list) -> np.ndarray:
-        """The times as integers; TraceError for those that no clock shows."""
-        largest = max(map(abs, times), default=0) if isinstance(times, list) else np.abs(times).max(initial=0)
-        if largest >= 1 << 61 or len(times) != len(texts):
+    def _checked(self, times: Any) -> np.ndarray:
+        """The times as integers. TraceError if one is longer than 73 years."""
+        if not isinstance(times, list) and np.abs(times).max(initial=0) >= 1 << 61:
             raise TraceError(f"{self.path}: no trace of PyTorch's profiler: a time is longer than 73 years; {ADVICE}")
         return np.array(times, np.int64)
 
     def _threads(self, events: list[Event]) -> np.ndarray:
-        """The global ids of the threads of events; a number from the highest down stands for what is no small number."""
+        """The global ids of threads; for what is no small number stands one from the highest down."""
 
         def small(values: list) -> np.ndarray:
             numbers = _integers(values, self._substitute)
@@ -325,14 +323,10 @@ class Events:
         domain, pushed = np.zeros(len(name), np.int64), np.ones(len(name), bool)
         columns = Ranges.in_order(start, end, thread, name, list(names), domain, pushed, {}, self.unclosed)
         nodes = self._graph_nodes(activities)
-        facts = {
-            "EXPORT_PRODUCT_NAME": "PyTorch profiler (Kineto)",
-            "EXPORT_PRODUCT_VERSION": torch_version,
-            "CAPTURE_BACKEND": "torch",
-        }
+        facts = {"EXPORT_PRODUCT_NAME": "PyTorch profiler (Kineto)", "EXPORT_PRODUCT_VERSION": torch_version}
+        facts["CAPTURE_BACKEND"] = "torch"
         if with_notes:
-            facts |= self._own_facts()
-            facts[NOTES_KEY] = "\n".join(self._notes(activities, on_gpu))
+            facts |= self._own_facts() | {NOTES_KEY: "\n".join(self._notes(activities, on_gpu))}
         overhead = self["overhead"]["start"], self["overhead"]["end"]
         capture = Capture(self.path, activities, calls, columns, nodes, overhead, [], facts, [])
         capture.source = Source(self, activities, calls)
@@ -367,8 +361,8 @@ class Events:
         kernels, correlation = int(is_kernel.sum()), activities.correlation[is_kernel]
         if without_call := np.count_nonzero(~np.isin(correlation, calls["correlation"])):
             yield (
-                f"{without_call:,} of {kernels:,} kernels have no call in the trace (launched before it began): their time"
-                " counts, their range is not known"
+                f"{without_call:,} of {kernels:,} kernels have no call in the trace (launched before it began): their"
+                " time counts, their range is not known"
             )
         is_replayed = np.isin(correlation, calls["correlation"][self.rows_named("call", "GraphLaunch")])
         has_node, replayed = activities.node[is_kernel] != NONE, f"of {kernels:,} kernels ran in replayed CUDA graphs"
@@ -376,8 +370,8 @@ class Events:
             yield f"{count:,} {replayed}: their ranges are those of the captured calls, in the order of the capture"
         if count := int((is_replayed & ~has_node).sum()):
             yield (
-                f"{count:,} {replayed}: their range is that of the launch, since no capture in the trace certainly has the"
-                " same calls; for their modules, begin the trace before the capture, or record with nsys:"
+                f"{count:,} {replayed}: their range is that of the launch, since no capture in the trace certainly has"
+                " the same calls; for their modules, begin the trace before the capture, or record with nsys:"
                 " kernel-tables record --profiler nsys -- python train.py"
             )
         if self.whole_microseconds:
@@ -388,7 +382,7 @@ class Events:
 
     def _operator_work(self) -> tuple[Activities, Calls]:
         """The activities of a program without a GPU: outermost operators, which launch themselves, then collectives of
-        Gloo, each launched by the call that started it."""
+        Gloo, each launched by the operator that started it."""
         operators, (annotations, starters) = modules.outermost_operators(self), modules.gloo_collectives(self)
         if self["operator"]["is_open"][operators].any():
             raise TraceError(f"{self.path}: an operator has no duration: damaged, write the trace again")
@@ -397,13 +391,18 @@ class Events:
             for column in ("start", "end", "thread", "name")
         )
         launching = np.concatenate([operators, starters])  # by activity, the operator that launched it, or NONE
-        correlation, none = np.arange(1, len(start) + 1), np.full(len(start), NONE)
-        stream = -1 << 32 | thread & THREAD_BITS
-        used, numbers = np.unique(name, return_inverse=True)
-        activities = Activities(
-            np.zeros(len(start), np.int8), numbers.reshape(-1).astype(np.int32), [self.texts[one] for one in used.tolist()],
-            start, end, correlation, process_of(thread), stream, none,
-        )  # fmt: skip
+        correlation = np.arange(1, len(start) + 1)
+        work = {
+            "kind": np.zeros(len(start), np.int8),
+            "start": start,
+            "end": end,
+            "name": name,
+            "correlation": correlation,
+        }
+        work |= dict.fromkeys(("node", "grid", "block", "bytes", "copy"), np.full(len(start), NONE))
+        work["stream"] = -1 << 32 | thread & THREAD_BITS
+        self.columns[KERNEL] = work
+        activities = self._activities(work, process_of(thread))
         rows = launching[launching != NONE]
         calls = {column: self["operator"][column][rows] for column in ("start", "end", "thread", "name")}
         return activities, self._calls(calls | {"correlation": correlation[launching != NONE]})
@@ -426,15 +425,18 @@ class Events:
         calls = {name: column[self["call"]["correlation"] > 0] for name, column in self["call"].items()}
         calls = self._with_operators(calls, work)
         if (work["end"] < work["start"]).any() or (calls["end"] < calls["start"]).any():
-            raise impossible(
-                self.path, "ends_before_start", "an activity or a call ends before it starts: write the trace again"
-            )
+            message = "an activity or a call ends before it starts: write the trace again"
+            raise impossible(self.path, "ends_before_start", message)
         self.columns["call"] = calls
+        return self._activities(work, self._processes(calls, work)), self._calls(calls)
+
+    def _activities(self, work: dict[str, np.ndarray], process: np.ndarray) -> Activities:
         used, name = np.unique(work["name"], return_inverse=True)
+        columns = (work[column] for column in ("start", "end", "correlation"))
+        names = [self.texts[number] for number in used.tolist()]
         return Activities(
-            work["kind"], name.reshape(-1).astype(np.int32), [self.texts[number] for number in used.tolist()],
-            work["start"], work["end"], work["correlation"], self._processes(calls, work), work["stream"], work["node"],
-        ), self._calls(calls)  # fmt: skip
+            work["kind"], name.reshape(-1).astype(np.int32), names, *columns, process, work["stream"], work["node"]
+        )
 
     def _name_memory_operations(self, work: dict[str, np.ndarray]) -> None:
         """Names copies and fills as nsys does."""
@@ -468,14 +470,14 @@ class Events:
         return {name: np.concatenate([column, more[name]]) for name, column in calls.items()}
 
     def _processes(self, calls: dict, work: dict) -> np.ndarray:
-        """The process of each activity: that of its call, else that of the first event of the host. Raises TraceError if
-        the file holds several ranks whose correlation ids cannot be told apart."""
+        """The process of each activity: that of its call, else that of the first event of the host. Raises TraceError
+        if the file holds several ranks whose correlation ids cannot be told apart."""
         of_host = [self[kind]["thread"] for kind in ("call", "operator", "annotation") if len(self[kind]["thread"])]
         usual = process_of(int(of_host[0][0])) if of_host else 0
         correlation, process = np.unique(np.stack([calls["correlation"], process_of(calls["thread"])]), axis=1)
         if len(np.unique(correlation)) < len(correlation):
             raise TraceError(
-                f"{self.path}: the traces of {len(np.unique(process))} processes are merged in it, and their correlation ids"
+                f"{self.path}: traces of {len(np.unique(process))} processes are merged in it, and their correlation ids"
                 " collide, so that nobody knows which launched what: give the trace of each rank"
             )
         if not len(correlation):
@@ -492,13 +494,11 @@ class Events:
         capture, so the n-th activity of a replay belongs to the n-th call. With node ids (PyTorch 2.12), their order
         is that of the capture, also where branches run at once and loops repeat. A node has the number of its call.
         """
-        max_overlap = (
-            500  # ns: by inexact times, activities that run one after another overlap by up to 96 ns on an H200
-        )
+        max_overlap = 500  # ns: by inexact times, activities that run in a row overlap by up to 96 ns on an H200
         node_ids, activities.node = activities.node, np.full(len(activities), NONE)
         calls, created, captures = self["call"], [np.empty(0, np.int64)], self._captures(activities)
         launches = self.rows_named("call", "GraphLaunch") if captures else created[0]
-        launched = dict(zip(calls["correlation"][launches].tolist(), calls["start"][launches].tolist()))
+        launched = dict(zip(calls["correlation"][launches].tolist(), calls["start"][launches].tolist(), strict=False))
         members = np.flatnonzero(np.isin(activities.correlation, [one for one in launched if one > 0]))
         members = members[np.lexsort((activities.start[members], activities.correlation[members]))]
         first = np.flatnonzero(np.diff(activities.correlation[members], prepend=NONE))
@@ -550,10 +550,9 @@ class Source:
     has_call_names = has_copies = True
 
     def __init__(self, events: Events, activities: Activities, calls: Calls):
-        self._work = events[KERNEL] if len(events[KERNEL]["start"]) == len(activities) else None  # None without a GPU
-        self._calls, self._process, self._facts = calls, activities.process, events.facts
-        self._count, self._first_ns = len(activities), events.first_ns
-        self._sizes, self._copies, self._collectives = list(events.sizes), list(events.copies), events.collectives
+        self._work, self._calls, self._process = events[KERNEL], calls, activities.process
+        self._facts, self._first_ns, self._collectives = events.facts, events.first_ns, events.collectives
+        self._sizes, self._copies = list(events.sizes), list(events.copies)
 
     def sizes(self) -> dict[str, np.ndarray]:
         """The grid and the block of each activity as text, "16x6x8"; "" if unknown."""
@@ -565,8 +564,6 @@ class Source:
                 size = []
             texts.append("x".join(map(str, size)) if len(size) == 3 else "")
         texts = np.array([*texts, ""], object)
-        if self._work is None:
-            return {name: np.full(self._count, "", object) for name in ("grid", "block")}
         return {name: texts[self._work[name]] for name in ("grid", "block")}
 
     def copies(self) -> dict[str, np.ndarray]:
@@ -577,14 +574,12 @@ class Source:
             between = re.search(r"\(([\w ]+?) -> ([\w ]+?)\)", name)
             pair = [word.lower() for word in (between.groups() if between else (source, target))]
             kinds.append([names.index(word) for word in pair] if set(pair) <= set(names) else [NONE, NONE])
-        kinds = np.array([*kinds, [NONE, NONE]], np.int64)
-        if self._work is None:
-            return {name: np.full(self._count, NONE) for name in ("bytes", "source", "target")}
-        return {"bytes": self._work["bytes"]} | dict(zip(("source", "target"), kinds[self._work["copy"]].T))
+        source, target = np.array([*kinds, [NONE, NONE]], np.int64)[self._work["copy"]].T
+        return {"bytes": self._work["bytes"], "source": source, "target": target}
 
     def call_ends(self) -> dict[str, np.ndarray]:
-        """When each call ended, and what it returned."""
-        return {"end": self._calls.end, "returned": np.zeros(len(self._calls.end), np.int64)}
+        """When each call ended, and whether it failed."""
+        return {"end": self._calls.end, "failed": self._calls.failed}
 
     def os_calls(self) -> dict[str, Any]:
         """Nothing: no JSON of PyTorch has calls of the operating system, or samples."""
@@ -610,7 +605,7 @@ class Source:
         }  # fmt: skip
         item_bytes = {name: size for size, names in types.items() for name in names.split()}
         launched = Counter(str(one.external) for one in self._collectives)
-        processes = self._processes if self._collectives else {}
+        processes = dict(zip(self._work["correlation"].tolist(), self._process.tolist(), strict=True))
         found = {}
         for one in self._collectives:
             if not isinstance(one.correlation, int) or one.correlation not in processes:
@@ -624,10 +619,6 @@ class Source:
                 int.from_bytes(group[:7]),
             )
         return found
-
-    @property
-    def _processes(self) -> dict[int, int]:
-        return dict(zip(self._work["correlation"].tolist(), self._process.tolist(), strict=True))
 
     def gpus(self) -> list[str]:
         """The names of the GPUs, sorted."""

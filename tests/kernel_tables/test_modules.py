@@ -178,8 +178,10 @@ def replays(tmp_path_factory) -> tuple[Path, list[dict]]:
             "SELECT 'cuda_runtime', nameId, start, end, globalTid, correlationId, 0 FROM CUPTI_ACTIVITY_KIND_RUNTIME"
             " UNION ALL SELECT 'kernel', demangledName, start, end, 7, correlationId, streamId"
             " FROM CUPTI_ACTIVITY_KIND_KERNEL"
-            " UNION ALL SELECT 'gpu_memcpy', 'Memcpy DtoD', start, end, 7, correlationId, streamId FROM CUPTI_ACTIVITY_KIND_MEMCPY"
-            " UNION ALL SELECT 'gpu_memset', 'Memset', start, end, 7, correlationId, streamId FROM CUPTI_ACTIVITY_KIND_MEMSET"
+            " UNION ALL SELECT 'gpu_memcpy', 'Memcpy DtoD', start, end, 7, correlationId, streamId"
+            " FROM CUPTI_ACTIVITY_KIND_MEMCPY"
+            " UNION ALL SELECT 'gpu_memset', 'Memset', start, end, 7, correlationId, streamId"
+            " FROM CUPTI_ACTIVITY_KIND_MEMSET"
             " UNION ALL SELECT 'user_annotation', ifnull(text, textId), start, end, globalTid, 0, 0 FROM NVTX_EVENTS"
             " WHERE end IS NOT NULL"
         )
