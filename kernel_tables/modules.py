@@ -321,7 +321,7 @@ class Backward:
         self, nesting: Nesting, owner: np.ndarray, chains: dict, ends: np.ndarray, thread: int
     ) -> Iterator[Range]:
         """The ranges of the modules to which the nodes of a thread belong, while these run. A node without an owner
-        belongs to that of the previous node; an inner one to that of the previous in the same outer node, or of that."""
+        gets that of the previous node; an inner one that of the previous in the same outer node, or else of that."""
         if (owner == self.UNKNOWN).any():
             previous: dict[int, int] = {}
             for node in nesting.order:

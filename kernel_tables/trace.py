@@ -4,6 +4,7 @@ Times become integer nanoseconds from the first event. In a trace without a GPU,
 are the activities.
 """
 
+import hashlib
 import re
 import tempfile
 import zlib
@@ -27,6 +28,8 @@ from kernel_tables.capture import (
     Capture,
     Nodes,
     Ranges,
+    Source,
+    operation_named,
     process_of,
     range_name,
 )  # fmt: skip
@@ -119,7 +122,7 @@ class Numbers(dict):
         return np.fromiter(map(self.__getitem__, keys), np.int64, len(keys))
 
 
-class Events:
+class Events(Source):
     """The events of each kind in columns: start, end (ns from the first event), name (a number of `texts`), thread, ...
 
     Activities of the GPU are of the kind KERNEL, with their `kind`. Raises ImpossibleCapture for invalid JSON.
@@ -127,7 +130,7 @@ class Events:
 
     def __init__(self, path: Path, *, up_to_damage: bool = False):
         self.path, self.unclosed, self.whole_microseconds = path, 0, True
-        self.names, self.shapes, self.sizes, self.copies = Numbers(), Numbers(), Numbers(), Numbers()
+        self.names, self.shapes, self.size_texts, self.copy_words = Numbers(), Numbers(), Numbers(), Numbers()
         self.collectives: list[Args] = []
         self._no_args = Args()
         self._substitutes = Numbers()
@@ -238,8 +241,8 @@ class Events:
             "grid": missing, "block": missing, "bytes": missing, "copy": missing,
         }  # fmt: skip
         if kind == KERNEL:
-            columns["grid"] = self.sizes.of(_texts([one.grid for one in args]))
-            columns["block"] = self.sizes.of(_texts([one.block for one in args]))
+            columns["grid"] = self.size_texts.of(_texts([one.grid for one in args]))
+            columns["block"] = self.size_texts.of(_texts([one.block for one in args]))
             for one in args:
                 if one.collective is not None:
                     one.grid = one.block = None  # which would keep the block of the file in memory
@@ -249,7 +252,7 @@ class Events:
         if kind == COPY:
             copies = [(one.copy_kind, one.source, one.target) for one in args]
             names = [event.name or "" for event in events]
-            columns["copy"] = self.copies.of(
+            columns["copy"] = self.copy_words.of(
                 [(name, *map(str, kinds)) for name, kinds in zip(names, copies, strict=True)]
             )
         return columns
@@ -328,9 +331,8 @@ class Events:
         if with_notes:
             facts |= self._own_facts() | {NOTES_KEY: "\n".join(self._notes(activities, on_gpu))}
         overhead = self["overhead"]["start"], self["overhead"]["end"]
-        capture = Capture(self.path, activities, calls, columns, nodes, overhead, [], facts, [])
-        capture.source = Source(self, activities, calls)
-        return capture
+        self.columns = {KERNEL: self[KERNEL]}  # nobody needs the others any more
+        return Capture(self.path, activities, calls, columns, nodes, overhead, [], facts, [], self)
 
     def _own_facts(self) -> dict[str, str]:
         """What the trace says about itself."""
@@ -410,9 +412,8 @@ class Events:
     def _calls(self, calls: dict[str, np.ndarray]) -> Calls:
         threads, thread = np.unique(calls["thread"], return_inverse=True)
         names = {int(number): self.texts[number] for number in np.unique(calls["name"])}
-        result = Calls(calls["start"], thread.reshape(-1), threads, calls["correlation"], calls["name"], names)
-        result.end, result.failed = calls["end"], np.zeros(len(calls["end"]), bool)
-        return result
+        start, end, correlation, name = (calls[column] for column in ("start", "end", "correlation", "name"))
+        return Calls(start, thread.reshape(-1), threads, correlation, name, names, end, np.zeros(len(end), bool))
 
     def _device_work(self) -> tuple[Activities, Calls]:
         """The activities of the GPU and the calls. Raises ImpossibleCapture if one ends before it starts."""
@@ -431,6 +432,7 @@ class Events:
         return self._activities(work, self._processes(calls, work)), self._calls(calls)
 
     def _activities(self, work: dict[str, np.ndarray], process: np.ndarray) -> Activities:
+        work["process"] = process
         used, name = np.unique(work["name"], return_inverse=True)
         columns = (work[column] for column in ("start", "end", "correlation"))
         names = [self.texts[number] for number in used.tolist()]
@@ -443,7 +445,7 @@ class Events:
         words = {"H": "Host", "D": "Device", "A": "Array"}
         named = Numbers({text: number for number, text in enumerate(self.texts)})
         numbers = [NONE]
-        for name, kind, _, _ in self.copies:
+        for name, kind, _, _ in self.copy_words:
             kind = kind if kind != "None" else f"{name} - -".split()[1]
             known = len(kind) == 4 and kind[1:3] == "to" and kind[0] in words and kind[3] in words
             numbers.append(named[f"[CUDA memcpy {f'{words[kind[0]]}-to-{words[kind[3]]}' if known else 'Unknown'}]"])
@@ -477,8 +479,8 @@ class Events:
         correlation, process = np.unique(np.stack([calls["correlation"], process_of(calls["thread"])]), axis=1)
         if len(np.unique(correlation)) < len(correlation):
             raise TraceError(
-                f"{self.path}: traces of {len(np.unique(process))} processes are merged in it, and their correlation ids"
-                " collide, so that nobody knows which launched what: give the trace of each rank"
+                f"{self.path}: traces of {len(np.unique(process))} processes are merged in it, and their correlation"
+                " ids collide, so that nobody knows which launched what: give the trace of each rank"
             )
         if not len(correlation):
             return np.full(len(work["start"]), usual)
@@ -543,71 +545,44 @@ class Events:
                 captures.append((inside, kinds[inside].tobytes(), end))
         return captures
 
-
-class Source:
-    """What only some commands need of a trace."""
-
-    has_call_names = has_copies = True
-
-    def __init__(self, events: Events, activities: Activities, calls: Calls):
-        self._work, self._calls, self._process = events[KERNEL], calls, activities.process
-        self._facts, self._first_ns, self._collectives = events.facts, events.first_ns, events.collectives
-        self._sizes, self._copies = list(events.sizes), list(events.copies)
+    # What only some commands need
 
     def sizes(self) -> dict[str, np.ndarray]:
         """The grid and the block of each activity as text, "16x6x8"; "" if unknown."""
         texts = []
-        for raw in self._sizes:
+        for raw in self.size_texts:
             try:
                 size = msgspec.json.decode(raw, type=list[int])
             except ValueError:
                 size = []
             texts.append("x".join(map(str, size)) if len(size) == 3 else "")
         texts = np.array([*texts, ""], object)
-        return {name: texts[self._work[name]] for name in ("grid", "block")}
+        return {name: texts[self[KERNEL][name]] for name in ("grid", "block")}
 
     def copies(self) -> dict[str, np.ndarray]:
         """The bytes, and the kinds of the source's and the target's memory (ENUM_CUDA_MEM_KIND), of each activity."""
         names = ("pageable", "pinned", "device", "array", "managed", "device static", "managed static")  # by number
         kinds = []
-        for name, _, source, target in self._copies:
+        for name, _, source, target in self.copy_words:
             between = re.search(r"\(([\w ]+?) -> ([\w ]+?)\)", name)
             pair = [word.lower() for word in (between.groups() if between else (source, target))]
             kinds.append([names.index(word) for word in pair] if set(pair) <= set(names) else [NONE, NONE])
-        source, target = np.array([*kinds, [NONE, NONE]], np.int64)[self._work["copy"]].T
-        return {"bytes": self._work["bytes"], "source": source, "target": target}
-
-    def call_ends(self) -> dict[str, np.ndarray]:
-        """When each call ended, and whether it failed."""
-        return {"end": self._calls.end, "failed": self._calls.failed}
-
-    def os_calls(self) -> dict[str, Any]:
-        """Nothing: no JSON of PyTorch has calls of the operating system, or samples."""
-        return {name: np.empty(0, np.int64) for name in ("start", "end", "thread", "name")} | {"names": []}
-
-    python_samples = native_samples = os_calls
-
-    def nccl_calls(self) -> list:
-        """Nothing: PyTorch says at the kernels what it asked for."""
-        return []
+        source, target = np.array([*kinds, [NONE, NONE]], np.int64)[self[KERNEL]["copy"]].T
+        return {"bytes": self[KERNEL]["bytes"], "source": source, "target": target}
 
     def torch_collectives(self) -> dict[tuple[int, int], tuple[str | None, int | None, int]]:
         """What PyTorch asked of kernels of NCCL, by process and correlation id: the operation; the larger of a rank's
         input and output in bytes, if that is known and its call launched no other kernel; a number of the group of
         ranks, the same on each of them."""
-        import hashlib
-
-        from kernel_tables.capture import operation_named
-
         types = {
             8: "Double Long ComplexFloat", 4: "Float Int", 2: "Half BFloat16 Short",
             1: "Char Byte Bool Float8_e4m3fn Float8_e5m2",
         }  # fmt: skip
         item_bytes = {name: size for size, names in types.items() for name in names.split()}
-        launched = Counter(str(one.external) for one in self._collectives)
-        processes = dict(zip(self._work["correlation"].tolist(), self._process.tolist(), strict=True))
+        launched = Counter(str(one.external) for one in self.collectives)
+        processes = dict(zip(self[KERNEL]["correlation"].tolist(), self[KERNEL]["process"].tolist(), strict=True))
         found = {}
-        for one in self._collectives:
+        for one in self.collectives:
             if not isinstance(one.correlation, int) or one.correlation not in processes:
                 continue
             counts = [int(n) if str(n).isdecimal() else 1 << 56 for n in (one.elements_in, one.elements_out)]
@@ -622,14 +597,14 @@ class Source:
 
     def gpus(self) -> list[str]:
         """The names of the GPUs, sorted."""
-        devices = self._facts.get("deviceProperties")
+        devices = self.facts.get("deviceProperties")
         devices = [one for one in devices if isinstance(one, dict)] if isinstance(devices, list) else []
         return sorted(str(one.get("name", "unnamed")) for one in devices)
 
     def began_utc_ns(self) -> int | None:
         """The time of the first event in nanoseconds since 1970, if the trace states its base."""
-        base_ns = self._facts.get("baseTimeNanoseconds")
-        return base_ns + self._first_ns if isinstance(base_ns, int) and abs(base_ns) < 1 << 61 else None
+        base_ns = self.facts.get("baseTimeNanoseconds")
+        return base_ns + self.first_ns if isinstance(base_ns, int) and abs(base_ns) < 1 << 61 else None
 
 
 def _texts(values: list[msgspec.Raw]) -> list[bytes]:
