@@ -1,8 +1,8 @@
-"""Reading an SQLite export of Nsight Systems (2022.4 to 2026), gzipped or not.
+"""Reading an SQLite export of Nsight Systems (2022.4 to 2026), or what publish.write_capture made of a trace.
 
 Tables exist only if they have rows, and columns come and go with nsys's versions. Large tables are read page by page
-(pages.py), two at once; meanwhile SQLite checks the pages of the file. A column that the file declares NOT NULL and that
-holds NULL, or no integers, means damage.
+(pages.py), two at once; meanwhile SQLite checks the pages of the file. A column that the file declares NOT NULL and
+that holds NULL, or no integers, means damage.
 """
 
 import contextlib
@@ -19,22 +19,33 @@ from pathlib import Path
 import numpy as np
 
 from kernel_tables.capture import (
-    KINDS,
     NONE,
     THREAD_BITS,
     UNNAMED,
     Activities,
     Calls,
     Capture,
-    CaptureError,
+    NcclCall,
     Nodes,
     Ranges,
+    Source,
     blocks,
     distinct,
     numbered,
     range_name,
 )  # fmt: skip
+from kernel_tables.errors import ImpossibleCapture, TraceError, impossible
+from kernel_tables.files import REPORT_SUFFIXES
 from kernel_tables.pages import Damaged, Pages, Unusual
+from kernel_tables.payloads import (
+    NCCL_DOMAIN,
+    NCCL_FIELDS,
+    PYTHON_DOMAIN,
+    frame_name,
+    frames_of,
+    layouts_in,
+    payload_fields,
+)  # fmt: skip
 
 KERNEL, MEMCPY, MEMSET, GRAPH = TABLES = (  # in the order of KINDS
     "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET",
@@ -46,6 +57,7 @@ RUNTIME, NVTX, GRAPH_NODES, STRINGS = (
     "CUDA_GRAPH_NODE_EVENTS",
     "StringIds",
 )
+METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # one or the other, by nsys's version
 OVERHEAD = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
 LABELS = {KERNEL: ("demangledName", "shortName"), MEMCPY: ("copyKind",), GRAPH: ("graphId", "graphExecId")}
 PUSHED, RANGE_TYPES, DOMAIN_TYPE = 59, (59, 60), 75  # of NVTX events: pushed; pushed or started; created domain
@@ -58,43 +70,30 @@ NEVER = 1 << 62  # no clock shows such a time, in nanoseconds
 
 
 def read(path: Path) -> Capture:
-    """The capture in an export. Raises CaptureError if the file is none, is damaged, or contradicts itself."""
-    with _unpacked(path) as file:
-        export = _Export(path, file)
+    """The capture in an export, gzipped or not. Raises TraceError if the file is none, ImpossibleCapture if it is
+    damaged or contradicts itself."""
+    export = Export(path)
+    try:
         with ThreadPoolExecutor(3) as pool:
             pages = pool.submit(export.check_pages)
             kernels = pool.submit(export.activities)
             host = pool.submit(lambda: (export.ranges(), export.calls()))
             pages.result()
             (ranges, calls), activities = host.result(), kernels.result()
-        if calls.launches_nothing(activities):  # then a check needs more of the calls
-            export.add_details(calls)
-        return Capture(
-            path, activities, calls, ranges, export.nodes(), export.overhead(), export.messages(), export.facts
-        )
-
-
-@contextlib.contextmanager
-def _unpacked(path: Path) -> Iterator[Path]:
-    """The path of an SQLite file, unpacked if it is gzipped."""
-    with tempfile.TemporaryDirectory(prefix="kt_") as folder, path.open("rb") as file:
-        if file.read(2) != b"\x1f\x8b":
-            yield path
-            return
-        target = Path(folder, "export.sqlite")
-        try:
-            with gzip.open(path) as packed, target.open("wb") as unpacked:
-                shutil.copyfileobj(packed, unpacked, 1 << 20)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise CaptureError(f"{path}: cannot be unpacked ({error}): copy it again") from error
-        yield target
+        export.add_missing_processes(activities, calls)
+        nodes, overhead, messages = export.nodes(), export.overhead(), export.messages()
+    except BaseException:
+        export.close()
+        raise
+    return Capture(path, activities, calls, ranges, nodes, overhead, messages, export.facts, [], export)
 
 
 class _Column:
     """Integers in order of arrival: no memory while all are equal, 32 bits while they fit, else 64."""
 
-    def __init__(self, expected: int):
+    def __init__(self, expected: int, wide: bool = False):
         self.expected, self.length, self.values, self.constant = max(expected, BATCH_ROWS), 0, None, None
+        self.wide = wide  # always 64 bits
 
     def append(self, values: np.ndarray) -> None:
         if not len(values):
@@ -103,7 +102,7 @@ class _Column:
         if self.length == 0:
             self.constant = low
         if self.values is None and not low == high == self.constant:
-            self.values = np.empty(self.expected, np.int32 if abs(self.constant) < 1 << 31 else np.int64)
+            self.values = np.empty(self.expected, np.int64 if self.wide or abs(self.constant) >= 1 << 31 else np.int32)
             self.values[: self.length] = self.constant
         end = self.length + len(values)
         if self.values is not None:
@@ -139,95 +138,159 @@ class _Texts:
         return np.array([known[text] for text in raw], np.int32)
 
 
-class _Export:
+class Export(Source):
     """An open SQLite file of nsys. `path` is the user's name for it, in messages."""
 
-    def __init__(self, path: Path, file: Path):
-        self.path, self.file = path, file
-        header = file.open("rb").read(100)
-        if not header.startswith(b"SQLite format 3\0"):
-            raise CaptureError(_not_sqlite(path, header))
+    CONSEQUENCE = "the figures would be wrong; the file is damaged: export the report again, or capture again"
+
+    def __init__(self, path: Path):
+        self.path, self.folder = path, None
+        try:
+            self.file = self._unpacked()
+            self._require_sqlite()
+            self.columns = self._columns_by_table()  # and whether each is NOT NULL
+            self.facts = self._facts()
+            self.last, self.longest = self._bounds()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Removes what was unpacked."""
+        if self.folder is not None:
+            self.folder.cleanup()
+
+    def _unpacked(self) -> Path:
+        """The path of the SQLite file, unpacked if it is gzipped."""
+        with self.path.open("rb") as file:
+            if file.read(2) != b"\x1f\x8b":
+                return self.path
+        self.folder = tempfile.TemporaryDirectory(prefix="kernel_tables_")
+        target = Path(self.folder.name, "export.sqlite")
+        try:
+            with gzip.open(self.path) as packed, target.open("wb") as unpacked:
+                shutil.copyfileobj(packed, unpacked, 1 << 20)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            reason = f"cannot be unpacked ({error}); the gzip file is cut off or damaged: copy it again"
+            raise TraceError(f"{self.path}: {reason}") from error
+        return target
+
+    def _require_sqlite(self) -> None:
+        with self.file.open("rb") as file:
+            header = file.read(100)
+        size, name = self.file.stat().st_size, self.path.name.removesuffix(".gz")
         page = int.from_bytes(header[16:18], "big")
         stated = int.from_bytes(header[28:32], "big") * (65536 if page == 1 else page)
-        if header[24:28] == header[92:96] and stated > file.stat().st_size:
-            raise CaptureError(f"{path}: cut off, {file.stat().st_size} of {stated} bytes: copy or export it again")
-        rows = self.rows(
+        if name.endswith(REPORT_SUFFIXES):
+            problem = f"a report of nsys; export it: nsys export --type sqlite --include-blobs=true {name}"
+        elif not header:
+            problem = "the file is empty; the export probably failed: export the report again"
+        elif name.endswith(".pftrace"):
+            problem = "Perfetto's protobuf, which is not read: export JSON (trace.json.gz) instead"
+        elif not header.startswith(b"SQLite format 3\0"):
+            problem = (
+                f"neither SQLite nor JSON (it begins with {header[:8]!r}); give an export made by `nsys export --type"
+                " sqlite`, or a trace of torch.profiler"
+            )
+        elif len(header) < 100 or (header[24:28] == header[92:96] and stated > size):
+            problem = (
+                f"cut off: {size} bytes where its header says {stated}; the copy or the export did not finish: copy or"
+                " export it again"
+            )
+        else:
+            return
+        raise TraceError(f"{self.path}: {problem}")
+
+    def _columns_by_table(self) -> dict[str, dict[str, bool]]:
+        columns: dict[str, dict[str, bool]] = {}
+        for table, column, required in self.rows(
             'SELECT m.name, c.name, c."notnull" FROM sqlite_master m JOIN pragma_table_info(m.name) c'
             " WHERE m.type = 'table' AND m.rootpage > 0"
-        )
-        self.columns: dict[str, dict[str, bool]] = {}  # by table: its columns, and whether each is NOT NULL
-        for table, column, required in rows:
-            self.columns.setdefault(table, {})[column] = bool(required)
-        if not any(table in self.columns for table in ("META_DATA_EXPORT", "EXPORT_META_DATA", KERNEL, RUNTIME, NVTX)):
-            versioned = [name for name in self.columns if re.fullmatch(rf"({KERNEL}|{NVTX})_V\d+", name)]
-            hint = f"it has {versioned[0]}, of a newer nsys" if versioned else "none of nsys's tables is in it"
-            raise CaptureError(f"{path}: SQLite, but {hint}: give an export of `nsys export --type sqlite`")
-        self.facts = self._facts()
-        self.last = self.facts.get("stop", NEVER)
+        ):
+            columns.setdefault(table, {})[column] = bool(required)
+        if not columns.keys() & {*METADATA, *TABLES, RUNTIME, NVTX}:
+            versioned = [name for name in columns if re.fullmatch(rf"({KERNEL}|{NVTX}|{RUNTIME})_V\d+", name)]
+            found = ", ".join(name[:50] for name in sorted(columns)[:5]) or "no table"
+            hint = f"not of nsys: none of its tables is there (found: {found})"
+            if versioned:
+                hint = f"it has {versioned[0]}, of an nsys that is newer than this program"
+            raise TraceError(f"{self.path}: SQLite, but {hint}; give an export made by `nsys export --type sqlite`")
+        return columns
 
     def has(self, table: str, *columns: str) -> bool:
         return table in self.columns and self.columns[table].keys() >= set(columns)
 
-    def rows(self, sql: str, *values) -> list[tuple]:
-        """The rows of a small table."""
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[sqlite3.Connection]:
+        """A connection that reads the file; SQLite's errors mean damage. Invalid UTF-8 becomes replacement marks."""
         try:
             uri = f"{self.file.resolve().as_uri()}?mode=ro&immutable=1"
             with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
                 connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
-                return connection.execute(sql, values).fetchmany(1_000_000)
+                yield connection
         except (sqlite3.Error, UnicodeDecodeError) as error:
             raise self.damaged(str(error)) from error
 
-    def damaged(self, reason: str) -> CaptureError:
+    def rows(self, sql: str, *values) -> list[tuple]:
+        """The rows of a small table."""
+        with self.connection() as connection:
+            return connection.execute(sql, values).fetchall()
+
+    def damaged(self, reason: str) -> ImpossibleCapture:
+        """The exception for a file that cannot be read."""
         reason = " ".join(reason.replace("*** in database main ***", "").split())[:200]
-        return CaptureError(f"{self.path}: damaged ({reason}): copy or export it again")
+        message = f"SQLite cannot read it ({reason}); it is damaged or cut short: copy or export it again"
+        return impossible(self.path, "damaged_file", message)
 
     def check_pages(self) -> None:
-        """Raises CaptureError if a page is broken, lost, or in two tables. SQLite's check of the rows, which follows
-        that of the pages and takes ten times as long, is interrupted: rows are checked by reading them."""
-        try:
-            uri = f"{self.file.resolve().as_uri()}?mode=ro&immutable=1"
-            with contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
-                (pages,) = connection.execute("PRAGMA page_count").fetchone()
-                connection.set_progress_handler(lambda: 1, 10 * pages + 1000)
+        """Raises ImpossibleCapture if a page is broken, lost, or in two tables. SQLite's check of the rows, which
+        follows that of the pages and takes ten times as long, is interrupted: rows are checked by reading them."""
+        with self.connection() as connection:
+            (pages,) = connection.execute("PRAGMA page_count").fetchone()
+            connection.set_progress_handler(lambda: 1, 10 * pages + 1000)
+            try:
                 (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-                if verdict != "ok":
-                    raise self.damaged(verdict)
-        except sqlite3.Error as error:
-            if "interrupted" not in str(error):
-                raise self.damaged(str(error)) from error
+            except sqlite3.OperationalError as error:
+                if "interrupted" not in str(error):
+                    raise
+                return
+            if verdict != "ok":
+                raise self.damaged(verdict)
 
     def batches(
-        self, table: str, columns: list[str], text: str | None
+        self, table: str, columns: list[str], text: str | None, by_pages: bool
     ) -> Iterator[tuple[dict[str, tuple], list[bytes]]]:
-        """Some rows of a large table at a time: by column, integers and the mask of NULLs; and texts."""
+        """Some rows of a large table at a time: by column, integers and the mask of NULLs; and texts. Raises Unusual if
+        only SQLite can read it, not `by_pages`."""
         names = list(self.columns[table])
-        if all(column in names for column in columns):
+        if by_pages:
             root = self.rows("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", table)[0][0]
-            pages, has_begun = Pages(self.file), False
+            pages, numbers = Pages(self.file), [names.index(column) for column in columns]
             try:
-                numbers = [names.index(column) for column in columns]
                 for found, texts in pages.read(root, numbers, names.index(text) if text else None):
-                    has_begun = True
-                    yield {column: found[number] for column, number in zip(columns, numbers)}, texts
-                return
+                    yield {column: found[number] for column, number in zip(columns, numbers, strict=True)}, texts
             except Damaged as error:
-                raise self.damaged(f"{table}: {error}") from error
-            except Unusual:
-                if has_begun:
-                    raise self.damaged(f"{table} is stored in a way that nsys does not use") from None
+                raise impossible(
+                    self.path, error.code, f"{table}: {error}: the file is damaged: copy or export it again"
+                ) from error
             finally:
                 pages.close()
+            return
         quoted = ", ".join(f'"{column}"' for column in (*columns, *([text] if text else [])))
-        rows = self.rows(f"SELECT {quoted} FROM {table}")
-        values = list(zip(*rows)) if rows else [()] * (len(columns) + 1)
-        found = {}
-        for column, cells in zip(columns, values):
-            if not all(cell is None or isinstance(cell, int) for cell in cells):
-                raise self.damaged(f"{column} of {table} holds other than integers")
-            is_null = np.array([cell is None for cell in cells], bool)
-            found[column] = np.array([cell or 0 for cell in cells], np.int64), is_null if is_null.any() else None
-        yield found, [str(cell or "").encode() for cell in values[-1]] if text else []
+        with self.connection() as connection:
+            cursor = connection.execute(f"SELECT {quoted} FROM {table}")
+            while rows := cursor.fetchmany(BATCH_ROWS):
+                *values, texts = zip(*rows, strict=True) if text else (*zip(*rows, strict=True), ())
+                found = {}
+                for column, cells in zip(columns, values, strict=True):
+                    if not all(cell is None or isinstance(cell, int) for cell in cells):
+                        raise impossible(self.path, "wrong_type", f"{column} of {table} holds other than integers")
+                    is_null = np.array([cell is None for cell in cells], bool)
+                    found[column] = (
+                        np.array([cell or 0 for cell in cells], np.int64),
+                        is_null if is_null.any() else None,
+                    )
+                yield found, [str(cell or "").encode(errors="replace") for cell in texts]
 
     def read(
         self, table: str, columns: dict[str, str | tuple[str, ...]], texts: _Texts | None = None
@@ -238,16 +301,26 @@ class _Export:
         for name, candidates in columns.items():
             candidates = (candidates,) if isinstance(candidates, str) else candidates
             chosen[name] = next((candidate for candidate in candidates if candidate in known), None)
-        expected = (
-            self.rows(f"SELECT (SELECT max(rowid) FROM {table}) - (SELECT min(rowid) FROM {table})")[0][0]
-            if known
-            else 0
-        )
-        expected = (expected or 0) + 1  # each of the two is a look-up; together they would read all rows
-        arrays = {name: _Column(min(expected, self.file.stat().st_size // 8)) for name in columns}
-        codes, read = [np.empty(0, np.int64)], list(dict.fromkeys(column for column in chosen.values() if column))
-        has_text = texts is not None and "text" in known
-        for found, raw in self.batches(table, read, "text" if has_text else None) if known else ():
+        arrays = {name: _Column(0) for name in columns}
+        if not known:
+            result = {name: column.result() for name, column in arrays.items()}
+            return result | {"text": np.empty(0, np.int64)} if texts else result
+        try:
+            return self._read(table, chosen, texts, True)
+        except Unusual:
+            return self._read(table, chosen, texts, False)
+
+    def _read(
+        self, table: str, chosen: dict[str, str | None], texts: _Texts | None, by_pages: bool
+    ) -> dict[str, np.ndarray]:
+        known = self.columns[table]
+        # Each of the two is a look-up; together they would read all rows.
+        rows = self.rows(f"SELECT (SELECT max(rowid) FROM {table}) - (SELECT min(rowid) FROM {table})")[0][0] or 0
+        expected = min(rows + 1, self.file.stat().st_size // 8)
+        arrays = {name: _Column(expected, wide=name in ("start", "end")) for name in chosen}
+        codes, wanted = [np.empty(0, np.int32)], list(dict.fromkeys(column for column in chosen.values() if column))
+        text = "text" if texts is not None and "text" in known else None
+        for found, raw in self.batches(table, wanted, text, by_pages):
             count = len(next(iter(found.values()))[0])
             for name, column in arrays.items():
                 if chosen[name] is None:
@@ -255,28 +328,42 @@ class _Export:
                     continue
                 values, is_null = found[chosen[name]]
                 if is_null is not None:
-                    if known[chosen[name]]:
-                        raise self.damaged(f"{chosen[name]} of {table} is NULL")
+                    self._require_may_be_null(table, chosen[name], known[chosen[name]])
                     values = np.where(is_null, NONE, values)
                 column.append(values)
-            codes.append(
-                texts.add(raw) if has_text else np.full(count if texts else 0, texts.add([b""])[0] if texts else 0)
-            )
+            if texts is not None:
+                codes.append(texts.add(raw) if text else np.zeros(count, np.int32))
         result = {name: column.result() for name, column in arrays.items()}
-        return result | {"text": np.concatenate(codes)} if texts else result
+        return result | {"text": np.concatenate(codes)} if texts is not None else result
+
+    def _require_may_be_null(self, table: str, column: str, is_required: bool) -> None:
+        if is_required:
+            raise self.damaged(f"{column} of {table} is NULL, which the table forbids")
+        if (column == "start" and table != GRAPH_NODES) or (column == "end" and table in TABLES):
+            raise impossible(self.path, "no_time", f"times of {table} are missing: {self.CONSEQUENCE}")
 
     def require_times(self, table: str, start: np.ndarray, end: np.ndarray) -> None:
-        """Raises CaptureError for times that no capture can have."""
+        """Raises ImpossibleCapture for times that no capture can have."""
         if not len(start):
             return
         low, high = int(min(start.min(), end.min())), int(max(start.max(), end.max()))
-        backwards = sum(int(np.count_nonzero(end[block] < start[block])) for block in blocks(len(start)))
-        if low < 0:
-            raise CaptureError(f"{self.path}: {table} has times below zero ({low} ns): damaged, export it again")
-        if high > self.last:
-            raise CaptureError(f"{self.path}: {table} has a time of {high} ns, after the capture's end: damaged")
-        if backwards:
-            raise CaptureError(f"{self.path}: {backwards} rows of {table} end before they start: damaged")
+        shortest, longest, total = 0, 0, 0.0
+        if low >= 0 and high <= self.last:  # else a difference may not fit into 64 bits
+            for block in blocks(len(start)):
+                length = end[block] - start[block]
+                shortest, longest = min(shortest, int(length.min())), max(longest, int(length.max()))
+                total += float(length.sum(dtype=np.float64))
+        problems = {
+            "negative_time": low < 0 and f"{table} has times below zero, the first {low} ns",
+            "outside_capture": high > self.last and f"{table} has times up to {high} ns, after the capture's end",
+            "ends_before_start": shortest < 0 and f"rows of {table} end before they start",
+            "longer_than_capture": longest > self.longest
+            and f"{table} has a row of {longest} ns in a capture of {self.longest} ns",
+            "times_overflow": total > NEVER >> 3 and f"the times of {table} add up to more than 64 bits hold",
+        }
+        for code, fact in problems.items():
+            if fact:
+                raise impossible(self.path, code, f"{fact}: {self.CONSEQUENCE}")
 
     def strings(self, ids: np.ndarray) -> dict[int, str]:
         """The string of each id that is used."""
@@ -295,7 +382,8 @@ class _Export:
         parts, names = [], []
         for kind, table in enumerate(TABLES):
             wanted = {
-                "start": "start", "end": "end", "correlation": "correlationId", "process": "globalPid", "stream": ("streamId",), "device": ("deviceId",),
+                "start": "start", "end": "end", "correlation": "correlationId", "process": "globalPid",
+                "stream": "streamId", "device": "deviceId",
                 "label": LABELS.get(table, ()), "node": (nodes,) if nodes in self.columns.get(table, {}) else (),
             }  # fmt: skip
             self._require(table, "start", "end", "correlationId")
@@ -304,11 +392,12 @@ class _Export:
             labels, index = numbered(columns.pop("label"))
             columns["name"] = index + np.int32(len(names)) if names else index
             columns["kind"] = np.broadcast_to(np.int8(kind), len(index))
-            device = columns.pop("device")
-            if len(device) and (device.strides != (0,) or device[0] != 0):
-                columns["stream"] = device.astype(np.int64) << 32 | columns["stream"]
+            device, stream = columns.pop("device"), columns["stream"]
+            if len(device) and (device.min() != 0 or device.max() != 0 or stream.min() < 0):
+                columns["stream"] = device.astype(np.int64) << 32 | (stream.astype(np.int64) & 0xFFFFFFFF)
             names += self._names(table, labels)
             parts.append(columns)
+        self.counts = [len(part["start"]) for part in parts]  # by kind
         parts = [part for part in parts if len(part["start"])] or parts[:1]
         one = parts[0] if len(parts) == 1 else None
         merged = one or {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
@@ -317,13 +406,22 @@ class _Export:
     def _require(self, table: str, *columns: str) -> None:
         if table in self.columns and not self.has(table, *columns):
             missing = ", ".join(sorted(set(columns) - self.columns[table].keys()))
-            raise CaptureError(f"{self.path}: {table} has no {missing}: export it with an nsys of 2022.4 or later")
+            version = self.facts.get("EXPORT_SCHEMA_VERSION", "unknown")
+            raise TraceError(
+                f"{self.path}: table {table} has no column {missing} (schema {version}), which is needed to know what"
+                " launched what; export the report with an nsys of 2022.4 or later"
+            )
 
     def _names(self, table: str, labels: np.ndarray) -> list[str]:
         if table == KERNEL:
             strings = self.strings(labels)
             if lost := [label for label in labels.tolist() if not strings.get(label)]:
-                raise self.damaged(f"{len(lost)} of {len(labels)} names of kernels are not among its strings")
+                raise impossible(
+                    self.path,
+                    "kernels_without_names",
+                    f"{len(lost)} of {len(labels)} names of kernels are not among its strings: what ran is not known;"
+                    " the export is cut short or damaged: export the report again",
+                )
             return [strings[label] for label in labels.tolist()]
         if table == MEMCPY:
             kinds = dict(enumerate(COPY_KINDS))
@@ -340,12 +438,26 @@ class _Export:
         threads, index = _few(columns.pop("thread"))
         ids, columns["name"] = _few(columns["name"])
         strings = self.strings(ids)
-        names = {number: strings[key] for number, key in enumerate(ids.tolist()) if key in strings}
+        names = {
+            number: re.sub(r"_v\d+$", "", strings[key]) for number, key in enumerate(ids.tolist()) if key in strings
+        }
+        has_ends = RUNTIME not in self.columns or self.has(RUNTIME, "nameId", "end")
+        self.has_call_names = has_ends and len(names) == len(ids)
         return Calls(**columns, thread=index, threads=threads, names=names)
 
-    def add_details(self, calls: Calls) -> None:
-        columns = self.read(RUNTIME, {"end": ("end",), "returned": ("returnValue",)})
-        calls.end, calls.failed = np.maximum(columns["end"], calls.start), columns["returned"] > 0
+    def add_missing_processes(self, activities: Activities, calls: Calls) -> None:
+        """Gives activities without a process the only one that made calls. Raises TraceError if several did."""
+        is_missing = activities.process == NONE
+        if not is_missing.any():
+            return
+        known = np.unique(calls.process)
+        if len(known) > 1:
+            raise TraceError(
+                f"{self.path}: {int(is_missing.sum())} activities name no process (globalPid) and {len(known)}"
+                " processes made API calls, so correlation ids are ambiguous; export again, or profile one process at a"
+                " time"
+            )
+        activities.process = np.where(is_missing, known[0] if len(known) else NONE, activities.process)
 
     def ranges(self) -> Ranges:
         self._require(NVTX, "start", "end", "globalTid", "eventType")
@@ -366,29 +478,38 @@ class _Export:
         ids, index = np.unique(columns["text_id"], return_inverse=True)
         strings = self.strings(ids)
         if lost := len(set(ids.tolist()) - strings.keys() - {NONE}):
-            raise self.damaged(f"{lost} names of ranges are not among its strings")
+            raise impossible(
+                self.path,
+                "ranges_without_names",
+                f"{lost} names of ranges are not among its strings: the export is cut short or damaged: export the"
+                " report again",
+            )
         registered = [strings.get(key, "").encode(errors="replace") for key in ids.tolist()]
         code = np.where(columns["text"] == 0, texts.add(registered)[index.reshape(-1)], columns["text"])
         used, code = np.unique(code, return_inverse=True)
         all_names = list(texts.index)
         names = [all_names[number] or UNNAMED for number in used.tolist()]
+        place = sorted(range(len(names)), key=names.__getitem__)  # so that the order of rows does not count
+        code, names = np.argsort(place)[code.reshape(-1)], [names[number] for number in place]
         end = np.where(is_open, self.last_time() if is_open.any() else 0, columns["end"])
         return Ranges.in_order(
-            columns["start"], end, columns["thread"], code.reshape(-1).astype(np.int32), names, columns["domain"],
-            columns["type"] == PUSHED,
-            self._domains() if len(columns["start"]) else {}, int(is_open.sum()),
+            columns["start"], end, columns["thread"], code.astype(np.int32), names, columns["domain"],
+            columns["type"] == PUSHED, self._domains() if len(columns["start"]) else {}, int(is_open.sum()),
+            by_name=self.facts.get("CAPTURE_BACKEND") != "torch",
         )  # fmt: skip
 
     def last_time(self) -> int:
         tables = [table for table in (*TABLES, RUNTIME, NVTX) if self.has(table, "start", "end")]
-        return max(self.rows(f'SELECT max(ifnull("end", start)) FROM {table}')[0][0] or 0 for table in tables)
+        last = max(self.rows(f'SELECT max(ifnull("end", start)) FROM {table}')[0][0] or 0 for table in tables)
+        self.require_times(RUNTIME, np.array([0]), np.array([last]))  # of an API call: other ends are checked
+        return last
 
     def _domains(self) -> dict[tuple[int, int], str]:
         if not self.has(NVTX, "domainId", "text"):
             return {}
         text = (
             "text"
-            if "textId" not in self.columns[NVTX]
+            if "textId" not in self.columns[NVTX] or not self.has(STRINGS, "id", "value")
             else f"ifnull(text, (SELECT value FROM {STRINGS} WHERE id = textId))"
         )
         rows = self.rows(f"SELECT globalTid, domainId, {text} FROM {NVTX} WHERE eventType = {DOMAIN_TYPE}")
@@ -414,18 +535,143 @@ class _Export:
         rows = self.rows("SELECT DISTINCT severity, text FROM DIAGNOSTIC_EVENT")
         return [(level if isinstance(level, int) else 2, " ".join(str(text).split())) for level, text in rows]
 
-    def _facts(self) -> dict[str, object]:
-        facts: dict[str, object] = {}
-        for table in ("META_DATA_EXPORT", "EXPORT_META_DATA"):
+    def _facts(self) -> dict[str, str]:
+        for table in METADATA:
             if self.has(table, "name", "value"):
-                facts |= {str(name): str(value) for name, value in self.rows(f"SELECT name, value FROM {table}")}
-        if self.has("ANALYSIS_DETAILS", "startTime", "stopTime", "duration"):
-            for start, stop, duration in self.rows("SELECT startTime, stopTime, duration FROM ANALYSIS_DETAILS"):
-                numbers = all(isinstance(value, int) for value in (start, stop, duration))
-                if not (numbers and start <= stop and 0 <= duration <= stop):
-                    raise self.damaged("the capture's own start, end and duration are impossible")
-                facts["stop"] = max(stop, facts.get("stop", 0))
-        return facts
+                return {str(name): str(value) for name, value in self.rows(f"SELECT name, value FROM {table}")}
+        return {}
+
+    def _bounds(self) -> tuple[int, int]:
+        """The end of the capture on its clock and its length, or no limits if it states none."""
+        if not self.has("ANALYSIS_DETAILS", "startTime", "stopTime", "duration"):
+            return NEVER, NEVER
+        rows = self.rows("SELECT startTime, stopTime, duration FROM ANALYSIS_DETAILS")
+        for row in rows:
+            if not all(isinstance(value, int) for value in row) or row[0] > row[1] or not 0 <= row[2] <= row[1]:
+                message = f"the capture's own start, end and duration, {row}, cannot be: export the report again"
+                raise impossible(self.path, "impossible_bounds", message)
+        return max((row[1] for row in rows), default=NEVER), max((row[2] for row in rows), default=NEVER)
+
+    # What only some commands need
+
+    def sizes(self) -> dict[str, np.ndarray]:
+        axes = [f"{size}{axis}" for size in ("grid", "block") for axis in "XYZ"]
+        columns = self.read(KERNEL, {axis: (axis,) for axis in axes})
+        result = {}
+        for size in ("grid", "block"):
+            xyz = np.stack([columns[f"{size}{axis}"] for axis in "XYZ"])
+            found, index = np.unique(xyz, axis=1, return_inverse=True)
+            texts = np.array(["" if NONE in one else "x".join(map(str, one)) for one in found.T.tolist()], object)
+            result[size] = np.append(texts[index.reshape(-1)], [""] * (sum(self.counts) - xyz.shape[1]))
+        return result
+
+    @property
+    def has_copies(self) -> bool:
+        return MEMCPY not in self.columns or self.has(MEMCPY, "bytes", "srcKind", "dstKind")
+
+    def copies(self) -> dict[str, np.ndarray]:
+        wanted = {"bytes": ("bytes",), "source": ("srcKind",), "target": ("dstKind",)}
+        kernels, _, _, graphs = self.counts
+        parts = [self.read(table, wanted) for table in (MEMCPY, MEMSET)]
+        return {
+            name: np.concatenate([np.full(kernels, NONE), *(part[name] for part in parts), np.full(graphs, NONE)])
+            for name in wanted
+        }
+
+    def call_ends(self) -> dict[str, np.ndarray]:
+        columns = self.read(RUNTIME, {"start": "start", "end": ("end", "start"), "returned": ("returnValue",)})
+        self.require_times(RUNTIME, columns["start"], columns["end"])
+        return {"end": columns["end"], "failed": columns["returned"] > 0}
+
+    def os_calls(self) -> dict[str, object]:
+        self._require("OSRT_API", "start", "end", "globalTid")
+        columns = self.read("OSRT_API", {"start": "start", "end": "end", "thread": "globalTid", "name": ("nameId",)})
+        self.require_times("OSRT_API", columns["start"], columns["end"])
+        ids, columns["name"] = numbered(columns["name"])
+        strings = self.strings(ids)
+        return columns | {"names": [re.sub(r"_v\d+$", "", strings.get(key, "(unknown)")) for key in ids.tolist()]}
+
+    def python_samples(self) -> dict[str, object]:
+        rows = self._events("start", 34, PYTHON_DOMAIN)
+        stacks = [frames_of(blob) or () for _, _, blob in rows]
+        frames = {stack[0] for stack in stacks if stack}
+        ids = sorted({number for frame in frames for number in frame[:2] if number < 1 << 31})
+        strings = self.strings(np.array(ids, np.int64))
+        return self._samples(
+            [row[:2] for row in rows],
+            [frame_name(*map(strings.get, stack[0][:2])) if stack else "(unknown)" for stack in stacks],
+        )
+
+    def native_samples(self) -> dict[str, object]:
+        samples = self.read("COMPOSITE_EVENTS", {"id": "id", "start": "start", "thread": "globalTid"})
+        self.require_times("COMPOSITE_EVENTS", samples["start"], samples["start"])
+        frames = self.read(
+            "SAMPLING_CALLCHAINS", {"id": "id", "symbol": ("symbol",), "module": ("module",), "depth": "stackDepth"}
+        )
+        symbols, modules = self.strings(frames["symbol"]), self.strings(frames["module"])
+        is_python = np.array([modules.get(key, "").endswith(".py") for key in frames["module"].tolist()], bool)
+        order = np.lexsort((frames["depth"], ~is_python, frames["id"]))  # Python's frames first, innermost first
+        ids, first = np.unique(frames["id"][order], return_index=True)
+        symbol_of = dict(zip(ids.tolist(), frames["symbol"][order][first].tolist(), strict=True))
+        names = [symbols.get(symbol_of.get(sample), "(unknown)") for sample in samples["id"].tolist()]
+        return self._samples(list(zip(samples["start"].tolist(), samples["thread"].tolist(), strict=True)), names)
+
+    @staticmethod
+    def _samples(rows: list[tuple], names: list[str]) -> dict[str, object]:
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+        times = np.array(rows, np.int64).reshape(-1, 2)
+        return {
+            "start": times[:, 0], "thread": times[:, 1],
+            "name": np.array([numbers[name] for name in names], np.int64), "names": list(numbers),
+        }  # fmt: skip
+
+    def _events(self, columns: str, event_type: int, domain: str) -> list[tuple]:
+        """Some columns, the thread and the payload of the NVTX events of one type in the domain of this name."""
+        if not self.has(NVTX, "start", "end", "eventType", "text", "globalTid", "domainId"):
+            return []
+        blob = "CAST(binaryData AS BLOB)" if self.has(NVTX, "binaryData") else "NULL"
+        rows = self.rows(
+            f"SELECT {columns}, globalTid, {blob} FROM {NVTX} WHERE eventType = {event_type} AND (globalTid >> 24,"
+            f" domainId) IN (SELECT globalTid >> 24, domainId FROM {NVTX} WHERE eventType = {DOMAIN_TYPE}"
+            f" AND text = ?)",  # each process numbers its domains
+            domain,
+        )
+        if not all(isinstance(row[0], int) and isinstance(row[-2], int) for row in rows):
+            raise impossible(self.path, "wrong_type", f"times or threads of {NVTX} are no integers; export it again")
+        return rows
+
+    def nccl_calls(self) -> list[NcclCall]:
+        """The calls of NCCL, by thread, then time; without bytes if the export lacks payloads. A call that was not over
+        when the capture ended is left out, since its end is unknown."""
+        layouts, text = {}, "text"
+        if self.has("NVTX_PAYLOAD_SCHEMA_ENTRIES", "domainId", "schemaId", "name", "type", "offset"):
+            rows = self.rows('SELECT domainId, schemaId, name, type, "offset" FROM NVTX_PAYLOAD_SCHEMA_ENTRIES')
+            layouts = layouts_in(rows)
+        if self.has(NVTX, "textId") and self.has(STRINGS, "id", "value"):
+            text = f"ifnull(text, (SELECT value FROM {STRINGS} WHERE id = textId))"
+        calls = []
+        for start, end, name, thread, blob in self._events(f'start, "end", {text}', PUSHED, NCCL_DOMAIN):
+            size, communicator = map(payload_fields(blob, layouts).get, NCCL_FIELDS)
+            if isinstance(end, int):
+                size = size if size is not None and size <= 1 << 44 else None  # so that sums fit into 64 bits
+                calls.append(NcclCall(start, end, thread, str(name or ""), size, communicator))
+        return sorted(calls, key=lambda call: (call.thread, call.start, -call.end))
+
+    def torch_collectives(self) -> dict[tuple[int, int], tuple[str | None, int | None, int | None]]:
+        table, names = "TORCH_COLLECTIVES", ("globalPid", "correlationId", "operation", "bytes", "communicator")
+        rows = self.rows(f"SELECT {', '.join(names)} FROM {table}") if self.has(table, *names) else []
+        if not all(isinstance(number, int | None) for row in rows for number in (*row[:2], *row[3:])):
+            raise impossible(self.path, "wrong_type", f"{table} holds other than integers; record it again")
+        return {row[:2]: row[2:] for row in rows}
+
+    def gpus(self) -> list[str]:
+        rows = self.rows("SELECT name FROM TARGET_INFO_GPU") if self.has("TARGET_INFO_GPU", "name") else []
+        return sorted(str(name or "unnamed") for (name,) in rows)
+
+    def began_utc_ns(self) -> int | None:
+        table = "TARGET_INFO_SESSION_START_TIME"
+        rows = self.rows(f"SELECT utcEpochNs FROM {table}") if self.has(table, "utcEpochNs") else []
+        return min((time for (time,) in rows if isinstance(time, int)), default=None)
 
 
 def _few(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -437,18 +683,3 @@ def _few(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     for block in blocks(len(values)):
         index[block] = np.searchsorted(few, values[block])
     return few, index
-
-
-def _not_sqlite(path: Path, header: bytes) -> str:
-    if not header:
-        return f"{path}: the file is empty: the export failed"
-    if path.suffix == ".nsys-rep":
-        return f"{path}: a report: export it with `nsys export --type sqlite {path.name}`"
-    return (
-        f"{path}: Perfetto's protobuf, which is not read: export JSON (trace.json.gz) instead"
-        if path.suffix == ".pftrace"
-        else f"{path}: neither SQLite nor JSON (it begins with {header[:8]!r}): give an export of nsys, or a trace of torch.profiler"
-    )
-
-
-assert len(KINDS) == len(TABLES)
