@@ -1,285 +1,209 @@
-"""The command: formats, files, exit statuses, and what it does with bad input."""
+"""The command: files, exit statuses, and what it does with bad input. It never writes over a capture."""
 
-import gzip
 import hashlib
-import io
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
-from kernel_tables import __main__ as entry
-from kernel_tables.commands.shared import say_rank
 from tests.kernel_tables.command import run_command as run
+from tests.kernel_tables.program import GEMM, SGEMM, Program
 from tests.kernel_tables.synthetic import Synthetic
 
-CAPTURES = Path(__file__).parent.parent / "captures"
-REPOSITORY = CAPTURES.parent.parent
-NAME = "void f<int, *>(T1 *, a|b, _x_)"
+REPOSITORY = Path(__file__).parents[2]
+CAPTURES = REPOSITORY / "tests" / "captures"
+PYTHON_M = [sys.executable, "-m", "kernel_tables"]
 
 
 @pytest.fixture
 def capture(tmp_path) -> Path:
-    made = Synthetic().range("measure", 0, 100).range("step", 10, 50).kernel(NAME, at=20).kernel("gemm", at=None)
-    return made.write(tmp_path / "capture.sqlite")
+    """Steps of which matrix multiplies without tensor cores take two thirds."""
+    program = Program()
+    for _ in range(3):
+        with program.range("step"):
+            program.pause(1)
+            with program.range("forward"):
+                program.launch(SGEMM, 200)
+                program.launch(GEMM, 100)
+            program.pause(1)
+    (tmp_path / "captures").mkdir()
+    return program.capture.write(tmp_path / "captures" / "capture.sqlite")
 
 
-def refused(*arguments, environment: dict | None = None) -> str:
+def refused(*arguments, done: subprocess.CompletedProcess | None = None) -> str:
     """The one line on standard error of a command that ends with status 2 and prints nothing."""
-    done = run(*arguments, environment=environment)
-    assert (done.returncode, done.stdout) == (2, b"")
+    done = done or run(*arguments)
+    assert done.returncode == 2 and not done.stdout, done
     (line,) = done.stderr.decode().splitlines()
     assert line.startswith("kernel-tables: ")
     return line
 
 
-def test_csv_goes_to_standard_output_and_nothing_else_does(capture):
-    done = run("ranges", capture)
-    assert done.stderr == b""
-    assert done.stdout.decode().splitlines() == [
-        "range,instances,kernels,gpu_time_ns,memops,memop_time_ns",
-        "(launched before the capture),0,1,10,0,0",
-        "measure,1,1,10,0,0",
-        "step,1,1,10,0,0",
-    ]
-
-
-def test_every_format_holds_the_same_table(capture, tmp_path):
-    tables = {}
-    for suffix in ("csv", "json", "parquet"):
-        path = tmp_path / f"table.{suffix}"
-        assert run("kernels", capture, "-o", path).stdout == b""
-        tables[suffix] = getattr(pd, f"read_{suffix}")(path)
-        piped = run("kernels", capture, "--format", suffix).stdout
-        assert piped == path.read_bytes()
-    pd.testing.assert_frame_equal(tables["csv"], tables["parquet"], check_dtype=False)
-    assert tables["json"]["kernel"].tolist() == tables["csv"]["kernel"].tolist() == ["gemm", NAME]
-    assert pd.read_parquet(io.BytesIO(piped))["total_ns"].dtype == "int64"
-
-
-def test_markdown_escapes_what_names_contain(capture):
-    lines = run("kernels", capture, "--format", "md", "--under", "measure").stdout.decode().splitlines()
-    assert lines[0] == "| range | kernel | class | launches | total_ns | mean_ns | min_ns | max_ns | std_ns |"
-    assert lines[2].startswith(r"| measure \> step | void f\<int, \*\>(T1 \*, a\|b, \_x\_) |")
-
-
-def test_a_class_of_ones_own_can_be_given_on_the_command_line(capture):
-    table = run("classes", capture, "--class", r"attention=void f<").stdout.decode()
-    assert "attention,1,1,10,0.5" in table
-
-
-def test_check_ends_with_1_for_an_incomplete_capture_and_0_for_a_merely_odd_one(tmp_path):
-    done = run("check", CAPTURES / "tiny_2022.4.2.sqlite.gz")
-    assert done.returncode == 1
-    assert [line.split(",")[:2] for line in done.stdout.decode().splitlines()] == [
-        ["severity", "code"],
-        ["error", "no_kernels"],
-    ]
-    odd = run("check", CAPTURES / "tiny_2024.2.3.sqlite.gz", "--steps", 3, "--format", "json")
-    assert odd.returncode == 0
-    assert [finding["severity"] for finding in json.loads(odd.stdout)] == ["warning"]
+def run_into(file, *arguments) -> subprocess.CompletedProcess:
+    """A process of the command whose standard output is a file."""
+    return subprocess.run([*PYTHON_M, *map(str, arguments)], cwd=REPOSITORY, stdout=file, stderr=subprocess.PIPE)
 
 
 def test_help_is_answered_without_importing_anything_heavy():
     done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "kernel_tables", "--help"], cwd=REPOSITORY, capture_output=True
+        [sys.executable, "-X", "importtime", *PYTHON_M[1:], "--help"], cwd=REPOSITORY, capture_output=True
     )
-    assert b"ranges" in done.stdout and done.returncode == 0
-    imported = done.stderr.decode()
-    assert not any(name in imported for name in ("numpy", "pandas", "pyarrow", "sqlite"))
-
-
-def test_the_trace_holds_ranges_launches_kernels_with_their_paths_and_arrows(capture, tmp_path):
-    path = tmp_path / "trace.json.gz"
-    assert run("trace", capture, "-o", path).returncode == 0
-    events = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
-    slices = {(e["cat"], e["name"]): e for e in events if e["ph"] == "X"}
-    ranges = {(kind, name) for kind in ("range", "range of a stream") for name in ("measure", "step")}
-    assert set(slices) == ranges | {("launch", "cudaLaunchKernel"), ("kernel", NAME)}
-    kernel = slices["kernel", NAME]
-    assert (kernel["ts"], kernel["dur"]) == (0.025, 0.01)
-    assert kernel["args"] == {"range": "measure > step", "class": "unknown", "device": 0}
-    begin, end = (next(e for e in events if e["ph"] == phase) for phase in "sf")
-    assert (begin["id"], begin["tid"], begin["ts"]) == (end["id"], slices["launch", "cudaLaunchKernel"]["tid"], 0.02)
-    assert (end["tid"], end["ts"]) == (kernel["tid"], kernel["ts"])
-    names = {e["args"]["name"] for e in events if e["ph"] == "M"}
-    assert names == {"process 1", "thread 1", "GPU 0, stream 7", "GPU 0, stream 7: ranges"}
-
-
-def test_a_capture_is_left_byte_for_byte_as_it_was(capture):
-    before = hashlib.sha256(capture.read_bytes()).hexdigest(), capture.stat().st_mtime_ns, os.listdir(capture.parent)
-    for command in ("ranges", "kernels", "classes", "check"):
-        run(command, capture)
-    after = hashlib.sha256(capture.read_bytes()).hexdigest(), capture.stat().st_mtime_ns, os.listdir(capture.parent)
-    assert before == after
-
-
-def test_a_gzipped_capture_is_read_as_it_is(capture, tmp_path):
-    packed = tmp_path / "packed"  # known by its content, whatever its name
-    packed.write_bytes(gzip.compress(capture.read_bytes()))
-    assert run("kernels", packed).stdout == run("kernels", capture).stdout
-
-
-def test_a_path_with_odd_characters_is_opened(capture, tmp_path):
-    odd = tmp_path / "a b?c#d%20é.sqlite"
-    odd.write_bytes(capture.read_bytes())
-    assert run("ranges", odd).returncode == 0
-
-
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    assert "nowhere.sqlite: no such file" in refused("ranges", tmp_path / "nowhere.sqlite")
-
-
-def test_a_pipe_is_refused_and_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / "pipe.sqlite")
-    assert "not a file but a pipe or a device" in refused("ranges", tmp_path / "pipe.sqlite")
-
-
-def test_a_folder_is_refused(tmp_path):
-    assert "a folder, not a capture" in refused("ranges", tmp_path)
-
-
-@pytest.mark.parametrize("content", [b"", b"SQLite", b"hello, world" * 50, b"\x1f\x8bnot gzip at all"])
-def test_what_is_not_sqlite_is_refused(content, tmp_path):
-    path = tmp_path / "capture.sqlite"
-    path.write_bytes(content)
-    assert str(path) in refused("check", path)
-
-
-@pytest.mark.parametrize("kept", [0.2, 0.5, 0.999])
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_capture_cut_off_in_the_middle_is_refused(kept, packed, tmp_path):
-    content = (CAPTURES / "tiny_2025.3.1.sqlite.gz").read_bytes()
-    content = content if packed else gzip.decompress(content)
-    path = tmp_path / "capture.sqlite"
-    path.write_bytes(content[: int(kept * len(content))])
-    assert "cut off" in refused("kernels", path)
-
-
-def test_damaged_pages_are_refused(tmp_path):
-    content = bytearray(gzip.decompress((CAPTURES / "tiny_2025.3.1.sqlite.gz").read_bytes()))
-    content[4096:] = b"\xff" * (len(content) - 4096)
-    path = tmp_path / "capture.sqlite"
-    path.write_bytes(content)
-    assert "damaged" in refused("kernels", path)
-
-
-def test_a_database_of_somebody_else_is_refused(tmp_path):
-    path = tmp_path / "photos.sqlite"
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE photos (id INTEGER)")
-    connection.close()
-    assert "not of nsys: none of its tables is there (found: photos)" in refused("ranges", path)
-
-
-def test_a_needed_column_that_is_missing_is_named_with_the_schema(tmp_path):
-    capture = Synthetic().range("step", 0, 10).kernel("gemm", at=5)
-    path = capture.write(tmp_path / "capture.sqlite", lacking=("CUPTI_ACTIVITY_KIND_KERNEL.correlationId",))
-    line = refused("kernels", path)
-    assert "table CUPTI_ACTIVITY_KIND_KERNEL has no column correlationId (schema 3.20.3)" in line
-
-
-def test_an_export_that_is_still_being_written_is_refused(capture):
-    capture.with_name("capture.sqlite-journal").write_bytes(b"pages")
-    assert "its writer has not finished" in refused("ranges", capture)
-
-
-def test_a_wrong_option_is_refused():
-    assert run("ranges", "x.sqlite", "--format", "xml").returncode == 2
-    assert "expected CLASS=REGEX" in refused("kernels", CAPTURES / "tiny_2025.3.1.sqlite.gz", "--class", "gemm")
-
-
-def test_a_table_that_cannot_be_written_leaves_nothing_behind(capture, tmp_path):
-    assert "no such folder" not in refused("ranges", capture, "-o", tmp_path / "missing" / "table.csv")
-    old = tmp_path / "table.csv"
-    old.write_text("old\n")
-    refused("ranges", capture, "--under", "nothing", "-o", old)
-    assert old.read_text() == "old\n"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["capture.sqlite", "table.csv"]
-
-
-FAKE_NSYS = """#!{python}
-import shutil, sys
-if sys.argv[1] == "--version":
-    print("NVIDIA Nsight Systems version 2025.3.1.90-253135822126v0")
-    sys.exit()
-assert sys.argv[1:4] == ["export", "--type", "sqlite"]
-content = open(sys.argv[-1], "rb").read()
-open(sys.argv[sys.argv.index("--output") + 1], "wb").write(content if {whole} else content[:5000])
-sys.stderr.write("Importer error: the report is odd\\n")
-sys.exit({status})
-"""
-
-
-def fake_nsys(folder: Path, status: int = 0, whole: bool = True) -> dict[str, str]:
-    """The environment in which `nsys` is a program that "exports" a report by copying it."""
-    program = folder / "bin" / "nsys"
-    program.parent.mkdir()
-    program.write_text(FAKE_NSYS.format(python=sys.executable, status=status, whole=whole))
-    program.chmod(0o755)
-    return {"PATH": str(program.parent)}
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_a_report_is_exported_on_the_way_and_nothing_stays_beside_it(packed, capture, tmp_path):
-    folder = tmp_path / "reports"
-    folder.mkdir()
-    report = folder / ("run.nsys-rep.gz" if packed else "run.nsys-rep")
-    report.write_bytes(gzip.compress(capture.read_bytes()) if packed else capture.read_bytes())
-    done = run("kernels", report, environment=fake_nsys(tmp_path))
-    assert done.stdout == run("kernels", capture).stdout
-    assert list(folder.iterdir()) == [report]
-
-
-@pytest.mark.parametrize(
-    ("how", "says"),
-    [
-        ({"status": 1}, "failed (status 1: Importer error: the report is odd)"),
-        ({"whole": False}, "left no usable SQLite"),
-    ],
-)
-def test_a_failed_export_is_told_with_its_reason(how, says, tmp_path):
-    report = tmp_path / "run.nsys-rep"
-    report.write_bytes(gzip.decompress((CAPTURES / "tiny_2025.3.1.sqlite.gz").read_bytes()))
-    assert says in refused("kernels", report, environment=fake_nsys(tmp_path, **how))
-
-
-def test_a_report_without_an_nsys_to_export_it_says_so(tmp_path):
-    report = tmp_path / "run.nsys-rep"
-    report.write_bytes(b"a report")
-    assert "none is on PATH" in refused("kernels", report, environment={"PATH": str(tmp_path)})
-
-
-def test_of_the_capture_of_one_rank_among_several_it_is_said_which_it_is(tmp_path, capsys):
-    for name in ("capture.sqlite", "capture_rank1.sqlite", "other.sqlite"):
-        (tmp_path / name).touch()
-        say_rank(tmp_path / name)
-    say_rank(tmp_path / "capture.sqlite")  # now that the other one is there
-    assert [line.partition(";")[0] for line in capsys.readouterr().err.splitlines()] == [
-        "kernel-tables: capture_rank1.sqlite holds only rank 1",
-        "kernel-tables: capture.sqlite holds only rank 0",
+    assert b"communication" in done.stdout and done.returncode == 0
+    assert not [
+        name for name in (b"numpy", b"pandas", b"pyarrow", b"sqlite", b"jinja2", b"torch") if name in done.stderr
     ]
 
 
-def test_what_is_said_of_a_rank_shows_no_control_character_of_a_name(capsys):
-    say_rank(Path("a\x1b[31m_rank1.sqlite"))
-    assert capsys.readouterr().err.startswith(r"kernel-tables: a\x1b[31m_rank1.sqlite holds only rank 1")
+def test_a_misspelt_command_is_answered_with_the_one_that_was_meant():
+    done = run("diagonse", "capture.sqlite")
+    assert done.returncode == 2 and b"did you mean diagnose?" in done.stderr
+    assert b"did you mean" not in run("xyz").stderr and b"COMMAND" in run().stderr
 
 
-@pytest.mark.parametrize("path", [".", "/", f"{'a' * 245}.sqlite"])
-def test_a_path_beside_which_no_other_rank_can_lie_is_said_nothing_of(path, capsys):
-    say_rank(Path(path))
-    assert capsys.readouterr().err == ""
+def test_text_goes_to_a_pipe_and_to_a_file_where_it_is_asked_for_and_csv_by_default(capture, tmp_path):
+    for command in (
+        ["ranges", "--tree"],
+        ["kernels"],
+        ["classes"],
+        ["diagnose"],
+        ["host"],
+        ["check"],
+        ["communication"],
+    ):
+        arguments = [command[0], capture, *command[1:]]
+        done = run(*arguments, "--format", "text")
+        assert done.returncode == 0 and done.stdout and b"_ns" not in done.stdout
+        assert run(*arguments, "--format", "text", "-o", tmp_path / "out.txt").stdout == b""
+        assert (tmp_path / "out.txt").read_bytes() == done.stdout
+        assert b"," in run(*arguments).stdout.splitlines()[0]
 
 
-def test_a_package_that_is_not_installed_is_named_before_anything_is_run(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(entry, "REQUIRED_PACKAGES", ("numpy", "not_installed_here"))
-    assert entry.main(["record", "--", sys.executable, "-c", f"open({str(tmp_path / 'ran')!r}, 'w')"]) == 2
-    told = "kernel-tables: not_installed_here: not installed for "
-    assert capsys.readouterr().err.startswith(told + sys.executable)
-    assert not (tmp_path / "ran").exists()
+def test_rows_are_sorted_and_chosen_by_rank_and_by_number(capture, tmp_path):
+    lines = run("kernels", capture, "--sort", "kernel", "--top", 1).stdout.decode().splitlines()
+    assert [line.split(",")[1] for line in lines] == ["kernel", SGEMM]
+    lines = run("kernels", capture, capture, "--sort", "mean_ns", "--top", 1).stdout.decode().splitlines()
+    assert [line.split(",")[::4][:2] for line in lines] == [["rank", "launches"], ["0", "3"], ["1", "3"]]
+    assert "no such column; there are range, kernel, class" in refused("kernels", capture, "--sort", "speed")
+    assert "a tree has a fixed order" in refused("ranges", capture, "--sort", "range", "--tree")
+    assert b"mine,1,3" in run("classes", capture, "--class", "mine=ampere").stdout
+    assert "expected CLASS=REGEX" in refused("kernels", capture, "--class", "gemm")
+
+
+@pytest.mark.parametrize(
+    ("limits", "status"),
+    [
+        (["no_tensor_cores"], 1), (["launch_bound"], 0), (["50%"], 1), (["90"], 0), (["launch_bound", "10"], 1),
+        (["no_such_rule"], 2), (["101"], 2),
+    ],
+)  # fmt: skip
+def test_a_finding_is_an_exit_status_where_that_is_asked_for(limits, status, capture):
+    done = run("diagnose", capture, "--format", "json", *(part for limit in limits for part in ("--fail-on", limit)))
+    assert done.returncode == status
+    assert status == 2 or json.loads(done.stdout)[0]["code"] == "no_tensor_cores"
+    assert (b"--fail-on: no_tensor_cores, 6" in done.stderr) == (status == 1)
+
+
+def test_check_and_diff_end_with_1_for_what_is_wrong_or_differs(capture, tmp_path):
+    assert run("check", CAPTURES / "tiny_2022.4.2.sqlite.gz").returncode == 1
+    assert run("check", capture, "--steps", 3).returncode == 0
+    several = run("check", capture, CAPTURES / "tiny_2022.4.2.sqlite.gz")
+    assert (
+        several.stdout.startswith(b"capture,severity,code,message\n")
+        and b"tiny_2022.4.2.sqlite.gz,error" in several.stdout
+    )
+    assert run("diff", capture, capture).stdout.count(b"\n") == 1
+    assert "not a percentage" in refused("diff", capture, capture, "--tolerance", "-1")
+
+
+def test_of_the_capture_of_one_rank_among_several_it_is_said_which_it_is(capture):
+    (capture.parent / "capture_rank1.sqlite").touch()
+    assert b"kernel-tables: capture.sqlite holds only rank 0; for all ranks: " in run("host", capture).stderr
+
+
+def test_names_are_explained_as_text_also_in_a_pipe():
+    lines = run("names", SGEMM).stdout.decode().splitlines()
+    assert lines[0] == "short name  sgemm 128×64 tn" and "class       gemm" in lines
+    assert run("names", SGEMM, "--format", "csv").stdout.startswith(b"about,value,reason\nshort name,")
+
+
+def linked(capture: Path) -> Path:
+    (capture.parent / "link.csv").symlink_to(capture)
+    return capture.parent / "link.csv"
+
+
+def report_beside(capture: Path) -> Path:
+    capture.with_suffix(".nsys-rep").write_bytes(b"what nsys wrote")
+    return capture.with_suffix(".nsys-rep")
+
+
+def another(capture: Path) -> Path:
+    capture.with_name("other.table").write_bytes(capture.read_bytes())
+    return capture.with_name("other.table")
+
+
+@pytest.mark.parametrize("command", ["kernels", "trace", "report"])
+@pytest.mark.parametrize("way", [Path, linked, report_beside, another], ids=lambda way: way.__name__)
+def test_a_capture_is_never_written_over_and_stays_as_it_was(capture, command, way):
+    target = way(capture)
+    before = {path: hashlib.sha256(path.read_bytes()).digest() for path in capture.parent.iterdir()}
+    assert "never written over" in refused(command, capture, "-o", target)
+    assert {path: hashlib.sha256(path.read_bytes()).digest() for path in capture.parent.iterdir()} == before
+
+
+def test_standard_output_that_is_the_capture_closed_or_full_is_one_line(capture):
+    with capture.open("r+b") as file:
+        before = capture.read_bytes()
+        assert "never written over" in refused(done=run_into(file, "kernels", capture))
+        assert capture.read_bytes() == before
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *PYTHON_M, "kernels", str(capture)]
+    done = subprocess.run(closed, cwd=REPOSITORY, stderr=subprocess.PIPE)
+    assert "standard output is closed; name a file" in refused(done=done)
+    with Path("/dev/full").open("wb") as full:
+        assert "standard output: No space left on device" in refused(done=run_into(full, "kernels", capture))
+    head = subprocess.run(
+        f"{' '.join(PYTHON_M)} kernels {capture} | true", shell=True, cwd=REPOSITORY, capture_output=True
+    )
+    assert head.stderr == b""
+
+
+def test_a_table_appears_complete_or_not_at_all_also_through_a_link(capture, tmp_path):
+    table, link = tmp_path / "table.csv", tmp_path / "link.csv"
+    table.write_text("old\n")
+    link.symlink_to(table)
+    refused("ranges", capture, "--under", "nothing", "-o", link)
+    refused("ranges", capture, "-o", tmp_path / "missing" / "table.csv")
+    assert table.read_text() == "old\n"
+    assert run("kernels", capture, "-o", link).returncode == 0 and link.is_symlink()
+    assert table.read_text().startswith("range,kernel,class,")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["captures", "link.csv", "table.csv"]
+
+
+def test_a_page_replaces_a_page_and_says_so_and_no_other_file(capture, tmp_path, monkeypatch):
+    page, opened = tmp_path / "page.html", []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
+    assert run("report", capture, "-o", page).stderr.decode() == f"kernel-tables: open file://{page}\n"
+    assert b"the previous page was replaced" in run("report", capture, "-o", page, "--open").stderr
+    assert opened == [f"file://{page}"]
+    page.write_text("<html>mine</html>")
+    done = run("report", capture, "-o", page)
+    assert done.returncode == 2 and b"not a page of kernel-tables, so it is not overwritten" in done.stderr
+    assert page.read_text() == "<html>mine</html>"
+
+
+def test_files_are_named_whatever_their_names(capture, tmp_path):
+    odd = os.fsencode(tmp_path) + b"/a b?c#%20 caf\xe9\x1b[31m.sqlite"
+    capture.rename(os.fsdecode(odd))
+    assert run("check", os.fsdecode(odd)).returncode == 0
+    assert r"caf\udce9\x1b[31m.sqlite: no range is named 'none'" in refused(
+        "ranges", os.fsdecode(odd), "--under", "none"
+    )
+    assert "nowhere.sqlite: " in refused("ranges", tmp_path / "nowhere.sqlite")
+
+
+def test_operators_of_a_cpu_are_not_of_cuda(tmp_path):
+    made = Synthetic().range("step", 0, 100).kernel("aten::mm", at=10, start=10, duration=50, device=-1)
+    table = run("host", made.write(tmp_path / "cpu.sqlite")).stdout
+    assert b",operator," in table and b",cuda," not in table

@@ -1,0 +1,181 @@
+"""What the commands print where a person reads; and the tree of ranges: phases side by side, children that add up."""
+
+import random
+
+import pandas as pd
+import pytest
+
+import kernel_tables
+from kernel_tables.text import TextColumn, aligned, bar, cut, table_lines, text_width
+from kernel_tables.tree import RangeTree
+from tests.kernel_tables.command import run_command
+from tests.kernel_tables.program import GEMM, MUL, NCCL, Program
+from tests.kernel_tables.synthetic import Synthetic
+
+SGEMM, MULTIPLY = (
+    "ampere_sgemm_128x64_tn",
+    "void at::native::elementwise_kernel<128, 2, at::native::MulFunctor<float>>(int)",
+)
+ADAM = "Optimizer.step#Adam.step"
+
+
+def steps(multiply_ns: int = 1_000_000) -> Synthetic:
+    made = Synthetic().range("step", 0, 100_000).range("forward", 10, 50_000).range("softmax", 20, 30)
+    return made.kernel(SGEMM, at=40, duration=3_000_000).kernel(MULTIPLY, at=25, duration=multiply_ns)
+
+
+@pytest.fixture
+def capture(tmp_path):
+    return steps().kernel(SGEMM, at=60_000, duration=4_000).write(tmp_path / "capture.sqlite")
+
+
+def printed(*arguments, width: int = 80, status: int = 0) -> list[str]:
+    """What a command prints in a terminal of so many columns."""
+    done = run_command(*arguments, columns=width)
+    assert done.returncode == status, done.stderr
+    return done.stdout.decode().splitlines()
+
+
+def test_a_terminal_gets_an_aligned_table_with_short_names_readable_times_and_bars(capture):
+    assert printed("kernels", capture, width=106) == [
+        "kernel           range                     class        launches  GPU time   share                mean",
+        "sgemm 128×64 tn  step > forward            gemm                1   3.00 ms  74.9 %  █████████  3.00 ms",
+        "elementwise mul  step > forward > softmax  elementwise         1   1.00 ms  25.0 %  ███        1.00 ms",
+        "sgemm 128×64 tn  step                      gemm                1   4.00 µs   0.1 %             4.00 µs",
+    ]
+    lines = printed("kernels", capture, "--top", "1", "--sort", "launches")
+    assert lines[2:] == ["2 more kernels, 25.1 % of the GPU time; --top 0 shows all"]
+    assert SGEMM in printed("kernels", capture, "--full")[1]
+    for command in ("ranges", "kernels", "classes", "host"):
+        for width in (40, 80):
+            assert max(map(len, printed(command, capture, width=width))) <= width
+
+
+def test_the_ranges_are_a_tree_where_that_is_asked_for(capture):
+    assert printed("ranges", capture, "--tree") == [
+        "range        times  kernels  GPU time    share",
+        "step             1        3   4.00 ms  100.0 %  ████████████",
+        "  forward        1        2   4.00 ms   99.9 %  ████████████",
+        "    (own)                 1   3.00 ms   74.9 %  █████████",
+        "    softmax      1        1   1.00 ms   25.0 %  ███",
+        "  (own)                   1   4.00 µs    0.1 %",
+        "a step takes 3.00 ms (wall time): kernels 3.00 ms (100.0 %), idle 30 ns (<0.1 %)",  # two run side by side
+    ]
+
+
+def test_what_a_capture_lacks_is_said_below_its_tables(capture, tmp_path):
+    cpu = Synthetic().range("step", 0, 100).kernel("aten::mm", at=10, device=-1).write(tmp_path / "cpu.sqlite")
+    graphs = Synthetic().range("step", 0, 100).graph(4, at=10).write(tmp_path / "graphs.sqlite")
+    for command in ("ranges", "kernels", "classes"):
+        text = " ".join(printed(command, cpu, width=120))
+        assert "operators' time" in text and "no GPU was used" in text and "GPU time" not in text
+        assert "nsys profile --cuda-graph-trace=node" in " ".join(printed(command, graphs))
+        assert not {"no GPU was used", "CUDA graphs"} & {*printed(command, capture)}
+    bare = Synthetic().kernel(SGEMM, at=1).write(tmp_path / "bare.sqlite")
+    assert printed("ranges", bare) == ["no range was recorded; `kernel-tables kernels` shows what ran"]
+    assert printed("check", capture) == ["no problems found"]
+    assert printed("check", bare, status=1)[0].startswith("error no_ranges: ")
+
+
+def test_two_captures_are_compared_in_columns_of_one_step_and_without_a_change_that_is_said(capture, tmp_path):
+    after = steps(2_000_000).write(tmp_path / "after.sqlite")
+    lines = printed("diff", capture, after, status=1)
+    assert lines[:3] == [
+        "level   name             change   before    after      more    ratio  launches",
+        "phase   forward          time    4.00 ms  5.00 ms   1.00 ms   × 1.25         2",
+        "phase   (outside)        gone    4.00 µs     0 ns  -4.00 µs      × 0     1 → 0",
+    ]
+    assert lines[-2:] == [
+        "kernel  sgemm 128×64 tn  count   3.00 ms  3.00 ms  -4.00 µs  × 0.999     2 → 1",
+        "times and launches are per step",
+    ]
+    nothing = "nothing differs: no time by more than 1 %, 0.1 % of a step and 2 standard errors"
+    assert printed("diff", capture, capture) == [nothing]
+
+
+def test_columns_that_do_not_fit_are_named_and_keys_stay(capture):
+    assert " ".join(printed("host", capture)[-2:]).startswith("without process, thread, ")
+    assert printed("communication", capture)[0].split() == ["rank", "device", "step", "step", "time", "compute"]
+    table = pd.DataFrame({"rank": [0, 1], "range": ["a", None], "whole": [True, False], "rate": [float("inf"), 1.5]})
+    lines = [line.split() for line in table_lines(table, 80).splitlines()]
+    assert lines == [["rank", "range", "whole", "rate"], ["0", "a", "True", "inf"], ["1", "–", "False", "1.5"]]
+
+
+def test_texts_are_cut_where_there_is_no_room_and_columns_left_out_by_rank():
+    columns = [
+        TextColumn("name", ["a long name"], right=False, min_chars=6),
+        TextColumn("path", ["outer > inner"], right=False, min_chars=6, cut_start=True, drop_rank=1),
+        TextColumn("n", ["12"], drop_rank=6),
+    ]
+    assert aligned(columns, 30).splitlines() == ["name         path            n", "a long name  outer > inner  12"]
+    assert aligned(columns, 29).splitlines() == ["name         path", "a long name  outer > inner"]
+    assert aligned(columns, 14).splitlines() == ["name    path", "a lon…  …inner"]
+    assert aligned(columns, 13).splitlines() == ["name", "a long name"]
+    assert (cut("kernel", 4), cut("kernel", 4, at_start=True), text_width("核e\u0301")) == ("ker…", "…nel", 3)
+    alike = [TextColumn("name", ["mul scalar-tensor fp32", "mul scalar-tensor bf16", "copy of a tensor"], False, 9)]
+    assert aligned(alike, 13).splitlines()[1:] == ["mul sc…r fp32", "mul sc…r bf16", "copy of a te…"]
+    assert [bar(share, 4) for share in (0, 0.5, 0.53125, 2)] == ["", "██", "██▏", "████"]
+
+
+def test_what_cannot_be_seen_in_a_name_does_not_reach_the_terminal(tmp_path):
+    made = Synthetic().range("\x1b[31mred", 0, 100).kernel("\x1b]0;title\x07", at=10)
+    assert printed("kernels", made.write(tmp_path / "c.sqlite"), width=120)[1].startswith(
+        r"\x1b]0;title\x07  \x1b[31mred"
+    )
+
+
+def rows_of(capture: Synthetic, folder, most: int = 0) -> list[tuple[int, str, int]]:
+    """(depth, label, kernels) of the rows of the tree."""
+    with kernel_tables.read(capture.write(folder / "capture.sqlite")) as profile:
+        return [(row.depth, row.label, row.node.kernels) for row in RangeTree(profile).rows(most)]
+
+
+@pytest.mark.parametrize("closure", [False, True])
+def test_forward_backward_and_optimizer_are_siblings_whoever_calls_whom(tmp_path, closure):
+    passes = Synthetic().range("step", 0, 1000).range("Net", 20, 100).kernel(GEMM, at=30)
+    passes.range("backward", 200, 600).range("Net", 210, 500).kernel(GEMM, at=220)
+    passes.range(ADAM, 10 if closure else 650, 900).kernel(MUL, at=700)
+    assert sorted(rows_of(passes, tmp_path)) == sorted([
+        (0, "step", 3), (1, "backward", 1), (2, "Net", 1), (1, "forward", 1), (2, "Net", 1), (1, "optimizer (Adam)", 1)
+    ])  # fmt: skip
+
+
+def test_names_are_as_long_as_they_must_be(tmp_path):
+    made = Synthetic().range("step", 0, 1000).range("backward", 10, 900).range("Linear", 20, 800)
+    made.kernel(GEMM, at=30, duration=50).kernel(NCCL, at=40, duration=200)
+    assert rows_of(made, tmp_path) == [(0, "step", 2), (1, "backward", 2), (2, "communication", 1), (2, "Linear", 1)]
+    made = Synthetic().range("layers", 0, 100).range("head + layers.act", 10, 90).range("empty", 11, 12)
+    assert rows_of(made.kernel(GEMM, at=40), tmp_path)[-1] == (1, "head + .act", 1)
+    made = Synthetic().range("step", 0, 1000)
+    for at, name in ((10, "FSDP::pre_forward (layers.1)"), (100, "FSDP::pre_forward for layers.0")):
+        made.range(name, at, at + 50).kernel(MUL, at=at + 1)
+    assert rows_of(made, tmp_path)[1:] == [(1, "FSDP::pre_forward", 2)]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("most", [0, 6, 15])
+def test_the_rows_below_a_row_add_up_to_it(seed, most, tmp_path):
+    numbers, program = random.Random(seed), Program()
+
+    def fill(depth: int) -> None:
+        for _ in range(numbers.randrange(1, 4)):
+            program.launch(numbers.choice([GEMM, MUL, NCCL]), numbers.randrange(1, 50))
+            if depth:
+                with program.range(numbers.choice(["a", "backward", "Net", ADAM, "FSDP::x (1)"])):
+                    program.pause(1)
+                    fill(depth - 1)
+                    program.pause(1)
+
+    with program.range("step"):
+        program.pause(1)
+        fill(4)
+        program.pause(1)
+    with kernel_tables.read(program.capture.write(tmp_path / "capture.sqlite")) as profile:
+        rows = RangeTree(profile).rows(most)
+        assert rows[0].node.ns == profile.classes()["total_ns"].sum()
+    for place, row in enumerate(rows):
+        after = [one.depth for one in rows[place + 1 :]]
+        end = next((n for n, depth in enumerate(after) if depth <= row.depth), len(after))
+        if children := [one.node for one in rows[place + 1 : place + 1 + end] if one.depth == row.depth + 1]:
+            assert sum(one.ns for one in children) == row.node.ns
+            assert sum(one.kernels for one in children) == row.node.kernels
