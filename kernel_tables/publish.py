@@ -2,20 +2,227 @@
 
 nsys writes the environment, the command line and every process of the host, with its environment, into each export;
 some of it is in StringIds, as values with NUL bytes inside that the sqlite3 shell does not show. So of an export only
-the listed tables and text columns are copied, of other columns only numbers, so that a later nsys may add columns,
-and of strings only those that a copied row refers to. What is left out is never written: a value that is deleted
+the listed tables and text columns are copied, of other columns only numbers, so that a later nsys may add columns, and
+of strings only those that a copied row refers to. What is left out is never written: a value that is deleted
 afterwards may remain in the file's free space.
 """
 
+import re
 import sqlite3
+import struct
 from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 
+from kernel_tables import export, payloads
 from kernel_tables.capture import KINDS, NONE, Capture
-from kernel_tables.export import COPY_KINDS, GRAPH_NODES, KERNEL, MEMCPY, MEMSET, NVTX, PUSHED, RUNTIME, STRINGS
+from kernel_tables.errors import RANK_KEY, RANKS_KEY, WINDOW_KEY, impossible
+from kernel_tables.export import GRAPH_NODES, METADATA, NVTX, PUSHED, RUNTIME, STRINGS
 from kernel_tables.files import full_disk_as_os_error, written_whole
+
+ENUM, LAYOUTS = "ENUM_", "NVTX_PAYLOAD_SCHEMA_ENTRIES"
+KEPT_TABLES = (
+    *export.TABLES, RUNTIME, GRAPH_NODES, NVTX, LAYOUTS, *METADATA, "CUPTI_ACTIVITY_KIND_DRIVER",
+    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUDA_GPU_MEMORY_USAGE_EVENTS", "OSRT_API", "DIAGNOSTIC_EVENT",
+    "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME", "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE",
+    "TARGET_INFO_CUDA_CONTEXT_INFO", "TARGET_INFO_CUDA_STREAM",
+)  # fmt: skip
+KEPT_TEXTS = {  # by table, or ENUM for the tables that name the values of a column: the columns whose texts stay
+    NVTX: ("text", "jsonText"),
+    STRINGS: ("value",),
+    ENUM: ("name", "label"),
+    "TARGET_INFO_SESSION_START_TIME": ("utcTime", "localTime"),
+    "TARGET_INFO_GPU": ("name", "chipName"),
+    LAYOUTS: ("name",),
+    **dict.fromkeys(METADATA, ("name", "value")),
+}
+# By table, the SQL condition for rows that stay. Of nsys's messages (DIAGNOSTIC_EVENT), these are warnings, errors, and
+# the counts of what it collected; its other messages name processes and files.
+KEPT_ROWS = {
+    **dict.fromkeys(
+        METADATA,
+        "name LIKE 'EXPORT_SCHEMA_VERSION%' OR name LIKE 'EXPORT_PRODUCT_%'"
+        f" OR name IN ('CAPTURE_BACKEND', '{RANK_KEY}', '{RANKS_KEY}', '{WINDOW_KEY}')",
+    ),
+    LAYOUTS: f"name IN {payloads.NCCL_FIELDS}",
+    "DIAGNOSTIC_EVENT": "severity >= 2"
+    " OR text LIKE 'Number of % events %' OR text LIKE '%dropped%' OR text LIKE '%lost%' OR text LIKE '%not all%'",
+}
+
+
+def write_publishable(source: Path, target: Path, window: str | None = None, process: int | None = None) -> None:
+    """Writes what may be published of the export `source` to `target`, completely or not at all. With `window`, the
+    name of a range, that is only what began within or after the longest range of that name, if there is one. With
+    `process`, its number in the operating system, that is only what belongs to that process or to none.
+
+    The source is opened read-only. Raises ImpossibleCapture if it is damaged (a copy would be sound, and lack what was
+    lost), OSError if the disk is full.
+    """
+    try:
+        with (
+            written_whole(target) as partial,
+            full_disk_as_os_error(target),
+            closing(sqlite3.connect(partial, uri=True)) as database,
+            database,
+        ):
+            database.execute("PRAGMA journal_mode = OFF")
+            database.execute("PRAGMA synchronous = OFF")
+            database.execute("PRAGMA ignore_check_constraints = ON")  # of the source's tables, which are created here
+            database.execute("ATTACH ? AS source", (f"{source.resolve().as_uri()}?mode=ro",))
+            (verdict,) = database.execute("PRAGMA source.quick_check(1)").fetchone()
+            if verdict != "ok":
+                raise sqlite3.DatabaseError(verdict)
+            _Publication(database, window, process).copy()
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # messages of SQLite may quote invalid text
+        reason = " ".join(str(error).replace("*** in database source ***", "").split())
+        message = f"SQLite cannot read it ({reason}); it is damaged or cut short: copy or export it again"
+        raise impossible(source, "damaged_file", message) from error
+
+
+class _Publication:
+    """A database, to which an export is copied that is attached to it as `source`."""
+
+    def __init__(self, database: sqlite3.Connection, window: str | None, process: int | None):
+        self.database, self.process = database, process
+        query = "SELECT name, sql FROM source.sqlite_master WHERE type = 'table' AND rootpage > 0"  # 0: virtual
+        self.statements = dict(database.execute(query))  # CREATE TABLE, by table
+        self.since_ns = self._window_start_ns(window) if window else None
+        self.layouts = {}
+        if {"domainId", "schemaId", "name", "type", "offset"} <= {*self._columns(LAYOUTS, "source")}:
+            wanted = f"SELECT domainId, schemaId, name, type, offset FROM source.{LAYOUTS} WHERE {KEPT_ROWS[LAYOUTS]}"
+            self.layouts = payloads.layouts_in(database.execute(wanted))
+        for function in (self._message, self._stack, self._call):
+            database.create_function(f"published{function.__name__}", 1, function, deterministic=True)
+
+    def copy(self) -> None:
+        """Copies all that may be published."""
+        tables = [table for table in self.statements if table in KEPT_TABLES or table.startswith(ENUM)]
+        for table in tables:
+            self._create(table)
+            columns = self._columns(table)
+            condition = KEPT_ROWS.get(table) or self._since(table, columns)
+            self._copy_rows(table, f"({condition}) AND ({self._of_process(columns)})")
+        if STRINGS in self.statements:
+            self._create(STRINGS)
+            ids = ("shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId")  # of strings
+            used = [(column, table) for table in tables for column in self._columns(table) if column in ids]
+            if used:
+                union = " UNION ".join(f'SELECT "{column}" FROM main."{table}"' for column, table in used)
+                self._copy_rows(STRINGS, f"id IN ({union})")
+            if "binaryData" in self._columns(NVTX):
+                self._copy_names_of_stacks()
+
+    def _columns(self, table: str, of: str = "main") -> list[str]:
+        return [name for _, name, *_ in self.database.execute(f'PRAGMA {of}.table_info("{table}")')]
+
+    def _create(self, table: str) -> None:
+        """Creates the table as in the source. nsys writes no table with computed columns, so such a table is an
+        error."""
+        self.database.execute(self.statements[table])
+        if any(is_hidden for *_, is_hidden in self.database.execute(f'PRAGMA main.table_xinfo("{table}")')):
+            raise sqlite3.DatabaseError(f"columns of {table} are computed")
+
+    def _copy_rows(self, table: str, where: str) -> None:
+        values = ", ".join(self._published(table, column) for column in self._columns(table))
+        self.database.execute(f'INSERT INTO main."{table}" SELECT {values} FROM source."{table}" WHERE {where}')
+
+    def _window_start_ns(self, window: str) -> int | None:
+        """The start of the longest range with the name of the window; None if there is none. The longest, since parts
+        of a model may have the same name."""
+        columns = self._columns(NVTX, "source")
+        registered = f"(SELECT value FROM source.{STRINGS} WHERE id = textId)"
+        names = [sql for column, sql in (("text", "text"), ("textId", registered)) if column in columns]
+        if not names or STRINGS not in self.statements or "end" not in columns:
+            return None
+        starts = self.database.execute(
+            f"SELECT start FROM source.{NVTX} WHERE ? IN ({', '.join(names)}) AND typeof(start) = 'integer'"
+            " AND typeof(end) = 'integer' ORDER BY end - start DESC LIMIT 1",
+            (window,),
+        )
+        return next((start for (start,) in starts), None)
+
+    def _since(self, table: str, columns: list[str]) -> str:
+        """The SQL condition that a row did not begin before the window; rows without a start fulfil it, and so do NVTX
+        events that name objects, that is, all but marks and ranges (70 and 71: of imported text)."""
+        if self.since_ns is None or "start" not in columns:
+            return "TRUE"
+        began = f"start >= {self.since_ns:d} OR start IS NULL"
+        return began if table != NVTX else f"eventType NOT IN (34, 59, 60, 70, 71) OR {began}"
+
+    def _of_process(self, columns: list[str]) -> str:
+        """The SQL condition that a row belongs to the process, or to none."""
+        numbers = {column: f"({column} >> 24 & 16777215)" for column in ("globalTid", "globalPid")}
+        numbers |= {column: column for column in ("processId", "pid")}
+        column = next((column for column in numbers if column in columns), None)
+        if self.process is None or column is None:
+            return "TRUE"
+        return f"ifnull({column}, 0) = 0 OR {numbers[column]} = {self.process:d}"
+
+    def _published(self, table: str, column: str) -> str:
+        """The SQL expression for the published values of a column. Texts and blobs in a column that is not listed
+        become an empty text, all values of a column that identifies a GPU NULL."""
+        if column in ("uuid", "busLocation", "luid", "ctxswDevPath", "ctrlDevPath"):
+            return "NULL"
+        if (table, column) == (NVTX, "binaryData"):
+            domains = (  # each process numbers its domains
+                f"(globalTid >> 24, domainId) IN (SELECT globalTid >> 24, domainId FROM source.{NVTX}"
+                f" WHERE eventType = {export.DOMAIN_TYPE} AND text = '{{}}')"
+            )
+            return (
+                f"CASE WHEN eventType = 34 AND {domains.format(payloads.PYTHON_DOMAIN)}"
+                " THEN published_stack(CAST(binaryData AS BLOB))"
+                f" WHEN eventType = {PUSHED} AND {domains.format(payloads.NCCL_DOMAIN)}"
+                " THEN published_call(CAST(binaryData AS BLOB)) END"
+            )
+        if (table, column) == ("DIAGNOSTIC_EVENT", "text"):
+            return f'published_message(CAST("{column}" AS BLOB))'
+        if column in KEPT_TEXTS.get(ENUM if table.startswith(ENUM) else table, ()):
+            return f'"{column}"'
+        return f"""CASE WHEN typeof("{column}") IN ('text', 'blob') THEN '' ELSE "{column}" END"""
+
+    @staticmethod
+    def _message(value: bytes | None) -> str | None:
+        """A message of nsys without paths (absolute, or of at least three parts; URLs stay), quoted names, and values
+        of variables; cut to a length that can be searched quickly."""
+        if value is None:
+            return None
+        text = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "<name>", value.decode("utf-8", "replace")[:1000])
+        text = re.sub(r"\b([A-Za-z_]\w*)=\S+", r"\1=<value>", text)
+        path = r"(?<![\w.])~?/[^\s'\"<>|]+|\b[\w.-]+(?:/[\w.+-]+){2,}|\b[A-Za-z]:\\[^\s'\"<>|]+"
+        return " ".join(word if "://" in word else re.sub(path, "<path>", word) for word in text.split(" "))
+
+    @staticmethod
+    def _stack(blob: bytes | None) -> bytes | None:
+        """The payload of a sampled Python stack, which consists of numbers; None for any other payload."""
+        return None if payloads.frames_of(blob) is None else blob
+
+    def _call(self, blob: bytes | None) -> bytes | None:
+        """The payload of a call of NCCL with zeros outside of NCCL_FIELDS, since padding may hold leftover memory of
+        the program; None if it has none of these."""
+        fields = payloads.payload_fields(blob, self.layouts)
+        if not fields:
+            return None
+        domain, layout, data = payloads.payload_of(blob)
+        cleaned = bytearray(struct.pack("<QQQQ", domain, layout, len(data), 32) + bytes(len(data)))
+        for name, value in fields.items():
+            struct.pack_into("<Q", cleaned, 32 + self.layouts[domain, layout][name], value)
+        return bytes(cleaned)
+
+    def _copy_names_of_stacks(self) -> None:
+        """Copies the names of functions and modules (for the paths of files) that sampled Python stacks refer to."""
+        blobs = self.database.execute(f"SELECT binaryData FROM main.{NVTX} WHERE binaryData IS NOT NULL")
+        publishable = {}  # by string id: what makes a name of the string that may be published
+        for (blob,) in blobs:
+            for function_id, file_id, _ in payloads.frames_of(blob) or ():
+                publishable.setdefault(function_id, payloads.function_name)
+                publishable[file_id] = payloads.module_name
+        copied_ids = {string_id for (string_id,) in self.database.execute(f"SELECT id FROM main.{STRINGS}")}
+        for string_id in sorted(one for one in publishable.keys() - copied_ids if one < 1 << 31):
+            query = f"SELECT CAST(value AS BLOB) FROM source.{STRINGS} WHERE id = ?"
+            (string,) = self.database.execute(query, (string_id,)).fetchone() or (None,)
+            if name := publishable[string_id]((string or b"").decode("utf-8", "replace")):
+                self.database.execute(f"INSERT INTO main.{STRINGS} (id, value) VALUES (?, ?)", (string_id, name))
 
 
 def write_capture(capture: Capture, path: Path) -> None:
@@ -62,7 +269,7 @@ def _tables_of(capture: Capture) -> dict[str, dict]:
         extents = np.array(extents, np.int64).reshape(-1, 3)
         kernels |= {f"{size}{axis}": extents[:, place] for place, axis in enumerate("XYZ")}
     moved, rows = operations("memcpy")
-    kind_of = {f"[CUDA memcpy {text}]": kind for kind, text in enumerate(COPY_KINDS)}
+    kind_of = {f"[CUDA memcpy {text}]": kind for kind, text in enumerate(export.COPY_KINDS)}
     moved |= {
         "bytes": copies["bytes"][rows],
         "copyKind": [kind_of.get(work.names[name], 0) for name in work.name[rows]],
@@ -82,9 +289,9 @@ def _tables_of(capture: Capture) -> dict[str, dict]:
         "ANALYSIS_DETAILS": {"globalVid": [0], "duration": [last_ns], "startTime": [0], "stopTime": [last_ns]},
         "TARGET_INFO_SESSION_START_TIME": {"utcEpochNs": [] if began_ns is None else [began_ns]},
         "TARGET_INFO_GPU": {"vmId": [0] * len(gpus), "id": list(range(len(gpus))), "name": gpus},
-        KERNEL: kernels,
-        MEMCPY: moved,
-        MEMSET: filled,
+        export.KERNEL: kernels,
+        export.MEMCPY: moved,
+        export.MEMSET: filled,
         RUNTIME: {
             "start": calls.start, "end": calls.end, "globalTid": calls.threads[calls.thread],
             "correlationId": calls.correlation, "nameId": [call_ids.get(key, NONE) for key in calls.name.tolist()],
