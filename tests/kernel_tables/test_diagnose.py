@@ -311,7 +311,7 @@ def test_a_slow_step_is_explained_by_what_it_runs_more_often_even_among_three(st
 
 @pytest.mark.parametrize("operators", [2, 4])
 def test_without_a_gpu_a_step_is_slow_by_chance_unless_it_does_more_work(operators, tmp_path):
-    capture, at = Synthetic(), 0
+    capture, at = Synthetic().metadata("CAPTURE_BACKEND", "torch"), 0
     for length in (20, 20, 20, 60, 20, 20):
         capture.range("step", at, at + 1_000_000 * length)
         count = operators if length == 60 else 2
@@ -359,7 +359,7 @@ def test_what_a_capture_lacks_is_said_and_that_advice_without_a_gpu_speaks_of_no
     )
     for code, column in lacking:
         assert "the capture lacks" in message(capture, code, lacking=(column,))
-    operator = Synthetic().kernel("aten::mul", at=0, start=0, device=-1)
+    operator = Synthetic().metadata("CAPTURE_BACKEND", "torch").kernel("aten::mul", at=0, start=0, device=-1)
     assert message(operator, "launch_bound") == "the program ran on the CPU, without a GPU"
     with kernel_tables.read(CAPTURES / "tiny_2022.4.2.sqlite.gz") as profile:
         assert [one.code for one in diagnose(profile) if one.abstained] == list(CODES)

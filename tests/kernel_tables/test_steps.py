@@ -22,7 +22,10 @@ def read(capture: Synthetic, folder) -> kernel_tables.Profile:
 @pytest.mark.parametrize("device", [0, -1])
 def test_the_parts_of_steps_are_those_of_every_moment(device, tmp_path):
     for seed in range(5):
-        numbers, capture = random.Random(seed), Synthetic()
+        numbers, capture = (
+            random.Random(seed),
+            Synthetic().metadata("CAPTURE_BACKEND", "nsys" if device == 0 else "torch"),
+        )
         kinds = np.zeros(3000, int)  # by ns: 0 idle, 1 waiting, 2 copies, 3 communication, 4 computation
         loads = np.zeros(3000, bool)
         for start, end in ((0, 1000), (1000, 2200), (2200, 3000)):
@@ -62,7 +65,7 @@ def test_parts_that_do_not_add_up_are_refused(tmp_path):
 
 
 def test_without_a_gpu_a_step_is_operators_waiting_for_data_and_other_host_time(tmp_path):
-    capture, ms = Synthetic(), 1_000_000
+    capture, ms = Synthetic().metadata("CAPTURE_BACKEND", "torch"), 1_000_000
     for at in range(0, 300 * ms, 100 * ms):
         capture.range("step", at, at + 100 * ms).range(NEXT, at, at + 45 * ms)
         for part in range(4):
