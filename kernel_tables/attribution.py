@@ -12,8 +12,8 @@ A launch on thread 2 at 55 has the chain step > backward > MulBackward; one at 7
 graphs.py has the rule for activities of replayed CUDA graphs.
 
 Chains are nodes of a trie: a node is a range, with the chain around it. The first nodes are the ranges themselves, in
-the chain in which each was opened; ranges of a thread that overlap without nesting, mixtures of threads, and replays add
-more. A path is the names of a chain.
+the chain in which each was opened; ranges of a thread that overlap without nesting, mixtures of threads, and replays
+add more. A path is the names of a chain.
 """
 
 import re
@@ -26,7 +26,7 @@ import numpy as np
 
 from kernel_tables import graphs
 from kernel_tables.capture import NONE, Activities, Calls, Capture, Ranges, blocks, numbered, process_of
-from kernel_tables.errors import impossible
+from kernel_tables.errors import ImpossibleCapture, impossible
 
 NO_RANGE, BEFORE_CAPTURE = 0, 1  # paths: launched in no range; the launch is not in the capture
 SEPARATOR = " > "
@@ -161,16 +161,8 @@ class Chains:
             node = self._index[parent, innermost] = len(self.ranges) + len(self.added)
             self.added.append((parent, innermost))
             if len(self.added) > 30_000_000:
-                raise self.impossible("more than 30,000,000 chains of ranges are open")
+                raise too_many_open(self.file, "more than 30,000,000 chains of ranges are open")
         return node
-
-    def impossible(self, fact: str) -> Exception:
-        """The exception for ranges that are never closed."""
-        return impossible(
-            self.file,
-            "too_many_open_ranges",
-            f"{fact}: they are opened and not closed; close each range that is opened",
-        )
 
     def chain(self, node: int) -> list[int]:
         """The ranges of a node, outermost first."""
@@ -289,7 +281,7 @@ class _Timeline:
         closed = np.searchsorted(end[closing], start, "right")
         depth = np.cumsum(solid) - solid - closed
         if (deepest := int(depth.max(initial=0))) >= 1000:
-            raise chains.impossible(f"ranges are open {deepest + 1:,} deep")
+            raise too_many_open(chains.file, f"ranges are open {deepest + 1:,} deep")
         parent = np.full(len(rows), NONE, np.int32)
         for level in range(1, deepest + 1):
             outer, inner = np.flatnonzero((depth == level - 1) & solid), np.flatnonzero(depth == level)
@@ -362,8 +354,7 @@ class Paths:
             last_names.append(distinct % len(self.names))
             count, total = count + len(distinct), total + len(self.levels_of_nodes) * len(distinct)
             if total > 30_000_000:
-                raise impossible(file, "too_many_open_ranges", "paths of ranges have more than 30,000,000 names: ranges are"
-                                 " opened and not closed; close each range that is opened, or capture less at a time")  # fmt: skip
+                raise too_many_open(file, "paths have more than 30,000,000 names")
             counts = first[level + 1] - first[level]  # the children of the level
             offsets = np.repeat(first[level] - np.cumsum(counts) + counts, counts)
             level = children[offsets + np.arange(len(offsets))]
@@ -400,9 +391,15 @@ class Paths:
         return below
 
 
+def too_many_open(file: Path, fact: str) -> ImpossibleCapture:
+    """The exception for ranges that are never closed."""
+    advice = "they are opened and not closed; close each range that is opened"
+    return impossible(file, "too_many_open_ranges", f"{fact}: {advice}")
+
+
 def path_text(names: Iterable[str]) -> str:
-    r"""The path of these names, outermost first: "a > b"; a ">" between spaces in a name is written "\>", so that paths of
-    different names differ."""
+    r"""The path of these names, outermost first: "a > b"; a ">" between spaces in a name is written "\>", so that paths
+    of different names differ."""
     return SEPARATOR.join(re.sub(r"(?<!\S)(\\*>)(?!\S)", r"\\\1", name) if ">" in name else name for name in names)
 
 

@@ -1,21 +1,10 @@
 """The columns of tables: declared as text, one line each. Imports nothing heavy.
 
-TABLES are what commands write, and what `kernel_tables.read` returns. The page of columns and the JSON schema are made
-of them.
+TABLES are what commands write, and the tables of a Profile. The page of columns is made of them.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
-
-TEXT, INT, FLOAT, BOOL, OBJECT = DTYPES = ("text", "int", "float", "bool", "object")
-JSON_TYPES = {TEXT: "string", INT: "integer", FLOAT: "number", BOOL: "boolean", OBJECT: "object"}
-INFERRED_KINDS = {  # what pandas.api.types.infer_dtype may call the values of each dtype
-    TEXT: ("string",), INT: ("integer",), FLOAT: ("floating", "integer", "mixed-integer-float"), BOOL: ("boolean",),
-    OBJECT: ("mixed",),
-}  # fmt: skip
-SCHEMA_VERSION = 1  # of the JSON; increased when a column is renamed or removed, or changes its type
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @dataclass(frozen=True)
@@ -23,26 +12,11 @@ class Column:
     """One column of a table."""
 
     name: str
-    dtype: str  # one of DTYPES
+    dtype: str  # text, int, float, bool or object
     unit: str  # or ""
     meaning: str  # one line
-    may_be_null: bool = False  # in the schema of TABLES: a value may be missing
-    is_optional: bool = False  # likewise: the column may be missing
-
-    def fits(self, values: Any) -> bool:
-        """Whether the values of a Series have the dtype. Any may be missing; then integers may be floats. A column
-        without values fits any dtype."""
-        import pandas as pd
-
-        present = values.dropna()
-        if present.empty:
-            return True
-        present = present.array.categories if hasattr(present, "cat") else present
-        is_text = isinstance(present.dtype, pd.StringDtype)  # infer_dtype would look at each value
-        kind = "string" if is_text else pd.api.types.infer_dtype(present)
-        if self.dtype == INT and kind == "floating":
-            return bool((present % 1 == 0).all())
-        return kind in INFERRED_KINDS[self.dtype]
+    may_be_null: bool = False  # a value may be missing
+    is_optional: bool = False  # the column may be missing
 
 
 def columns(*parts: str | Iterable[Column]) -> tuple[Column, ...]:
@@ -50,17 +24,17 @@ def columns(*parts: str | Iterable[Column]) -> tuple[Column, ...]:
     that the column may be missing, "dtype?" that a value may be missing. Raises ValueError for other lines."""
     declared: list[Column] = []
     for part in parts:
-        declared += map(_column_in, filter(str.strip, part.splitlines())) if isinstance(part, str) else part
+        if not isinstance(part, str):
+            declared += part
+            continue
+        for line in filter(str.strip, part.splitlines()):
+            fields = [" ".join(field.split()) for field in line.split("|")]
+            if len(fields) != 4 or fields[1].removesuffix("?") not in ("text", "int", "float", "bool", "object"):
+                raise ValueError(f"{line.strip()!r} declares no column; write: name | dtype | unit | meaning")
+            (name, dtype, unit, meaning), is_optional = fields, fields[0].endswith("?")
+            name, may_be_null = name.removesuffix("?"), dtype.endswith("?")
+            declared.append(Column(name, dtype.removesuffix("?"), unit, meaning, may_be_null, is_optional))
     return tuple(declared)
-
-
-def _column_in(line: str) -> Column:
-    fields = [" ".join(field.split()) for field in line.split("|")]
-    if len(fields) != 4 or fields[1].removesuffix("?") not in DTYPES:
-        raise ValueError(f"{line.strip()!r} declares no column; write: name | {', '.join(DTYPES)} | unit | meaning")
-    name, dtype, unit, meaning = fields
-    is_optional, may_be_null = name.endswith("?"), dtype.endswith("?")
-    return Column(name.removesuffix("?"), dtype.removesuffix("?"), unit, meaning, may_be_null, is_optional)
 
 
 RANK = columns("rank? | int | | number of the rank; only for several captures or with `--ranks`")
@@ -184,12 +158,11 @@ TABLES: dict[str, tuple[Column, ...]] = {
     value | text | | the name, the class, or what the rule searches
     reason | text | | why, or where the rule searches
     """),
-    "activities": RANK
-    + columns("""
-    kind | text | | `kernel`, `memcpy`, `memset` or `graph`
+    "activities": columns(r"""
+    kind | text | | `kernel`, `memcpy`, `memset` or `graph`; a row of `Profile.activities()`
     name | text | | full name of the kernel
     class | text | | class of the kernel
-    range | text | | range path around its launch, joined with ` > `
+    range | text | | range path, joined with ` > `
     start_ns | int | ns | start, on the capture's own clock
     end_ns | int | ns | end, on the capture's own clock
     duration_ns | int | ns | duration on the GPU
@@ -198,29 +171,21 @@ TABLES: dict[str, tuple[Column, ...]] = {
     device | int | | number of the device; -1 for the CPU
     stream | int | | number of the stream
     launch_ns | int? | ns | start of the call that launched it
+    path_id | int | | number of the path in `Profile.paths`
+    """),
+    "range_instances": columns("""
+    instance | int | | number of the range, in order of opening; a row of `Profile.range_instances()`
+    name | text | | name of the range
+    domain | text | | name of its NVTX domain; empty for the default domain
+    process | int | | global id of the process
+    thread | int | | global id of the thread that opened it
+    start_ns | int | ns | start, on the capture's own clock
+    end_ns | int | ns | end; that of the capture for a range that was never closed
+    path_id | int | | number of its path in `Profile.paths`, its own name last
     """),
 }
-ONLY_IN_PYTHON = ("activities",)  # tables that `kernel_tables.read` returns and no command writes
 
 
 def column_names(table: str) -> list[str]:
     """The names of the columns that `table`, one of TABLES, always has."""
     return [column.name for column in TABLES[table] if not column.is_optional]
-
-
-def json_schema() -> dict[str, Any]:
-    """The JSON schema of what every command writes with `--format json`, by the command's name in `$defs`."""
-    schemas = {name: _array_schema(columns) for name, columns in TABLES.items() if name not in ONLY_IN_PYTHON}
-    identity = {"$schema": DIALECT, "$id": f"kernel-tables/{SCHEMA_VERSION}", "version": SCHEMA_VERSION}
-    return identity | {"$defs": schemas}
-
-
-def _array_schema(table_columns: tuple[Column, ...]) -> dict[str, Any]:
-    properties = {}
-    for column in table_columns:
-        json_type = JSON_TYPES[column.dtype]
-        json_type = [json_type, "null"] if column.may_be_null else json_type
-        properties[column.name] = {"type": json_type, "description": column.meaning}
-    required = [column.name for column in table_columns if not column.is_optional]
-    item = {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-    return {"type": "array", "items": item}

@@ -1,15 +1,15 @@
 """Which ranges an activity of a replayed CUDA graph belongs to.
 
-When a graph is captured, the ranges that are open at the creation of a node are those of the code that the node runs; at
-the replay, a single call launches all nodes. So the chain of a replayed activity begins with the ranges at the launch of
-the replay, and continues with those that were open when its node was created. For example:
+When a graph is captured, the ranges that are open at the creation of a node are those of the code that the node runs;
+at the replay, a single call launches all nodes. So the chain of a replayed activity begins with the ranges at the
+launch of the replay, and continues with those that were open when its node was created. For example:
 
     warmup > step > forward > GPT     open at the creation of the node; the capture began inside warmup > step
     measure > step                    open at the launch of the replay
 
-gives measure > step > forward > GPT. Ranges around the capture are left out up to the innermost one whose name is open at
-the launch. The first ranges inside the capture are left out if they repeat ranges at the launch: those of a module that
-launches its own graph, `forward > GPT` captured and `step > forward > GPT` at the launch.
+gives measure > step > forward > GPT. Ranges around the capture are left out up to the innermost one whose name is open
+at the launch. The first ranges inside the capture are left out if they repeat ranges at the launch: those of a module
+that launches its own graph, `forward > GPT` captured and `step > forward > GPT` at the launch.
 """
 
 from dataclasses import dataclass
@@ -85,8 +85,8 @@ def with_replays(
     creations: Creations, launch_node: np.ndarray, launch_row: np.ndarray, parent: np.ndarray, innermost: np.ndarray,
     ranges: Ranges,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-    """The parents and the ranges of nodes with a further node for each captured range in each replay that repeats none at
-    the launch; and the node of each activity. So a captured range counts as opened once in every replay."""
+    """The parents and the ranges of nodes with a further node for each captured range in each replay that repeats none
+    at the launch; and the node of each activity. So a captured range counts as opened once in every replay."""
     replayed = np.flatnonzero(creations.of_activity != NONE)
     order = replayed[np.lexsort((creations.of_activity[replayed], launch_row[replayed]))]
     first = np.flatnonzero(np.diff(launch_row[order], prepend=NONE))
@@ -139,7 +139,8 @@ class _Captured:
 
     @staticmethod
     def _repeated(names: list[int], at_launch: tuple[int, ...]) -> int:
-        """How many of the first names repeat, in order, names at the launch; of several equal ones the innermost counts."""
+        """How many of the first names repeat, in order, names at the launch; of several equal ones the innermost
+        counts."""
         if not names or names[0] not in at_launch:
             return 0
         level, count = len(at_launch) - 1 - at_launch[::-1].index(names[0]), 1

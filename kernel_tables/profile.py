@@ -18,18 +18,19 @@ import numpy as np
 from kernel_tables import attribution, tables
 from kernel_tables.capture import KINDS, Capture, blocks, process_of
 from kernel_tables.classes import classify
-from kernel_tables.errors import Finding, TraceError
+from kernel_tables.errors import NOTES_KEY, WINDOW_KEY, Finding, TraceError
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
 def read(path: str | os.PathLike, classes: Sequence = (), *, up_to_damage: bool = False) -> Profile:
-    """The profile of an nsys SQLite export, of JSON of torch.profiler, or of a file that `record` wrote; gzipped or not.
+    """The profile of an nsys SQLite export, of JSON of torch.profiler, or of a file that `record` wrote; gzipped or
+    not.
 
-    `classes` are custom classes of kernels, tried before the built-in ones: see classes.users_rules. With `up_to_damage`,
-    invalid JSON is read as far as it is valid. Raises TraceError, with one line, if the file cannot be read, and
-    ImpossibleCapture, which is one, if what it says is impossible.
+    `classes` are custom classes of kernels, tried before the built-in ones: see classes.users_rules. With
+    `up_to_damage`, invalid JSON is read as far as it is valid. Raises TraceError, with one line, if the file cannot be
+    read, and ImpossibleCapture, which is one, if what it says is impossible.
     """
     path = Path(path)
     try:
@@ -64,17 +65,17 @@ class Profile(AbstractContextManager):
     def activities(self) -> pd.DataFrame:
         """One row per kernel, memcpy, memset and replay of a whole CUDA graph.
 
-        Columns: kind, name, class (categorical); start_ns, end_ns, duration_ns (on the GPU); process, thread (global ids,
-        the thread is the launching one, -1 without a launch); device, stream; launch_ns (start of the API call, NA without
-        one); path_id (index into `paths`).
+        Columns: kind, name, class, range (the path as text; categorical); start_ns, end_ns, duration_ns (on the GPU);
+        process, thread (global ids, the thread is the launching one, -1 without a launch); device, stream; launch_ns
+        (start of the API call, NA without one); path_id (index into `paths`).
         """
         return tables.activities(self)
 
     def range_instances(self) -> pd.DataFrame:
         """One row per range instance, in order of opening.
 
-        Columns: instance (its number), name, domain (categorical), process, thread (global ids), start_ns, end_ns (of the
-        NVTX range; the capture's end where it was never closed), path_id (of its full path, its own name last).
+        Columns: instance (its number), name, domain (categorical), process, thread (global ids), start_ns, end_ns (of
+        the NVTX range; the capture's end where it was never closed), path_id (of its full path, its own name last).
         """
         return tables.range_instances(self)
 
@@ -82,16 +83,16 @@ class Profile(AbstractContextManager):
         """One row per range name: range, instances, kernels, gpu_time_ns, memops, memop_time_ns.
 
         What nested ranges launched is included, once. With `under`, only ranges of this name and what is inside them
-        count; with `process` (a global id), only those of this process. The same holds for the tables below. With `tree`,
-        one row per range path, inner ranges below outer ones: range (the path), depth, and these columns.
+        count; with `process` (a global id), only those of this process. The same holds for the tables below. With
+        `tree`, one row per range path, inner ranges below outer ones: range (the path), depth, and these columns.
         """
         return self.table("ranges", under, process, tree).to_pandas()
 
     def kernels(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per range path and activity name.
 
-        Columns: range (the path, as attribution.path_text writes it), kernel, class, launches, total_ns, mean_ns, min_ns,
-        max_ns, std_ns (the sample standard deviation, NaN for one launch).
+        Columns: range (the path, as attribution.path_text writes it), kernel, class, launches, total_ns, mean_ns,
+        min_ns, max_ns, std_ns (the sample standard deviation, NaN for one launch).
         """
         return self.table("kernels", under, process).to_pandas()
 
@@ -200,7 +201,7 @@ class Profile(AbstractContextManager):
     def recorded_window(self) -> dict[str, object]:
         """Facts that `record` noted about its window; empty in other captures."""
         try:
-            window = json.loads(self.metadata.get("RECORDED_WINDOW", "{}"))
+            window = json.loads(self.metadata.get(WINDOW_KEY, "{}"))
         except ValueError:
             return {}
         return window if isinstance(window, dict) else {}
@@ -208,7 +209,7 @@ class Profile(AbstractContextManager):
     @property
     def notes(self) -> list[str]:
         """What JSON of torch.profiler lacks, a line each. Other captures have none; `check` says what they lack."""
-        return [note for note in self.metadata.get("TRACE_NOTES", "").split("\n") if note]
+        return [note for note in self.metadata.get(NOTES_KEY, "").split("\n") if note]
 
     @property
     def is_cpu_only(self) -> bool:

@@ -96,12 +96,16 @@ def grouped(profile: "Profile", process: int | None = None) -> Group:
         np.add.at(total, group[block], duration)
         np.minimum.at(least, group[block], duration)
         np.maximum.at(most, group[block], duration)
-    mean, squares = total / np.maximum(launches, 1), np.zeros(len(keys))
+    # Squares of deviations are added as integers, in two halves, so that the order of rows does not matter.
+    middle = total // np.maximum(launches, 1)
+    shift = np.uint64(max(int((most - least).max(initial=0)).bit_length() - 32, 0))  # of deviations above 4 s
+    high, low = (np.zeros(len(keys), np.uint64) for _ in range(2))
     for block in rows:
-        deviation = end[block] - start[block] - mean[group[block]]
-        squares += np.bincount(group[block], deviation * deviation, len(keys))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        std = np.where(launches > 1, np.sqrt(squares / (launches - 1)), np.nan)
+        square = (np.abs(end[block] - start[block] - middle[group[block]]).astype(np.uint64) >> shift) ** 2
+        np.add.at(high, group[block], square >> 32)
+        np.add.at(low, group[block], square & 0xFFFFFFFF)
+    squares = (high * 2.0**32 + low) * 4.0 ** int(shift) - (total - middle * launches) ** 2.0 / np.maximum(launches, 1)
+    std = np.where(launches > 1, np.sqrt(np.maximum(squares, 0) / np.maximum(launches - 1, 1)), np.nan)
     path, name = np.divmod(keys, count)
     kinds = np.array([KINDS[kind] in ("memcpy", "memset") for kind in profile.name_kinds], bool)
     found = Group(path, name, kinds[name], launches, total, least, most, std)
@@ -228,6 +232,7 @@ def activities(profile: "Profile") -> "pd.DataFrame":
             "kind": pd.Categorical.from_codes(work.kind, KINDS),
             "name": _categorical(work.name, work.names),
             "class": pd.Categorical.from_codes(class_code[work.name], class_names),
+            "range": _categorical(profile.attribution.path, list(map(path_text, profile.paths))),
             "start_ns": start,
             "end_ns": end,
             "duration_ns": end - start,

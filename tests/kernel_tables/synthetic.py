@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import struct
 from contextlib import closing
@@ -231,3 +232,45 @@ class Synthetic:
         return any(
             c["correlationId"] == correlation and c["globalTid"] >> 24 << 24 == process_id(process) for c in calls
         )
+
+
+def random_capture(seed: int) -> Synthetic:
+    """Ranges of several threads and processes that nest, or cross each other; launches, and replays of graphs. The
+    clock is short, so that ends and starts meet often; rows are in any order."""
+    chosen, capture, last = random.Random(seed), Synthetic(), 24
+    some, number = (lambda *values: chosen.choice(values)), chosen.randint
+    for process in range(1, some(1, 1, 2) + 1):
+        for thread in range(1, number(1, 4) + 1):
+            where = {"thread": thread, "process": process}
+            for _ in range(number(0, 6) if some(True, False) else 0):  # may cross each other
+                first, final = sorted((number(0, last), number(0, last)))
+                capture.range(some(*"abc"), first, final, kind=START_END, **where)
+            opened = []
+            for at in sorted(number(0, last) for _ in range(some(0, 10))):
+                if opened and some(True, False):
+                    capture.range(*opened.pop(), at, registered=some(True, False), **where)
+                else:
+                    opened.append((some(*"abc"), at))
+            for name, start in opened:
+                capture.range(name, start, some(None, last), **where)
+    nodes = some(0, 3, 6)
+    for place in range(number(0, 14)):
+        at, correlation = some(None, *[number(0, last)] * 5), 1 + place // 3
+        where = {"start": number(0, 40), "thread": number(1, 5), "process": number(1, 2), "correlation": correlation}
+        add = some(capture.kernel, capture.memcpy, capture.memset, capture.graph)
+        node = some({}, {"node": number(1, 6)})
+        if add == capture.graph:
+            capture.graph(1, at, **where)
+        else:
+            add(*(["k", at] if add == capture.kernel else [at]), **where, **node)
+    for place in range(1, nodes + 1):
+        at, thread, original = number(-1, last), number(1, 4), some(None, None, place - 1)
+        if original is None or some(True, False):
+            capture.node(place, at, thread)
+        if original is not None:
+            capture.node(place, at, thread, original=original)
+    for _ in range(number(0, 2) if nodes else 0):
+        capture.stream_capture(*sorted((number(0, last), number(0, last))))
+    for rows in capture.rows.values():
+        chosen.shuffle(rows)
+    return capture

@@ -1,204 +1,235 @@
-"""Which ranges a kernel belongs to, one case at a time: the capture in the test, the expected rows below it."""
+"""Which ranges a kernel belongs to: cases, one rule at a time; then every capture, and random ones, by brute force."""
+
+import gzip
+import random
+import re
+from itertools import product
+from pathlib import Path
 
 import pytest
 
-from kernel_tables.trace import Trace
-from tests.kernel_tables.synthetic import START_END, Synthetic, process_id, thread_id
+import kernel_tables
+from kernel_tables.attribution import innermost, names_in, path_text
+from kernel_tables.errors import ImpossibleCapture
+from tests.kernel_tables.brute_force import Rows
+from tests.kernel_tables.synthetic import START_END, Synthetic, process_id, random_capture, thread_id
+
+CAPTURES = Path(__file__).parents[1] / "captures"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "attribution.md"
+LOST = "(launched before the capture)"
 
 
-@pytest.fixture
-def paths(tmp_path):
-    """A function: the range path of each activity of a capture, joined with `/`, in the order of the tables."""
-
-    def paths_of(capture: Synthetic, **options) -> list[str]:
-        with Trace(capture.write(tmp_path / "capture.sqlite", **options)) as trace:
-            return ["/".join(trace.paths[path_id]) for path_id in trace.activities()["path_id"]]
-
-    return paths_of
+def kernels(capture: Synthetic, *launches: int, **where) -> Synthetic:
+    for at in launches:
+        capture.kernel("k", at, **where)
+    return capture
 
 
-def test_a_kernel_belongs_to_the_ranges_open_at_its_launch_not_at_its_run(paths):
-    capture = Synthetic().range("step", 0, 100).range("forward", 10, 50).range("loss", 50, 60)
-    capture.kernel("k", at=20, start=55).kernel("k", at=49, start=500).kernel("k", at=70)
-    assert paths(capture) == ["step/forward", "step/forward", "step"]
+CASES = {  # by what it shows: a capture, and the path of each of its activities
+    "the launch counts, not the run": (
+        Synthetic().range("step", 0, 100).range("forward", 10, 50).range("loss", 50, 60)
+        .kernel("k", at=20, start=55).kernel("k", at=49, start=500).kernel("k", at=70),
+        ["step/forward", "step/forward", "step"],
+    ),
+    "a range is open from its start up to but not at its end": (
+        kernels(Synthetic().range("a", 10, 20).range("b", 20, 30).range("none", 19, 19), 9, 10, 19, 20, 30),
+        ["", "a", "a", "b", ""],
+    ),
+    "ranges of a thread may overlap without nesting": (
+        kernels(Synthetic().range("a", 0, 50, kind=START_END).range("b", 20, 80, kind=START_END), 10, 30, 60),
+        ["a", "a/b", "b"],
+    ),
+    "so may ranges of two domains": (
+        kernels(Synthetic().domain(1, "NCCL").range("step", 0, 50).range("all_reduce", 40, 70, domain=1), 45, 60),
+        ["step/all_reduce", "all_reduce"],
+    ),
+    "a range that another thread ends belongs to the thread that opened it": (
+        Synthetic().range("a", 0, 50, kind=START_END, end_thread=2).range("b", 40, 60, thread=2)
+        .kernel("k", at=10).kernel("k", at=45, thread=2),
+        ["a", "b"],
+    ),
+    "a range that never closes lasts to the end of the capture": (
+        kernels(Synthetic().range("open", 10, None).range("inner", 20, 30), 25, 900), ["open/inner", "open"],
+    ),
+    "registered strings and inline text name the same range": (
+        kernels(Synthetic().range("forward", 0, 10, registered=True).range("forward", 20, 30), 5, 25), ["forward"] * 2,
+    ),
+    "numbers of calls are no part of a name": (
+        kernels(
+            Synthetic().range("aten::add, seq = 12, op_id = 34", 0, 10)
+            .range("Add0, seq = 12, op_id = 35, sizes = [[2, 3]], input_op_ids = [(3,0)]", 20, 30), 5, 25,
+        ),
+        ["aten::add", "Add0, sizes = [[2, 3]]"],
+    ),
+    "correlation ids are unique within a process": (
+        Synthetic().range("one", 0, 100, process=1).range("two", 0, 100, process=2)
+        .kernel("k", at=10, process=1, correlation=7).kernel("k", at=10, process=2, correlation=7)
+        .kernel("k", at=None, process=1, correlation=8).kernel("k", at=20, process=2, correlation=8),
+        ["one", "two", LOST, "two"],
+    ),
+    "correlation ids may be far apart": (
+        Synthetic().range("a", 0, 10).range("b", 20, 30).call(25, 4_000_000_000, api="cuLaunchKernel")
+        .kernel("k", at=5, correlation=1).kernel("k", at=22, correlation=4_000_000_000),
+        ["a", "b"],
+    ),
+    "of a runtime call around a driver call the outer one is the launch": (
+        Synthetic().range("outer", 0, 12).range("inner", 12, 30)
+        .call(15, 5, api="cuLaunchKernel").call(10, 5, duration=10).kernel("k", at=10, correlation=5),
+        ["outer"],
+    ),
+    "a thread inherits ranges that enclose its outermost range": (
+        Synthetic().range("step", 0, 100).range("backward", 20, 60).range("AddBackward", 30, 40, thread=2)
+        .kernel("k", at=35, thread=2),
+        ["step/backward/AddBackward"],
+    ),
+    "a thread without ranges inherits what is open at the launch": (
+        kernels(Synthetic().range("step", 0, 100).range("backward", 20, 60), 30, 70, 200, thread=2),
+        ["step/backward", "step", ""],
+    ),
+    "threads that work side by side inherit nothing from each other": (
+        Synthetic().range("left", 0, 50, thread=1).range("right", 10, 60, thread=2)
+        .kernel("k", at=30, thread=1).kernel("k", at=30, thread=2),
+        ["left", "right"],
+    ),
+    "ranges with the same times do not enclose each other": (
+        Synthetic().range("left", 0, 50, thread=1).range("right", 0, 50, thread=2)
+        .kernel("k", at=30, thread=1).kernel("k", at=30, thread=2),
+        ["left", "right"],
+    ),
+    "ranges of several threads are inherited in order of their start": (
+        kernels(
+            Synthetic().range("late", 10, 90, thread=1).range("early", 0, 90, thread=3).range("own", 20, 30, thread=2),
+            25, 50, thread=2,
+        ),
+        ["early/late/own", "early/late"],
+    ),
+    "nothing is inherited from another process": (
+        Synthetic().range("step", 0, 100, process=1).kernel("k", at=50, process=2), [""],
+    ),
+    "a range inside one of its name stays in the path": (
+        kernels(Synthetic().range("block", 0, 100).range("block", 10, 90).range("block", 20, 80), 50),
+        ["block/block/block"],
+    ),
+}  # fmt: skip
 
 
-def test_a_range_is_open_from_its_start_up_to_but_not_at_its_end(paths):
-    capture = Synthetic().range("a", 10, 20).range("b", 20, 30)
-    capture.kernel("k", at=9).kernel("k", at=10).kernel("k", at=19).kernel("k", at=20).kernel("k", at=30)
-    assert paths(capture) == ["", "a", "a", "b", ""]
+@pytest.mark.parametrize("case", CASES)
+def test_a_kernel_belongs_to_the_ranges_at_its_launch(case, tmp_path):
+    capture, expected = CASES[case]
+    with kernel_tables.read(capture.write(tmp_path / "capture.sqlite")) as profile:
+        assert ["/".join(profile.paths[path]) for path in profile.activities()["path_id"]] == expected
 
 
-def test_start_end_ranges_may_overlap_without_nesting(paths):
-    capture = Synthetic().range("a", 0, 50, kind=START_END).range("b", 20, 80, kind=START_END)
-    capture.kernel("k", at=10).kernel("k", at=30).kernel("k", at=60)
-    assert paths(capture) == ["a", "a/b", "b"]
+def tables_in(text: str) -> list[list[dict[str, str]]]:
+    """The tables of a page in Markdown."""
+    found = []
+    for block in re.findall(r"(?:^\|.*\|$\n?)+", text, re.MULTILINE):
+        head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines())
+        found.append([dict(zip(head, row, strict=True)) for row in rows])
+    return found
 
 
-def test_a_range_ended_on_another_thread_belongs_to_the_thread_that_opened_it(paths):
-    capture = Synthetic().range("a", 0, 50, thread=1, kind=START_END, end_thread=2).range("b", 40, 60, thread=2)
-    capture.kernel("k", at=10, thread=1).kernel("k", at=45, thread=2)
-    assert paths(capture) == ["a", "b"]
+def test_the_example_of_the_document_has_the_numbers_that_it_says(tmp_path):
+    ranges, launches, sums = tables_in(DOCUMENT.read_text())
+    capture = Synthetic()
+    for row in ranges:
+        capture.range(row["range"], int(row["start"]), int(row["end"]), int(row["thread"]))
+    for row in launches:
+        capture.kernel(row["kernel"], int(row["launched at"]), thread=int(row["thread"]), duration=int(row["runs for"]))
+    with kernel_tables.read(capture.write(tmp_path / "capture.sqlite")) as profile:
+        paths = [path_text(profile.paths[path]) for path in profile.activities()["path_id"]]
+        table = profile.ranges()[list(sums[0])].astype(str).to_dict("records")
+    assert paths == [row["path"] for row in launches]
+    assert table == sums
 
 
-def test_registered_strings_and_inline_text_name_the_same_range(paths):
-    capture = Synthetic().range("forward", 0, 10, registered=True).range("forward", 20, 30)
-    capture.kernel("k", at=5).kernel("k", at=25)
-    assert paths(capture) == ["forward", "forward"]
-
-
-def test_a_domain_may_have_been_made_before_the_capture_began(tmp_path):
-    capture = (
-        Synthetic().domain(1, "CCCL", at=-930_792_131).range("step", 0, 50).range("cub::DeviceScan", 5, 9, domain=1)
-    )
-    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
-        assert trace.range_instances()["domain"].tolist() == ["", "CCCL"]
-
-
-def test_domains_of_one_thread_may_interleave(paths):
-    capture = Synthetic().domain(1, "NCCL").range("step", 0, 50).range("ncclAllReduce", 40, 70, domain=1)
-    capture.kernel("k", at=45).kernel("k", at=60)
-    assert paths(capture) == ["step/ncclAllReduce", "ncclAllReduce"]
-
-
-def test_a_range_that_never_closes_lasts_to_the_end_of_the_capture(paths):
-    capture = Synthetic().range("open", 10, None).range("inner", 20, 30)
-    capture.kernel("k", at=25).kernel("k", at=900)
-    assert paths(capture) == ["open/inner", "open"]
-
-
-def test_kernels_join_their_launch_within_their_own_process(paths):
-    capture = Synthetic().range("one", 0, 100, process=1).range("two", 0, 100, process=2)
-    capture.kernel("k", at=10, process=1, correlation=7).kernel("k", at=10, process=2, correlation=7)
-    capture.kernel("k", at=None, process=1, correlation=8).kernel("k", at=20, process=2, correlation=8)
-    assert paths(capture) == ["one", "two", "(launched before the capture)", "two"]
-
-
-def test_a_thread_inherits_the_range_of_its_process_that_encloses_its_outermost_range(paths):
-    capture = Synthetic().range("step", 0, 100, thread=1).range("backward", 20, 60, thread=1)
-    capture.range("AddBackward", 30, 40, thread=2).kernel("k", at=35, thread=2)
-    assert paths(capture) == ["step/backward/AddBackward"]
-
-
-def test_a_thread_without_ranges_inherits_what_is_open_at_the_launch(paths):
-    capture = Synthetic().range("step", 0, 100, thread=1).range("backward", 20, 60, thread=1)
-    capture.kernel("k", at=30, thread=2).kernel("k", at=70, thread=2).kernel("k", at=200, thread=2)
-    assert paths(capture) == ["step/backward", "step", ""]
-
-
-def test_threads_working_side_by_side_inherit_nothing_from_each_other(paths):
-    capture = Synthetic().range("left", 0, 50, thread=1).range("right", 10, 60, thread=2)
-    capture.kernel("k", at=30, thread=1).kernel("k", at=30, thread=2)
-    assert paths(capture) == ["left", "right"]
-
-
-def test_ranges_of_two_threads_with_the_same_times_do_not_enclose_each_other(paths):
-    capture = Synthetic().range("left", 0, 50, thread=1).range("right", 0, 50, thread=2)
-    capture.kernel("k", at=30, thread=1).kernel("k", at=30, thread=2)
-    assert paths(capture) == ["left", "right"]
-
-
-def test_of_several_threads_all_enclosing_ranges_are_inherited_ordered_by_start(paths):
-    capture = Synthetic().range("late", 10, 90, thread=1).range("early", 0, 90, thread=3)
-    capture.range("own", 20, 30, thread=2).kernel("k", at=25, thread=2).kernel("k", at=50, thread=2)
-    assert paths(capture) == ["early/late/own", "early/late"]
-
-
-def test_another_process_is_never_inherited_from(paths):
-    capture = Synthetic().range("step", 0, 100, process=1).kernel("k", at=50, process=2)
-    assert paths(capture) == [""]
-
-
-def test_identical_names_nested_in_themselves_stay_in_the_path(paths):
-    capture = Synthetic().range("block", 0, 100).range("block", 10, 90).range("block", 20, 80).kernel("k", at=50)
-    assert paths(capture) == ["block/block/block"]
-
-
-def test_all_kernels_of_a_graph_by_node_belong_to_the_range_that_launched_it(paths):
-    capture = Synthetic().range("replay", 0, 20).call(10, 5, api="cudaGraphLaunch_v10000")
-    capture.kernel("a", at=10, start=30, correlation=5).kernel("b", at=10, start=50, correlation=5)
-    assert paths(capture) == ["replay", "replay"]
-
-
-def test_of_a_runtime_call_around_a_driver_call_the_outer_one_is_the_launch(paths):
-    capture = Synthetic().range("outer", 0, 12).range("inner", 12, 30)
-    capture.call(15, 5, api="cuLaunchKernel").call(10, 5, duration=10).kernel("k", at=10, correlation=5)
-    assert paths(capture) == ["outer"]
-
-
-def test_correlation_ids_far_apart_are_joined_too(paths):
-    capture = Synthetic().range("a", 0, 10).range("b", 20, 30)
-    capture.call(25, 4_000_000_000, api="cuLaunchKernel")
-    capture.kernel("k", at=5, correlation=1).kernel("k", at=22, correlation=4_000_000_000)
-    assert paths(capture) == ["a", "b"]
-
-
-def test_launches_before_the_capture_are_kept_in_a_bucket_of_that_name(tmp_path):
-    capture = Synthetic().range("step", 0, 100).kernel("k", at=None, start=2, duration=30).kernel("k", at=50)
-    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
-        table = trace.kernels()
-        assert trace.activities()["launch_ns"].isna().tolist() == [True, False]
-    assert table[["range", "launches", "total_ns"]].to_numpy().tolist() == [
-        ["(launched before the capture)", 1, 30],
-        ["step", 1, 10],
+def require_brute_force(profile: kernel_tables.Profile, rows: Rows) -> None:
+    """Asserts that attribution is as it is by brute force: of activities, of ranges, and of all their instances."""
+    found = [profile.paths[path] for path in profile.attribution.path.tolist()]
+    assert found == rows.paths()
+    launched, ranges = rows.at_launch(), profile.capture.ranges
+    assert [profile.paths[path] for path in profile.launch_path.tolist()] == [
+        (LOST,) if chain is None else tuple(r.name for r in chain) for chain in launched
     ]
+    for name in {*ranges.names[:5], "no such range"}:
+        outermost = [next((r for r in chain or () if r.name == name), None) for chain in launched]
+        expected = [None if r is None else (r.start, r.end, r.thread) for r in outermost]
+        columns = list(zip(ranges.start.tolist(), ranges.end.tolist(), ranges.thread.tolist(), strict=True))
+        assert [None if row < 0 else columns[row] for row in profile.enclosing(name).tolist()] == expected
+    assert sorted(profile.paths[path] for path in profile.instance_paths.tolist()) == sorted(rows.instances())
 
 
-def test_numbers_of_calls_are_stripped_from_the_names_of_ranges(paths):
-    capture = Synthetic().range("aten::add, seq = 12, op_id = 34", 0, 10)
-    capture.range("AddBackward0, seq = 12, op_id = 35, sizes = [[2, 3]], input_op_ids = [(3,0)]", 20, 30)
-    capture.kernel("k", at=5).kernel("k", at=25)
-    assert paths(capture) == ["aten::add", "AddBackward0, sizes = [[2, 3]]"]
+@pytest.mark.parametrize("path", sorted(CAPTURES.rglob("*.sqlite.gz")), ids=lambda path: path.name.partition(".")[0])
+def test_every_activity_of_an_export_has_its_ranges(path, tmp_path):
+    unpacked = tmp_path / "capture.sqlite"
+    unpacked.write_bytes(gzip.decompress(path.read_bytes()))
+    with kernel_tables.read(path) as profile:
+        require_brute_force(profile, Rows.of_export(unpacked))
 
 
-def test_captures_may_have_more_ranges_than_kernels(tmp_path):
-    capture = Synthetic().range("step", 0, 10_000)
-    for number in range(1000):
-        capture.range(f"aten::op, seq = {number}, op_id = {number}", 10 * number, 10 * number + 8)
-    with Trace(capture.kernel("k", at=5003).write(tmp_path / "capture.sqlite")) as trace:
-        assert trace.ranges().to_numpy().tolist() == [["aten::op", 1000, 1, 10, 0, 0], ["step", 1, 1, 10, 0, 0]]
+@pytest.mark.parametrize("path", sorted(CAPTURES.rglob("*.json.gz")), ids=lambda path: path.name.partition(".")[0])
+def test_every_activity_of_a_trace_has_its_ranges(path):
+    with kernel_tables.read(path) as profile:
+        require_brute_force(profile, Rows.of_capture(profile.capture))
 
 
-def test_enclosing_names_the_outermost_instance_own_or_inherited(tmp_path):
-    capture = Synthetic().range("step", 0, 100).range("step", 10, 50).range("step", 200, 300)
-    capture.kernel("k", at=20).kernel("k", at=250).kernel("k", at=150).kernel("k", at=60, thread=2)
-    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
-        assert trace.enclosing("step").tolist() == [0, 2, -1, 0]
-        assert trace.enclosing("no such range").tolist() == [-1, -1, -1, -1]
+@pytest.mark.parametrize("first", range(0, 160, 20))
+def test_every_activity_of_random_captures_has_its_ranges(first, tmp_path):
+    for seed in range(first, first + 20):
+        path = random_capture(seed).write(tmp_path / "capture.sqlite")
+        with kernel_tables.read(path) as profile:
+            require_brute_force(profile, Rows.of_export(path))
 
 
-def test_range_instances_carry_their_full_path_domain_and_times(tmp_path):
+@pytest.mark.parametrize("threads", [1, 3, 30])
+def test_hundreds_of_ranges_that_cross_each_other_have_what_the_rule_gives_them(threads, tmp_path):
+    chosen, capture = random.Random(threads), Synthetic()
+    for number in range(300):
+        start, lasts = chosen.randrange(2000), chosen.choice([0, 5, 50, 2000])
+        capture.range(f"r{number % 9}", start, min(start + lasts, 2000), chosen.randint(1, threads), kind=START_END)
+        capture.kernel("k", at=chosen.randrange(2100), thread=chosen.randint(1, threads + 1))
+    path = capture.write(tmp_path / "capture.sqlite")
+    with kernel_tables.read(path) as profile:
+        require_brute_force(profile, Rows.of_export(path))
+        assert profile.attribution.paths.depth.max() > 20
+
+
+def test_ranges_and_activities_say_where_they_belong(tmp_path):
     capture = Synthetic().domain(1, "NCCL").range("backward", 0, 100).range("all_reduce", 10, 40, thread=2, domain=1)
-    capture.range("left open", 120, None).kernel("k", at=130, start=140, duration=60)
-    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
-        table = trace.range_instances()
-        assert [trace.paths[path_id] for path_id in table["path_id"]] == [
-            ("backward",),
-            ("backward", "all_reduce"),
-            ("left open",),
-        ]
-    assert table[["name", "domain", "thread", "start_ns", "end_ns"]].to_numpy().tolist() == [
-        ["backward", "", thread_id(1), 0, 100],
-        ["all_reduce", "NCCL", thread_id(2), 10, 40],
-        ["left open", "", thread_id(1), 120, 200],
+    capture.range("left open", 120, None).kernel("gemm", at=130, start=140, duration=60, thread=3, device=1, stream=14)
+    with kernel_tables.read(capture.write(tmp_path / "capture.sqlite")) as profile:
+        paths = profile.paths
+        instances = profile.range_instances().to_dict("records")
+        (activity,) = profile.activities().to_dict("records")
+    assert [(*list(row.values())[1:-1], paths[row["path_id"]]) for row in instances] == [
+        ("backward", "", process_id(1), thread_id(1), 0, 100, ("backward",)),
+        ("all_reduce", "NCCL", process_id(1), thread_id(2), 10, 40, ("backward", "all_reduce")),
+        ("left open", "", process_id(1), thread_id(1), 120, 200, ("left open",)),
     ]
+    assert paths[activity.pop("path_id")] == ("left open",)
+    assert activity == {
+        "kind": "kernel", "name": "gemm", "class": "gemm", "range": "left open", "start_ns": 140, "end_ns": 200,
+        "duration_ns": 60, "process": process_id(1), "thread": thread_id(3), "device": 1, "stream": 14,
+        "launch_ns": 130,
+    }  # fmt: skip
 
 
-def test_activities_say_where_they_ran_and_who_launched_them(tmp_path):
-    capture = Synthetic().kernel("gemm", at=10, start=20, duration=7, thread=3, process=2, device=1, stream=14)
-    with Trace(capture.write(tmp_path / "capture.sqlite")) as trace:
-        (row,) = trace.activities().to_dict("records")
-    assert row == {
-        "kind": "kernel",
-        "name": "gemm",
-        "class": "gemm",
-        "start_ns": 20,
-        "end_ns": 27,
-        "duration_ns": 7,
-        "process": process_id(2),
-        "thread": thread_id(3, 2),
-        "device": 1,
-        "stream": 14,
-        "launch_ns": 10,
-        "path_id": 0,
-    }
+def test_ranges_that_are_pushed_and_never_popped_are_refused(tmp_path):
+    capture = Synthetic()
+    for number in range(1100):
+        capture.range("leak", number, None)
+    with (
+        kernel_tables.read(capture.kernel("k", at=5, start=5000).write(tmp_path / "capture.sqlite")) as profile,
+        pytest.raises(ImpossibleCapture, match="1,100 deep: they are opened and not closed") as raised,
+    ):
+        profile.kernels()
+    assert raised.value.findings[0].code == "too_many_open_ranges"
+
+
+def test_any_names_come_back_from_the_text_of_their_path():
+    assert path_text(["step", "vector<int> f", "a->b", "a > b"]) == r"step > vector<int> f > a->b > a \> b"
+    assert (names_in(""), innermost("")) == ((), "")
+    names = ["".join(characters) for length in (1, 2, 3) for characters in product("a >\\", repeat=length)]
+    for pair in product([*names, "a > b > c"], repeat=2):
+        assert names_in(path_text(pair)) == pair
+        assert innermost(path_text(pair)) == pair[1]

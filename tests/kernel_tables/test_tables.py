@@ -1,191 +1,252 @@
-"""The tables of the commands, from captures in the tests and from real ones."""
+"""The tables of captures: their sums by brute force, what they keep apart, and their declared columns."""
 
+import gzip
+import io
 import math
+import random
+import sqlite3
+import statistics
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from kernel_tables.errors import TraceError
-from kernel_tables.trace import Trace
-from tests.kernel_tables import brute_force
-from tests.kernel_tables.synthetic import Synthetic
+import kernel_tables
+from kernel_tables.attribution import path_text
+from kernel_tables.columns import TABLES, column_names, columns
+from kernel_tables.errors import NotConserved, TraceError
+from kernel_tables.output import code, compact_table
+from tests.kernel_tables.brute_force import Rows
+from tests.kernel_tables.synthetic import Synthetic, random_capture
 
-CAPTURES = Path(__file__).parent.parent / "captures"
-# From captures/README.md of the recordings: (kernels, ns) under `measure`, by brute force.
-TRUTH_2025 = {
-    "measure": (2196, 5932568),
-    "forward": (366, 1223246),
-    "loss": (27, 218813),
-    "backward": (795, 2903967),
-    "optimizer": (1008, 1586542),
-    "scaled dot product attention": (66, 177341),
-    "computing attention scores": (24, 56063),
-    "computing softmax": (30, 75999),
-    "final matmul": (12, 45279),
-}
+CAPTURES = Path(__file__).parents[1] / "captures"
+SUMS = ["kernels", "gpu_time_ns", "memops", "memop_time_ns"]
 
 
-def open_trace(capture: Synthetic, folder: Path, **options) -> Trace:
-    return Trace(capture.write(folder / "capture.sqlite", **options))
+@pytest.fixture
+def read(tmp_path):
+    """A function: the profile of a synthetic capture, or of an unpacked real one."""
+
+    def opened(capture: Synthetic | Path, classes=()) -> kernel_tables.Profile:
+        path = tmp_path / "capture.sqlite"
+        if isinstance(capture, Path):
+            path.write_bytes(gzip.decompress(capture.read_bytes()))
+        else:
+            capture.write(path)
+        return kernel_tables.read(path, classes)
+
+    return opened
 
 
-def test_the_published_truth_of_a_real_capture_is_met_to_the_nanosecond():
-    with Trace(CAPTURES / "tiny_2025.3.1.sqlite.gz") as trace:
-        table = trace.ranges("measure").set_index("range")
-    found = {name: tuple(table.loc[name, ["kernels", "gpu_time_ns"]]) for name in TRUTH_2025}
-    assert found == TRUTH_2025
-    assert set(table.index) - set(TRUTH_2025) == {"step", "cub::DeviceRadixSort"}
+def require_sums(profile: kernel_tables.Profile, rows: Rows, under: str | None) -> None:
+    """Asserts that all tables have the sums of the activities inside `under`, and no more."""
+    inside = [
+        (path, ns, is_memop)
+        for path, (ns, *_, is_memop) in zip(rows.paths(), rows.activities, strict=True)
+        if under is None or under in path
+    ]
+    table = profile.ranges(under).set_index("range")[SUMS]
+    assert {name: sums for name, *sums in table[table.any(axis=1)].itertuples()} == rows.range_sums(under)
+    kernels = profile.kernels(under)
+    for path, of_path in kernels.groupby("range"):
+        mine = [ns for names, ns, _ in inside if path_text(names) == path]
+        assert (of_path["launches"].sum(), of_path["total_ns"].sum()) == (len(mine), sum(mine))
+    for each in (kernels, profile.classes(under)):
+        assert (each["launches"].sum(), each["total_ns"].sum()) == (len(inside), sum(ns for _, ns, _ in inside))
+    tree = profile.ranges(under, tree=True)
+    for text, *found in tree[["range", *SUMS]].itertuples(index=False):
+        below = [one for one in inside if path_text(one[0]) == text or path_text(one[0]).startswith(f"{text} > ")]
+        expected = [[ns for _, ns, is_memop in below if is_memop == kind] for kind in (False, True)]
+        assert found == [number for times in expected for number in (len(times), sum(times))]
+    assert tree["instances"].sum() == profile.ranges(under)["instances"].sum()
 
 
-@pytest.mark.parametrize("name", ["tiny_2025.3.1", "tiny_2024.2.3"])
-@pytest.mark.parametrize("under", [None, "measure", "backward"])
-def test_every_range_of_a_real_capture_has_its_brute_force_sum(name, under, tmp_path):
-    import gzip
-
-    path = tmp_path / "capture.sqlite"
-    path.write_bytes(gzip.decompress((CAPTURES / f"{name}.sqlite.gz").read_bytes()))
-    with Trace(path) as trace:
-        table = trace.ranges(under)
-    counted = table[table["kernels"] > 0]
-    found = {row.range: (row.kernels, row.gpu_time_ns) for row in counted.itertuples()}
-    assert found == brute_force.ranges_table(path, under)
+@pytest.mark.parametrize(("name", "under"), [
+    ("tiny_2025.3.1", None), ("tiny_2024.2.3", "measure"), ("graph_replayed_2025.3.2", "forward"),
+    ("tiny_2022.4.2", "measure"), ("nccl_2025.3.1", None), ("loader_and_graph_2025.3.1", "step"),
+])  # fmt: skip
+def test_the_tables_of_a_real_capture_have_its_brute_force_sums(name, under, read, tmp_path):
+    with read(CAPTURES / f"{name}.sqlite.gz") as profile:
+        require_sums(profile, Rows.of_export(tmp_path / "capture.sqlite"), under)
 
 
-def test_a_capture_without_kernels_has_its_ranges_and_empty_kernel_tables():
-    with Trace(CAPTURES / "tiny_2022.4.2.sqlite.gz") as trace:
-        table = trace.ranges("measure").set_index("range")
-        assert table.loc["step", ["instances", "kernels", "gpu_time_ns"]].tolist() == [3, 0, 0]
-        assert len(trace.kernels()) == len(trace.classes()) == len(trace.activities()) == 0
-        assert trace.enclosing("step").tolist() == []
+@pytest.mark.parametrize("under", [None, "a"])
+def test_the_tables_of_random_captures_have_their_brute_force_sums(under, read, tmp_path):
+    for seed in range(200, 230):
+        with read(random_capture(seed)) as profile:
+            if under is not None and under not in profile.capture.ranges.names:
+                with pytest.raises(TraceError, match="no range is named 'a'"):
+                    profile.ranges(under)
+            else:
+                require_sums(profile, Rows.of_export(tmp_path / "capture.sqlite"), under)
 
 
-def test_ranges_are_inclusive_count_nested_namesakes_once_and_keep_memory_operations_apart(tmp_path):
-    capture = Synthetic().range("step", 0, 100).range("block", 10, 90).range("block", 20, 80)
-    capture.kernel("gemm", at=30, duration=5).kernel("gemm", at=15, duration=2).memcpy(at=40, duration=7)
-    with open_trace(capture.memset(at=5, duration=1), tmp_path) as trace:
-        assert trace.ranges().to_numpy().tolist() == [
-            ["block", 2, 2, 7, 1, 7],
-            ["step", 1, 2, 7, 2, 8],
-        ]
+def test_one_process_has_its_own_part_of_every_table(read):
+    with read(CAPTURES / "nccl_2025.3.1.sqlite.gz") as profile:
+        activities = profile.activities()
+        processes = activities["process"].unique()
+        assert len(processes) == 2
+        for process in processes:
+            mine = activities[activities["process"] == process]
+            expected = (len(mine), mine["duration_ns"].sum())
+            for table in (profile.kernels(process=process), profile.classes(process=process)):
+                assert (table["launches"].sum(), table["total_ns"].sum()) == expected
+        for tree in (False, True):
+            parts = pd.concat([profile.ranges(process=process, tree=tree) for process in processes])
+            numbers = ["instances", *SUMS]
+            whole = profile.ranges(tree=tree).set_index("range")[numbers]
+            assert parts.groupby("range")[numbers].sum().sort_index().equals(whole.sort_index())
 
 
-def test_under_keeps_only_the_ranges_inside_an_instance_of_that_name(tmp_path):
-    capture = Synthetic().range("warmup", 0, 50).range("step", 10, 40).range("measure", 60, 200)
-    capture.range("step", 70, 100).range("step", 110, 140).kernel("k", at=20).kernel("k", at=80).kernel("k", at=150)
-    with open_trace(capture, tmp_path) as trace:
-        assert trace.ranges("measure")[["range", "instances", "kernels"]].to_numpy().tolist() == [
-            ["measure", 1, 2],
-            ["step", 2, 1],
-        ]
-        assert trace.kernels("measure")[["range", "launches"]].to_numpy().tolist() == [
-            ["measure", 1],
-            ["measure > step", 1],
-        ]
-        with pytest.raises(TraceError, match="no range is named 'mesure'; there are 'warmup', 'step', 'measure'"):
-            trace.ranges("mesure")
-
-
-def test_kernels_have_total_mean_min_max_and_sample_standard_deviation(tmp_path):
+def test_a_row_of_kernels_has_the_statistics_of_its_launches(read):
+    durations = [7, 1_000_000_007, 13]
     capture = Synthetic().range("step", 0, 100)
-    for duration in (2, 4, 9):
-        capture.kernel("gemm", at=duration, duration=duration)
-    with open_trace(capture.kernel("gemm", at=200, duration=3), tmp_path) as trace:
-        rows = trace.kernels().to_numpy().tolist()
-    assert rows[0] == ["step", "gemm", "gemm", 3, 15, 5.0, 2, 9, math.sqrt(13)]
-    assert rows[1][:-1] == ["", "gemm", "gemm", 1, 3, 3.0, 3, 3]
-    assert math.isnan(rows[1][-1])
+    for at, duration in enumerate(durations):
+        capture.kernel("gemm", at=at, duration=duration)
+    with read(capture.kernel("once", at=9, duration=5).memcpy(at=10, copy_kind=1, duration=3)) as profile:
+        first, second, third = profile.kernels().to_dict("records")
+    assert math.isclose(first.pop("std_ns"), statistics.stdev(durations))
+    assert first == {
+        "range": "step", "kernel": "gemm", "class": "gemm", "launches": 3, "total_ns": sum(durations),
+        "mean_ns": sum(durations) / 3, "min_ns": 7, "max_ns": 1_000_000_007,
+    }  # fmt: skip
+    assert math.isnan(second["std_ns"]) and second["kernel"] == "once"
+    assert (third["kernel"], third["class"]) == ("[CUDA memcpy Host-to-Device]", "memcpy")
 
 
-def test_sums_stay_exact_beyond_what_a_float_holds(tmp_path):
-    capture = Synthetic().range("a", 0, 10)
-    capture.kernel("k", at=5, duration=2**53).kernel("k", at=6, duration=1)
-    with open_trace(capture, tmp_path) as trace:
-        assert trace.ranges()["gpu_time_ns"].tolist() == [2**53 + 1]
-        assert trace.kernels()["total_ns"].tolist() == [2**53 + 1]
+def test_nested_namesakes_count_once_and_replays_of_whole_graphs_count_as_kernels(read):
+    capture = Synthetic().range("step", 0, 100).range("block", 10, 90).range("block", 20, 80)
+    capture.kernel("gemm", at=30, duration=5).graph(3, at=15, duration=2).memcpy(at=40, duration=7)
+    with read(capture.memset(at=5, duration=1)) as profile:
+        assert profile.ranges().to_numpy().tolist() == [["block", 2, 2, 7, 1, 7], ["step", 1, 2, 7, 2, 8]]
+        assert profile.has_graphs_as_one
+        assert sorted(profile.classes()["class"]) == ["gemm", "graph", "memcpy", "memset"]
 
 
-def test_a_graph_replayed_as_a_whole_is_one_activity_of_class_graph(tmp_path):
-    capture = Synthetic().range("replay", 0, 20).graph(3, at=10, duration=50).graph(3, at=15, duration=70)
-    with open_trace(capture, tmp_path) as trace:
-        assert trace.kernels()[["range", "kernel", "class", "launches", "total_ns"]].to_numpy().tolist() == [
-            ["replay", "[CUDA graph 3]", "graph", 2, 120]
-        ]
-        assert trace.ranges()[["kernels", "gpu_time_ns"]].to_numpy().tolist() == [[2, 120]]
+def test_ranges_without_gpu_time_are_shown_in_order_of_opening_below_what_is_around_them(read):
+    capture = Synthetic().range("step", 0, 100).range("z", 10, 20).range("a", 30, 40).range("busy", 50, 60)
+    with read(capture.kernel("k", at=55)) as profile:
+        table = profile.ranges(tree=True)
+        assert table[["range", "depth"]].to_numpy().tolist() == [
+            ["step", 0], ["step > busy", 1], ["step > z", 1], ["step > a", 1],
+        ]  # fmt: skip
+        assert profile.ranges("busy", tree=True)["depth"].tolist() == [0]
 
 
-def test_memory_operations_have_classes_of_their_own(tmp_path):
-    capture = Synthetic().memcpy(at=1, copy_kind=1, duration=5).memcpy(at=2, copy_kind=8, duration=4)
-    with open_trace(capture.memset(at=3, duration=1), tmp_path) as trace:
-        assert trace.kernels()[["kernel", "class", "total_ns"]].to_numpy().tolist() == [
-            ["[CUDA memcpy Host-to-Device]", "memcpy", 5],
-            ["[CUDA memcpy Device-to-Device]", "memcpy", 4],
-            ["[CUDA memset]", "memset", 1],
-        ]
-
-
-def test_classes_show_what_no_rule_knows_with_its_share_and_names(tmp_path):
+def test_classes_name_what_no_rule_knows_and_custom_rules_come_first(read):
     capture = Synthetic().kernel("nvjet_tst_64x64", at=1, duration=60)
     capture.kernel("my_secret_thing", at=2, duration=30).kernel("another_thing", at=3, duration=10)
-    path = capture.write(tmp_path / "capture.sqlite")
-    with Trace(path) as trace:
-        assert trace.classes().to_numpy().tolist() == [
+    with read(capture) as profile:
+        assert profile.classes().to_numpy().tolist() == [
             ["gemm", 1, 1, 60, 0.6, "nvjet_tst_64x64", ""],
             ["unknown", 2, 2, 40, 0.4, "my_secret_thing", "my_secret_thing; another_thing"],
         ]
-    with Trace(path, extra_rules=[{"class": "attention", "pattern": "secret"}]) as trace:
-        assert trace.classes()["class"].tolist() == ["gemm", "attention", "unknown"]
+    with read(capture, classes=[{"class": "attention", "pattern": "secret"}]) as profile:
+        assert profile.classes()["class"].tolist() == ["gemm", "attention", "unknown"]
 
 
-def test_several_gpus_and_streams_count_together_and_stay_told_apart(tmp_path):
-    capture = Synthetic().range("step", 0, 100)
-    capture.kernel("gemm", at=1, device=0, stream=7).kernel("gemm", at=2, device=1, stream=7)
-    capture.kernel("gemm", at=3, device=1, stream=20)
-    with open_trace(capture, tmp_path) as trace:
-        assert trace.ranges()[["kernels", "gpu_time_ns"]].to_numpy().tolist() == [[3, 30]]
-        assert trace.activities()[["device", "stream"]].to_numpy().tolist() == [[0, 7], [1, 7], [1, 20]]
+def test_a_capture_without_kernels_has_tables_with_their_columns(read):
+    with read(CAPTURES / "tiny_2022.4.2.sqlite.gz") as profile:
+        assert len(profile.kernels()) == len(profile.classes()) == len(profile.activities()) == 0
+        assert profile.ranges("measure").set_index("range").loc["step"].tolist() == [3, 0, 0, 0, 0]
+    with read(Synthetic()) as profile:
+        assert profile.paths == [(), ("(launched before the capture)",)]
+        for table in (profile.ranges(), profile.ranges(tree=True), profile.kernels(), profile.range_instances()):
+            assert len(table) == 0 and len(table.columns) > 5
+        assert profile.enclosing("step").tolist() == []
 
 
-@pytest.mark.parametrize("keep_empty", [False, True])
-def test_empty_and_lacking_tables_are_alike(keep_empty, tmp_path):
-    with open_trace(Synthetic(), tmp_path, keep_empty=keep_empty) as trace:
-        assert len(trace.ranges()) == len(trace.kernels()) == len(trace.classes()) == 0
-        assert trace.paths == [(), ("(launched before the capture)",)]
-        assert len(trace.range_instances()) == 0
+def test_launches_and_time_that_are_lost_on_the_way_are_refused(read):
+    with read(Synthetic().range("step", 0, 9).kernel("k", at=1).kernel("k", at=2)) as profile:
+        assert profile.ranges()["kernels"].tolist() == [2]
+    with read(Synthetic().range("step", 0, 9).kernel("k", at=1).kernel("k", at=2)) as profile:
+        vars(profile.attribution)["path"] = profile.attribution.path[:1]
+        for table in ("ranges", "kernels", "classes"):
+            with pytest.raises(NotConserved, match="1 launches and 10 ns, the capture 2 and 20 ns"):
+                profile.table(table)
 
 
-@pytest.mark.parametrize(
-    "lacking",
-    [
-        "NVTX_EVENTS.textId",
-        "NVTX_EVENTS.domainId",
-        "CUPTI_ACTIVITY_KIND_KERNEL.globalPid",
-        "CUPTI_ACTIVITY_KIND_KERNEL.graphNodeId",
-        "CUPTI_ACTIVITY_KIND_KERNEL.streamId",
-        "META_DATA_EXPORT",
-        "CUPTI_ACTIVITY_KIND_RUNTIME.nameId",
-    ],
-)
-def test_columns_that_a_version_lacks_are_done_without(lacking, tmp_path):
-    capture = Synthetic().range("step", 0, 100).kernel("gemm", at=10)
-    with open_trace(capture, tmp_path, lacking=(lacking,)) as trace:
-        assert trace.ranges().to_numpy().tolist() == [["step", 1, 1, 10, 0, 0]]
-        assert [finding for finding in trace.check() if finding.severity == "error"] == []
+@pytest.mark.parametrize("name", ["tiny_2025.3.1", "graph_replayed_2025.3.2", "nccl_2025.3.1"])
+def test_shuffled_rows_give_the_same_bytes(name, read, tmp_path):
+    def written(path: Path) -> list[str]:
+        with kernel_tables.read(path) as profile:
+            files = [io.StringIO() for _ in range(4)]
+            for file, table in zip(files, ("kernels", "classes", "ranges", "tree"), strict=True):
+                profile.table(table.replace("tree", "ranges"), tree=table == "tree").write_csv(file)
+        return [file.getvalue() for file in files]
+
+    read(CAPTURES / f"{name}.sqlite.gz").close()
+    path, chosen = tmp_path / "capture.sqlite", random.Random(3)
+    expected = written(path)
+    with closing(sqlite3.connect(path)) as database, database:
+        for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            rows = database.execute(f"SELECT * FROM {table}").fetchall()
+            chosen.shuffle(rows)
+            database.execute(f"DELETE FROM {table}")
+            database.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+    assert written(path) == expected
 
 
-def test_kernels_without_a_process_are_refused_where_two_processes_launched(tmp_path):
-    capture = Synthetic().kernel("k", at=1, process=1).kernel("k", at=1, process=2)
-    lacking = ("CUPTI_ACTIVITY_KIND_KERNEL.globalPid",)
-    with open_trace(capture, tmp_path, lacking=lacking) as trace, pytest.raises(TraceError, match="2 processes"):
-        trace.kernels()
-
-
-@pytest.mark.parametrize("registered", [False, True])
-def test_units_of_fsdp_have_one_name_in_all_layers(tmp_path, registered):
-    capture = Synthetic()
-    for number, unit in enumerate([" (layers.0.mlp)", " (layers.1.mlp)", " (layers.1)", " (2)", ""]):
-        at = 100 * number
-        capture.range(f"FSDP::pre_forward{unit}", at, at + 90, registered=registered).kernel("k", at=at + 10)
-    with Trace(capture.range("layers.1", 500, 600).write(tmp_path / "capture.sqlite")) as trace:
-        assert trace.ranges().set_index("range")["instances"].to_dict() == {
-            "FSDP::pre_forward (layers.mlp)": 2, "FSDP::pre_forward (layers)": 1, "FSDP::pre_forward": 2, "layers.1": 1,
+def test_frames_have_the_declared_columns_and_64_bits():
+    with kernel_tables.read(CAPTURES / "tiny_2025.3.1.sqlite.gz") as profile:
+        frames = {
+            "activities": profile.activities(), "range_instances": profile.range_instances(),
+            "ranges": profile.ranges(), "kernels": profile.kernels(), "classes": profile.classes(),
         }  # fmt: skip
+        tree = profile.ranges(tree=True)
+    assert [name for name in tree if name != "depth"] == column_names("ranges")
+    for name, frame in frames.items():
+        declared = {column.name: column for column in TABLES[name]}
+        assert list(frame) == column_names(name)
+        for column, values in frame.items():
+            kind = {"int": "i", "float": "f"}.get(declared[column].dtype)
+            assert kind is None or (values.dtype.kind == kind and np.iinfo("i8").bits // 8 >= values.dtype.itemsize)
+            assert declared[column].may_be_null or not values.isna().any()
+
+
+def test_the_page_of_columns_is_made_of_their_declaration():
+    rows = [
+        (code(table) if number == 0 else "", code(column.name), column.meaning)
+        for table, declared in TABLES.items()
+        for number, column in enumerate(declared)
+    ]
+    page = Path(__file__).parents[2] / "docs" / "capture-columns.md"
+    assert compact_table(("table", "column", "meaning"), rows) in page.read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="declares no column"):
+        columns("range | text | the unit is missing")
+
+
+def test_a_table_is_made_without_pandas():
+    program = f"""
+import sys, kernel_tables
+with kernel_tables.read({str(CAPTURES / "tiny_2025.3.1.sqlite.gz")!r}) as profile:
+    rows = [len(profile.table(name, "step")) for name in ("kernels", "ranges", "classes")]
+print(min(rows) > 5, "pandas" in sys.modules, sorted(set(dir(kernel_tables)) & {{"read", "recorded", "Trace"}}))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "True False ['read', 'recorded']\n"
+    with pytest.raises(AttributeError, match="no attribute 'Trace'"):
+        kernel_tables.Trace  # noqa: B018
+
+
+def test_a_file_that_is_no_capture_is_refused_in_one_line(tmp_path):
+    (tmp_path / "notes.txt").write_text("no capture")
+    for name in ("notes.txt", "missing.sqlite", "."):
+        with pytest.raises(TraceError) as raised:
+            kernel_tables.read(tmp_path / name)
+        assert "\n" not in str(raised.value) and str(tmp_path / name) in str(raised.value)
+    with kernel_tables.read(CAPTURES / "tiny_2025.3.1.sqlite.gz") as profile:
+        with pytest.raises(TraceError, match="no range is named 'stepp'; there are 'backward', "):
+            profile.kernels("stepp")
+        assert profile.metadata["EXPORT_PRODUCT_VERSION"].startswith("2025.3.2")
+        assert (profile.recorded_window, profile.notes, profile.is_cpu_only) == ({}, [], False)
+
+
+@pytest.mark.parametrize(("noted", "found"), [('{"steps": 3}', {"steps": 3}), ("[3]", {}), ("no JSON", {})])
+def test_a_recording_says_what_record_noted_about_its_window(noted, found, read):
+    with read(Synthetic().metadata("RECORDED_WINDOW", noted).metadata("TRACE_NOTES", "one\ntwo")) as profile:
+        assert (profile.recorded_window, profile.notes) == (found, ["one", "two"])

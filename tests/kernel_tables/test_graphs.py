@@ -1,0 +1,139 @@
+"""Which ranges the activities of replayed CUDA graphs belong to: cases, and a real step beside its eager twin."""
+
+from pathlib import Path
+
+import pytest
+
+import kernel_tables
+from tests.kernel_tables.synthetic import Synthetic
+
+CAPTURES = Path(__file__).parents[1] / "captures"
+
+
+def captured_step() -> Synthetic:
+    """A forward pass of two modules and a backward pass on a second thread, captured from 10 to 90 without ranges."""
+    capture = Synthetic().stream_capture(10, 90).range("forward", 12, 40).range("norm", 14, 20).range("mlp", 22, 38)
+    capture.range("backward", 50, 80).range("MulBackward", 60, 70, thread=2)
+    return capture.node(1, 16).node(2, 24).node(3, 65, thread=2).node(4, 75, thread=2).node(5, 85)
+
+
+def replay(capture: Synthetic, at: int, *nodes: int) -> Synthetic:
+    """A launch of a graph that runs these nodes."""
+    capture.call(at, 1000 + at, api="cudaGraphLaunch_v10000", duration=4)
+    for place, node in enumerate(nodes):
+        capture.kernel("k", at, start=at + 10 * place, correlation=1000 + at, node=node)
+    return capture
+
+
+NESTED = captured_step().range("step", 100, 300).range("forward", 105, 290).range("norm", 106, 280)
+CASES = {  # by what it shows: a capture, and the path of each of its activities
+    "the ranges of the node are below those of the launch": (
+        replay(captured_step().range("measured", 100, 300), 110, 1, 2, 3, 4, 5),
+        "measured/forward/norm measured/forward/mlp measured/backward/MulBackward measured/backward measured",
+    ),
+    "the node of an executable graph is a clone of the captured one": (
+        replay(captured_step().node(11, 95).node(11, 95, original=1).node(21, 96, original=11), 110, 11, 21),
+        "forward/norm forward/norm",
+    ),
+    "clones of each other are of no captured node": (
+        replay(Synthetic().range("step", 100, 200).node(1, 10, original=2).node(2, 20, original=1), 110, 1, 2),
+        "step step",
+    ),
+    "copies and fills have the ranges of their nodes, too": (
+        captured_step().memset(110, node=2).memcpy(110, node=1), "forward/norm forward/mlp",
+    ),
+    "ranges around the capture are left out up to the innermost that is open at the launch": (
+        replay(
+            replay(
+                captured_step().range("warmup", 0, 99).range("step", 5, 98)
+                .range("measure", 100, 300).range("step", 105, 200).range("elsewhere", 210, 300), 110, 2,
+            ), 220, 2,
+        ),
+        "measure/step/forward/mlp measure/elsewhere/warmup/step/forward/mlp",
+    ),
+    "a range that is open at the capture and at the launch counts once": (
+        replay(captured_step().range("train", 0, 300), 110, 1), "train/forward/norm",
+    ),
+    "a module that launches its own graph counts once": (
+        replay(captured_step().range("forward", 100, 200), 110, 1), "forward/norm",
+    ),
+    "but not if it is inside another in the capture": (
+        replay(captured_step().range("norm", 100, 200), 110, 1), "norm/forward/norm",
+    ),
+    "ranges that a capture repeats in their order count once": (
+        replay(NESTED, 110, 1, 2, 4), "step/forward/norm step/forward/norm/mlp step/forward/norm/backward",
+    ),
+    "of several ranges with the name at the launch, the innermost is repeated": (
+        replay(
+            captured_step().range("forward", 100, 300).range("step", 101, 290).range("forward", 105, 280), 110, 1,
+        ),
+        "forward/step/forward/norm",
+    ),
+    "of nodes that were added by hand, ranges around the first one are left out": (
+        replay(
+            Synthetic().range("step", 0, 50).range("build", 5, 40).range("step", 60, 90).node(1, 10).node(2, 45),
+            70, 1, 2,
+        ),
+        "step/build step",
+    ),
+    "nodes of another process are other nodes": (
+        replay(captured_step().range("other", 0, 50, process=2).node(1, 10, process=2), 110, 1), "forward/norm",
+    ),
+    "a node that was made before the capture is unknown": (
+        replay(Synthetic().range("step", 100, 200).node(7, -5).node(8, 90, original=7), 110, 8), "step",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_replayed_activity_belongs_to_the_ranges_of_its_node(case, tmp_path):
+    capture, expected = CASES[case]
+    with kernel_tables.read(capture.write(tmp_path / "capture.sqlite")) as profile:
+        assert ["/".join(profile.paths[path]) for path in profile.activities()["path_id"]] == expected.split()
+
+
+@pytest.mark.parametrize("column", ["start", "globalTid", "graphNodeId", "originalGraphNodeId"])
+def test_without_a_column_of_the_creations_kernels_belong_to_the_launch(column, tmp_path):
+    capture = replay(captured_step().range("step", 100, 200), 110, 1)
+    path = capture.write(tmp_path / "capture.sqlite", lacking=(f"CUDA_GRAPH_NODE_EVENTS.{column}",))
+    with kernel_tables.read(path) as profile:
+        assert profile.kernels()["range"].tolist() == ["step"]
+        assert profile.attribution.node_unknown.tolist() == [True]
+
+
+def test_nodes_whose_creation_is_not_in_the_capture_are_unknown(tmp_path):
+    capture = captured_step().range("step", 100, 200).node(11, 95, original=1).node(12, 95, original=99)
+    path = replay(capture, 110, 11, 12, 13).kernel("not replayed", 120).write(tmp_path / "capture.sqlite")
+    with kernel_tables.read(path) as profile:
+        assert profile.attribution.node_unknown.tolist() == [False, True, True, False]
+
+
+def test_a_captured_range_is_opened_once_in_every_replay_and_steps_are_those_of_the_launches(tmp_path):
+    capture = captured_step().range("step", 100, 140).range("step", 150, 250)
+    for at in (110, 160, 200):
+        replay(capture, at, 1, 2)
+    with kernel_tables.read(capture.write(tmp_path / "capture.sqlite")) as profile:
+        assert profile.enclosing("step").tolist() == [5, 5, 6, 6, 6, 6]
+        assert profile.enclosing("forward").tolist() == [-1] * 6
+        assert {profile.paths[path] for path in profile.launch_path} == {("step",)}
+        under, tree, every = profile.ranges("step"), profile.ranges("step", tree=True), profile.ranges()
+        assert len(profile.ranges(process=1)) == 0
+    assert dict(zip(under["range"], under["instances"], strict=True)) == {"step": 2, "forward": 3, "norm": 3, "mlp": 3}
+    assert dict(zip(tree["range"], tree["instances"], strict=True)) == {
+        "step": 2, "step > forward": 3, "step > forward > norm": 3, "step > forward > mlp": 3,
+    }  # fmt: skip
+    assert every.set_index("range").loc["forward", "instances"] == 1 + 3
+
+
+def test_a_replayed_training_step_has_the_kernels_of_its_eager_twin_by_path():
+    counts = []
+    for name in ("graph_replayed", "graph_eager_twin"):
+        with kernel_tables.read(CAPTURES / f"{name}_2025.3.2.sqlite.gz") as profile:
+            table = profile.kernels("measured")
+            tree = profile.ranges("measured", tree=True).set_index("range")[["instances", "kernels", "memops"]]
+        kernels = table[~table["class"].isin(("memcpy", "memset"))]
+        assert kernels["launches"].sum() == 1505
+        phases = {name: int(tree["kernels"][f"measured > {name}"]) for name in ("forward", "backward", "optimizer")}
+        assert phases == {"forward": 440, "backward": 1045, "optimizer": 15}
+        counts.append((table.set_index(["range", "kernel"])["launches"].to_dict(), tree.to_dict("index")))
+    assert counts[0] == counts[1]
