@@ -32,10 +32,11 @@ class Side:
     def means(self, level: str) -> pd.DataFrame:
         """By name of a level, the means over the steps of `launches` and `ms`; `error` is the standard error of `ms`, 0
         for a single step."""
-        by_step = self.launches.groupby([level, "step"])[["launches", "total_ns"]].sum().unstack(fill_value=0)
         launches, ns = (
-            by_step[column].reindex(columns=range(self.steps), fill_value=0) for column in ("launches", "total_ns")
-        )
+            self.launches.groupby([level, "step"])[column].sum().unstack(fill_value=0)
+            .reindex(columns=range(self.steps), fill_value=0)
+            for column in ("launches", "total_ns")
+        )  # fmt: skip
         error_ns = ns.std(axis=1) / self.steps**0.5 if self.steps > 1 else 0.0
         return pd.DataFrame({"launches": launches.mean(axis=1), "ms": ns.mean(axis=1) / 1e6, "error": error_ns / 1e6})
 
