@@ -454,9 +454,7 @@ class Command:
         if self.wants_text:
             from kernel_tables.text import completeness_lines
 
-            self._show(
-                completeness_lines(found if len(self.paths) > 1 else [("", one) for _, one in found], self.width)
-            )
+            self._show(completeness_lines(columns, self.width))
         else:
             self._write(Table(columns))
         return int(any(one.severity == ERROR for _, one in found))

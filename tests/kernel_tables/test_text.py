@@ -64,7 +64,8 @@ def test_the_ranges_are_a_tree_where_that_is_asked_for(capture):
 
 
 def test_what_a_capture_lacks_is_said_below_its_tables(capture, tmp_path):
-    cpu = Synthetic().range("step", 0, 100).kernel("aten::mm", at=10, device=-1).write(tmp_path / "cpu.sqlite")
+    cpu = Synthetic().metadata("CAPTURE_BACKEND", "torch").range("step", 0, 100).kernel("aten::mm", at=10, device=-1)
+    cpu = cpu.write(tmp_path / "cpu.sqlite")
     graphs = Synthetic().range("step", 0, 100).graph(4, at=10).write(tmp_path / "graphs.sqlite")
     for command in ("ranges", "kernels", "classes"):
         text = " ".join(printed(command, cpu, width=120))
