@@ -4,11 +4,9 @@ It reads public things alone, so that it stays while what is behind them is repl
 the request it comes from; `ours` is what nobody asked for and users have. What needs a run of a grid is in
 test_checklist_grid.py, values of cells and captures are in the other files of this folder.
 
-Not tried, since nothing does them yet, so that each gets a row with its code: `record --nsys-options`, a key that keeps
-the .nsys-rep (it is always kept), more metrics of ncu by a key, reports of nsys as text. Not tried, since only a GPU
-does it (tests/kernel_recorder/test_on_a_gpu.py, and the captures and tables that were made on an H200): what nsys, ncu
-and NCCL record, energy by NVML, memory_snapshot.pickle, CUDA events. Compiled models by part are tried in
-tests/kernel_recorder/test_compiled_ranges.py, since compiling takes long.
+Not tried, since only a GPU does it (the captures and tables were made on an H200): what nsys, ncu and NCCL record,
+energy by NVML, memory_snapshot.pickle, CUDA events. Compiled models by part are tried in tests/kernel_tables/record,
+since compiling takes long.
 """
 
 import csv
@@ -137,7 +135,7 @@ COMMANDS = {
     "names": "--class --format",
     # 003: any script, unchanged
     "record": "--skip --steps --range --calls --seconds --after --cuda-profiler-api --ranges --profiler --end"
-    " --time-limit -o",
+    " --nsys-options --time-limit -o",
 }  # fmt: skip
 
 
@@ -273,7 +271,7 @@ def test_a_capture_gives_a_page_without_a_network_and_a_timeline_for_perfetto(ru
 RECORDINGS = [  # options, times of ranges
     ("--skip 2 --steps 3 --ranges modules", {"step": 3, "Linear": 6, "Embedding": 6}),  # forward and backward
     ("--calls --skip 0 --steps 2 --ranges modules:1 --end --time-limit 100", {"forward": 2}),
-    pytest.param("--range mine --skip 1 --steps 2 --ranges none", {"mine": 2}, marks=pytest.mark.slow),
+    ("--range mine --skip 1 --steps 2 --ranges none", {"mine": 2}),
 ]
 
 
@@ -304,9 +302,9 @@ def test_a_block_and_a_function_are_recorded(tmp_path, monkeypatch):
     with kernel_tables.recorded("step", ranges="modules") as recording:
         model(torch.ones(2, 4)).sum().backward()
     assert recording.capture == Path("recording.sqlite") and "backward" in recording._repr_html_()
-    with recording.trace() as trace:
-        assert {"step", "Linear", "backward"} <= set(trace.ranges()["range"])
-        assert "depth" in trace.range_tree().columns and not [one for one in trace.check() if one.severity == "error"]
+    with recording.profile() as profile:
+        assert {"step", "Linear", "backward"} <= set(profile.ranges()["range"])
+        assert "depth" in profile.ranges(tree=True) and not [one for one in profile.check() if one.severity == "error"]
 
     @(recording := kernel_tables.recorded("call", skip=1, steps=2, output="two.sqlite"))
     def call():
@@ -321,15 +319,14 @@ def test_a_block_and_a_function_are_recorded(tmp_path, monkeypatch):
 
 
 IMPORTS = [  # module, names
-    ("kernel_tables", "Trace read recorded __version__"),
-    ("kernel_tables.trace", "Trace"),
+    ("kernel_tables", "read Profile recorded TraceError ImpossibleCapture NotConserved Finding __version__"),
     ("kernel_tables.errors", "TraceError ImpossibleCapture"),
+    ("kernel_tables.classes", "users_rules"),
     ("cs336_model.model", "TransformerLM"),
     ("cs336_model.ranges", "span"),
-    # ranges around modules of one's own program (range_marks/README.md); these modules move to kernel_tables.marks
-    ("range_marks.marker", "Marker record_function_emitter nvtx_emitter"),
-    ("range_marks.backward", "follow_backward"),
-    ("range_marks.module_parts", "ModuleParts module_names"),
+    # ranges around modules of one's own program
+    ("kernel_tables.marks", "mark Marker record_function_emitter nvtx_emitter follow_backward"),
+    ("kernel_tables.marks", "ModuleParts module_names"),
 ]
 
 
@@ -339,14 +336,17 @@ def test_a_name_can_be_imported(module, names):
 
 
 def test_python_reads_what_the_commands_read(files):
-    frames = kernel_tables.read(files["tiny"], under="step")
-    assert set(KERNELS.split()) == set(frames.kernels) and set(CLASSES.split()) == set(frames.classes)
-    assert {*RANGES.split(), "depth"} == set(frames.ranges) and frames.notes == []
     activity = "kind name class range start_ns end_ns duration_ns process thread device stream launch_ns"
-    assert set(activity.split()) == set(frames.activities)
-    with kernel_tables.Trace(files["tiny"]) as trace:
-        assert len(trace.kernels("step")) and len(trace.activities()) == len(trace.enclosing("step"))
-    with pytest.raises(importlib.import_module("kernel_tables.errors").TraceError):
+    with kernel_tables.read(files["tiny"]) as profile:
+        assert set(KERNELS.split()) == set(profile.kernels("step"))
+        assert set(CLASSES.split()) == set(profile.classes("step"))
+        assert {*RANGES.split(), "depth"} == set(profile.ranges("step", tree=True)) and profile.notes == []
+        assert set(activity.split()) <= set(profile.activities())
+        assert len(profile.activities()) == len(profile.enclosing("step"))
+        assert len(profile.range_instances()) > 0 and profile.diagnose()
+    with kernel_tables.read(files["cut"], up_to_damage=True) as profile:
+        assert len(profile.kernels())
+    with pytest.raises(kernel_tables.TraceError):
         kernel_tables.read(files["rules"])
 
 
