@@ -352,10 +352,8 @@ class Events(Source):
         if self.damage:
             yield f"only what comes before the damage was read: {self.damage}"
         if self.repairs:
-            yield (
-                f"{self.repairs:,} parts of the JSON were invalid, and repaired: bytes that are no text, bare inf, or"
-                " unescaped quotes"
-            )
+            careless = "bytes that are no text, bare inf, or unescaped quotes"
+            yield f"invalid JSON was repaired ({self.repairs:,} times): {careless}"
         if not on_gpu:
             yield "the trace holds nothing of a GPU: operators of PyTorch on the processor stand for kernels"
             return
