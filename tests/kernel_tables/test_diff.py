@@ -5,18 +5,17 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import kernel_tables
 from kernel_tables.__main__ import main
-from kernel_tables.comparison import changes, side_of
-from kernel_tables.trace import Trace
-from tests.kernel_tables.diagnosis.program import ADAM, GEMM, MUL, Program
+from kernel_tables.diff import changes, side_of
+from tests.kernel_tables.program import ADAM, GEMM, MUL, Program
 
 CAPTURES = Path(__file__).parents[1] / "captures"
-SCATTER = (0, 2, -1, 1, -2)  # µs, by step
 
 
 def training(gemm: float = 1000, extra: str | None = None, muls: int = 2, noise: int = 1) -> Program:
     program = Program()
-    for scatter in SCATTER:
+    for scatter in (0, 2, -1, 1, -2):  # µs, by step
         with program.range("step"):
             with program.range("forward"):
                 program.pause(1)
@@ -30,53 +29,53 @@ def training(gemm: float = 1000, extra: str | None = None, muls: int = 2, noise:
     return program
 
 
-def changed(one: Program, other: Program, folder: Path, **options) -> set[tuple[str, str, str]]:
+def differences(one: Program, other: Program, folder: Path, **options) -> pd.DataFrame:
     sides = []
     for program in (one, other):
-        with Trace(program.capture.write(folder / "capture.sqlite")) as trace:
-            sides.append(side_of(trace))
-    return {(change.level, change.name, change.change) for change in changes(*sides, **options).itertuples()}
+        with kernel_tables.read(program.capture.write(folder / "capture.sqlite")) as profile:
+            sides.append(side_of(profile))
+    return changes(*sides, **options)
 
 
-def test_a_program_differs_from_itself_in_nothing_though_its_times_scatter(tmp_path):
-    assert changed(training(), training(noise=-1), tmp_path) == set()
+def changed(*programs: Program, **options) -> set[tuple[str, str, str]]:
+    return {(change.level, change.name, change.change) for change in differences(*programs, **options).itertuples()}
+
+
+@pytest.mark.parametrize("programs", [(training(), training(noise=-1)), (training(noise=20), training(1030, noise=20))])
+def test_times_that_differ_by_less_than_the_steps_scatter_are_the_same(tmp_path, programs):
+    assert changed(*programs, folder=tmp_path) == set()
 
 
 def test_a_kernel_that_is_three_percent_slower_is_named_with_its_phase_part_and_class(tmp_path):
-    assert changed(training(), training(gemm=1030), tmp_path) == {
-        ("phase", "backward", "time"),
-        ("part", "backward", "time"),
-        ("class", "gemm", "time"),
-        ("kernel", GEMM, "time"),
-    }
-    assert changed(training(), training(gemm=1030), tmp_path, tolerance=0.05) == set()
+    expected = {("phase", "backward"), ("part", "backward"), ("class", "gemm"), ("kernel", GEMM)}
+    found = changed(training(), training(gemm=1030), folder=tmp_path)
+    assert found == {(*name, "time") for name in expected}
+    assert changed(training(), training(gemm=1030), folder=tmp_path, tolerance=0.05) == set()
 
 
 def test_what_appeared_is_gone_or_is_launched_more_often_is_told(tmp_path):
-    more = changed(training(), training(extra=ADAM), tmp_path)
+    more = changed(training(), training(extra=ADAM), folder=tmp_path)
     assert {("kernel", ADAM, "appeared"), ("phase", "backward", "count")} <= more
-    assert ("kernel", ADAM, "gone") in changed(training(extra=ADAM), training(), tmp_path)
-    assert ("part", "norm", "count") in changed(training(), training(muls=3), tmp_path)
+    assert ("kernel", ADAM, "gone") in changed(training(extra=ADAM), training(), folder=tmp_path)
+    assert ("part", "norm", "count") in changed(training(), training(muls=3), folder=tmp_path)
 
 
-def test_a_change_that_the_steps_scatter_as_much_as_is_none(tmp_path):
-    assert changed(training(noise=20), training(gemm=1030, noise=20), tmp_path) == set()
-
-
-def test_changes_of_kernels_add_up_to_those_of_phases(tmp_path):
-    sides = []
-    for program in (training(), training(gemm=1100, extra=ADAM)):
-        with Trace(program.capture.write(tmp_path / "capture.sqlite")) as trace:
-            sides.append(side_of(trace))
-    more = changes(*sides, everything=True).groupby("level")["ms_more"].sum()
-    assert more[["phase", "part", "class", "kernel"]].tolist() == pytest.approx([0.15] * 4)
+def test_changes_of_each_level_add_up_to_the_same(tmp_path):
+    table = differences(training(), training(gemm=1100, extra=ADAM), tmp_path, everything=True)
+    assert table.groupby("level")["ms_more"].sum().to_dict() == pytest.approx(
+        dict.fromkeys(("phase", "part", "class", "kernel"), 0.15)
+    )
 
 
 def test_captures_of_one_program_by_two_versions_of_nsys_differ_in_the_version_alone(tmp_path):
-    one, other = (str(CAPTURES / f"tiny_{version}.sqlite.gz") for version in ("2025.3.1", "2024.2.3"))
+    one, other, empty = (
+        str(CAPTURES / f"tiny_{version}.sqlite.gz") for version in ("2025.3.1", "2024.2.3", "2022.4.2")
+    )
     assert main(["diff", one, other, "-o", str(tmp_path / "diff.csv")]) == 1
     table = pd.read_csv(tmp_path / "diff.csv")
     assert table[["level", "name"]].to_numpy().tolist() == [["fact", "nsys"], ["fact", "schema"]]
+    assert main(["diff", one, empty, "-o", str(tmp_path / "diff.csv")]) == 1
+    assert set(pd.read_csv(tmp_path / "diff.csv")["change"]) == {"fact", "gone"}
 
 
 def test_the_status_tells_whether_anything_differs_and_of_bad_input(tmp_path, capfd):

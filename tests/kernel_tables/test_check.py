@@ -1,0 +1,210 @@
+"""What `check` finds in captures that lost something, in those that are only odd, and in impossible ones."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import kernel_tables
+from kernel_tables.__main__ import main
+from kernel_tables.errors import IMPOSSIBLE, INCOMPLETE, ODD, Finding
+from kernel_tables.output import code, compact_table
+from tests.kernel_tables.kineto_events import KERNEL as KERNEL_OF_A_TRACE
+from tests.kernel_tables.kineto_events import event, written
+from tests.kernel_tables.synthetic import Synthetic, changed
+
+CAPTURES = Path(__file__).parents[1] / "captures"
+KERNEL, NVTX, RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME"
+
+
+@pytest.fixture
+def codes(tmp_path):
+    """A function: (errors, warnings) by code that `check` finds in a capture."""
+
+    def codes_of(capture: Synthetic | Path, lacking: tuple[str, ...] = (), **options) -> tuple[list[str], list[str]]:
+        path = capture if isinstance(capture, Path) else capture.write(tmp_path / "capture.sqlite", lacking=lacking)
+        with kernel_tables.read(path) as profile:
+            found = profile.check(**options)
+        assert all("\n" not in finding.message for finding in found)
+        return tuple([one.code for one in found if one.severity == severity] for severity in ("error", "warning"))
+
+    return codes_of
+
+
+def steps(*kernels_per_step: int) -> Synthetic:
+    """Steps of 100 ns inside `measure`, each with so many kernels."""
+    capture = Synthetic().range("measure", 0, 100 * len(kernels_per_step))
+    for step, kernels in enumerate(kernels_per_step):
+        capture.range("step", 100 * step, 100 * step + 90)
+        for kernel in range(kernels):
+            capture.kernel("gemm", at=100 * step + kernel)
+    return capture
+
+
+def closures(*calls_per_step: int, parts=("forward", "backward"), until=1_000_000) -> Synthetic:
+    """Steps that call their closure so often. Each call takes 100 ns and launches four kernels in each of its `parts`;
+    the step ends 10 ns after the last. Nothing of CUDA is recorded from `until` on."""
+    capture, now = Synthetic(), 0
+    for calls in calls_per_step:
+        capture.range("step", now, now + 100 * calls + 10)
+        for begin in range(now, now + 100 * calls, 50):
+            if parts:
+                capture.range(parts[begin // 50 % 2], begin, begin + 49)
+            for at in range(begin, min(begin + 40, until), 10):
+                capture.kernel("gemm", at=at)
+        now += 100 * calls + 50
+    return capture
+
+
+@pytest.mark.parametrize("kernels", [(5, 5, 0), (5, 5, 4), (5, 2), (5, 0, 0), (9, 8, 1)])
+def test_steps_with_fewer_kernels_than_their_twins_are_an_error_if_they_do_the_same_work(codes, kernels):
+    assert codes(steps(*kernels), equal_steps=True)[0] == ["short_steps"]
+
+
+@pytest.mark.parametrize("calls", [(5, 5, 3), (5, 5, 5, 1), (3, 1, 4), (2, 1), (1, 6, 6)])
+def test_steps_that_call_their_closure_differently_have_lost_nothing(codes, calls):
+    assert codes(closures(*calls)) == codes(closures(*calls, parts=())) == ([], ["steps_vary"])
+
+
+@pytest.mark.parametrize(("until", "has_parts"), [(160, 1), (575, 1), (575, 0), (1000, 1), (1000, 0), (1195, 1)])
+def test_a_trace_that_stops_is_noticed_by_ranges_that_open_afterwards_or_the_time_without_calls(
+    codes, until, has_parts
+):
+    capture = closures(5, 3, 4, until=until, parts=("forward", "backward") if has_parts else ())
+    assert codes(capture)[0] == ["short_steps"]
+
+
+def test_a_step_that_ends_with_long_work_of_the_host_has_lost_nothing(codes):
+    capture = closures(3, 2).range("step", 1000, 2000)  # as one that evaluates little, and writes a checkpoint
+    assert codes(capture.kernel("gemm", at=1000).call(1990, 900, api="cudaDeviceSynchronize"))[0] == []
+
+
+ERRORS = [  # a capture, and the errors in it
+    (steps(5, 5, 0), ["short_steps"]),
+    (steps(0, 0).kernel("gemm", at=500), ["short_steps"]),
+    (Synthetic().kernel("gemm", at=1), ["no_ranges"]),
+    (steps(5, 5).call(20, 900), ["launches_without_kernels"]),
+    (steps(5, 5).kernel("gemm", at=None, start=150), ["lost_launches"]),
+    (steps(5).kernel("gemm", at=2_000_000, start=900_000), ["starts_before_launch"]),
+    (steps(5, 5).diagnostic(2, "CUPTI dropped 1242 records."), ["nsys_lost_events"]),
+    (steps(5, 5).diagnostic(2, "12 incomplete CUPTI events dropped"), ["nsys_lost_events"]),
+    (steps(5, 5).diagnostic(3, "CUDA injection failed."), ["nsys_error"]),
+]
+WARNINGS = [  # a capture, and the warnings in it, which are all
+    (steps(5, 5, 5), []),
+    (steps(7, 5, 5, 5), ["steps_vary"]),
+    (steps(5, 5).range("warmup", 1000, 1100).range("step", 1000, 1090), []),
+    (Synthetic().metadata("CAPTURE_BACKEND", "torch").kernel("gemm", at=1), ["no_ranges"]),
+    # Calls that launch nothing, or fail; launches into a graph that is being captured; a driver's call in another.
+    (steps(5, 5).call(20, 900, api="cudaMalloc_v3020").call(21, 901, api="cudaLaunchHostFunc_v10000"), []),
+    (steps(5, 5).call(22, 902, returned=2), []),
+    (
+        steps(5, 5).call(20, 900, api="cudaStreamBeginCapture").call(30, 901).call(40, 902, api="cudaStreamEndCapture"),
+        [],
+    ),
+    (
+        steps(5).call(50, 900, duration=10).call(52, 901, api="cuLaunchKernel").kernel("gemm", at=50, correlation=900),
+        [],
+    ),
+    (steps(5, 5).kernel("gemm", at=None, start=0, correlation=0), ["launched_before"]),
+    (steps(5, 5).diagnostic(2, "Not all CUDA events might have been collected."), ["nsys_hedge"]),
+    (steps(5, 5).diagnostic(2, "Something is old."), ["nsys_warning"]),
+    (steps(5, 5).diagnostic(1, "CUPTI events dropped: 0").diagnostic(1, "Number of CUDA events collected: 12"), []),
+    (steps(5, 5).range("open", 10, None), ["ranges_left_open"]),
+    (steps(5, 6).range("server", 0, 150, thread=3).kernel("gemm", at=95, thread=2), ["steps_vary", "several_threads"]),
+    (steps(5, 5).range("own", 91, 99, thread=2).kernel("gemm", at=95, thread=2), []),
+]
+
+
+@pytest.mark.parametrize(("capture", "errors"), ERRORS)
+def test_a_loss_is_an_error(codes, capture, errors):
+    assert codes(capture)[0] == errors
+
+
+@pytest.mark.parametrize(("capture", "warnings"), WARNINGS)
+def test_what_is_odd_is_a_warning_and_what_launches_nothing_is_not_missed(codes, capture, warnings):
+    assert codes(capture) == ([], warnings)
+
+
+@pytest.mark.parametrize("driver_correlation", [900, 901])
+def test_a_runtime_call_and_its_driver_call_without_a_kernel_are_one_lost_launch(tmp_path, driver_correlation):
+    capture = steps(5, 5).call(20, 900, duration=10)
+    capture.call(20, driver_correlation, api="cuLaunchKernel", duration=10).call(30, 902)
+    with kernel_tables.read(capture.write(tmp_path / "capture.sqlite")) as profile:
+        (finding,) = profile.check()
+    assert finding.message.startswith("2 launches have no kernel")
+
+
+def test_fewer_steps_than_expected_and_a_lost_table_of_calls_are_errors(codes):
+    assert codes(steps(5, 5), expected_steps=3)[0] == ["step_count"]
+    assert codes(steps(5, 5), expected_steps=2) == ([], [])
+    assert "no_api_calls" in codes(steps(5, 5), lacking=(RUNTIME,))[0]
+
+
+def test_real_captures_of_three_versions_of_nsys(codes):
+    found = {version: codes(CAPTURES / f"tiny_{version}.sqlite.gz") for version in ("2025.3.1", "2024.2.3", "2022.4.2")}
+    assert found == {
+        "2025.3.1": ([], []), "2024.2.3": ([], ["nsys_older_than_driver"]), "2022.4.2": (["no_kernels"], []),
+    }  # fmt: skip
+
+
+def test_steps_of_a_cpu_vary_and_have_lost_nothing(codes, tmp_path):
+    operators = [event("cpu_op", "aten::mm", at, 5) for at in (10, 20, 110)]
+    marks = [event("user_annotation", "step", at, 90) for at in (0, 100)]
+    assert codes(written(tmp_path, *marks, *operators)) == ([], ["whole_microseconds", "steps_vary"])
+
+
+def test_time_in_which_the_profiler_itself_was_busy_is_told(codes, tmp_path):
+    calls = [event("cuda_runtime", "cudaLaunchKernel", at, 1, correlation=at) for at in (1, 91)]
+    kernels = [event("kernel", "gemm", at, 5.5, correlation=at, **KERNEL_OF_A_TRACE) for at in (1, 91)]
+    events = [event("user_annotation", "step", 0, 100), *calls, *kernels]
+    assert (
+        codes(written(tmp_path, *events)) == codes(written(tmp_path, *events, event("overhead", "x", 9, 3))) == ([], [])
+    )
+    assert codes(written(tmp_path, *events, event("overhead", "x", 9, 30))) == ([], ["profiler_overhead"])
+
+
+STATEMENTS = {  # by code: what makes a whole capture impossible
+    "wrong_type": f"UPDATE {KERNEL} SET start = 'soon'",
+    "no_time": f"UPDATE {KERNEL} SET start = NULL",
+    "negative_time": f"UPDATE {NVTX} SET start = -5",
+    "ends_before_start": f'UPDATE {KERNEL} SET start = "end" + 1',
+    "outside_capture": f'UPDATE {KERNEL} SET "end" = 1001',
+    "longer_than_capture": "UPDATE ANALYSIS_DETAILS SET startTime = 900, duration = 100",
+    "impossible_bounds": "UPDATE ANALYSIS_DETAILS SET stopTime = -1",
+    "kernels_without_names": "DELETE FROM StringIds WHERE value = 'gemm'",
+    "ranges_without_names": "DELETE FROM StringIds WHERE value = 'registered'",
+    "times_overflow": f'UPDATE {KERNEL} SET start = 0, "end" = {2**61}',
+}
+
+
+@pytest.mark.parametrize("fault", IMPOSSIBLE)
+def test_an_impossible_capture_is_refused_by_every_table_with_the_code_that_check_gives(tmp_path, capsys, fault):
+    capture = steps(2, 2).range("registered", 5, 80, registered=True).lasting(0, 1000)
+    for number in range(1500 if fault == "too_many_open_ranges" else 0):
+        capture.range("leak", number % 900, None)
+    path = capture.write(
+        tmp_path / "capture.sqlite", lacking=("ANALYSIS_DETAILS",) if fault == "times_overflow" else ()
+    )
+    if fault in STATEMENTS:
+        changed(path, STATEMENTS[fault])
+    elif fault == "damaged_file":
+        path.write_bytes(path.read_bytes()[:-4096] + bytes(4096))
+    elif fault == "invalid_json":
+        path.write_text('{"traceEvents": [')
+    assert main(["check", "--format", "json", str(path)]) == 1
+    errors = [row for row in json.loads(capsys.readouterr().out) if row["severity"] == "error"]
+    assert {row["code"] for row in errors} == {fault}
+    for command in ("kernels", "ranges", "classes", "diagnose", "host", "communication"):
+        assert main([command, str(path)]) == 2
+        printed, refusal = capsys.readouterr()
+        assert printed == "" and errors[0]["message"] in refusal and refusal.count("\n") == 1, command
+
+
+def test_a_finding_has_a_code_that_its_page_explains():
+    groups = {"error, no tables": IMPOSSIBLE, "error": INCOMPLETE, "warning": ODD}
+    rows = [(kind, code(name), meaning) for kind, codes in groups.items() for name, meaning in codes.items()]
+    page = Path(__file__).parents[2] / "docs" / "finding-codes.md"
+    assert compact_table(("severity", "code", "meaning"), rows) in page.read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match="'new_code' is not one of CODES"):
+        Finding("error", "new_code", "a message")

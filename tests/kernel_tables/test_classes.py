@@ -1,0 +1,105 @@
+"""The classes of kernels, by full names."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from kernel_tables import classes
+from kernel_tables.errors import TraceError
+
+# Class, short name in a table of all, and full name: of public traces, and of every family of kernels that is known.
+# The classes were read off the names and what the kernels are known to do, not off the rules.
+NAMES = Path(__file__).with_name("kernel_names.tsv")
+# Every operator that torch.profiler recorded on a CPU (PyTorch 2.13) in training steps of a Transformer: attention with
+# softmax, written out by hand, and fused; fp32 and bf16 autocast; cross-entropy of the library and by hand; clipping;
+# AdamW with foreach, fused, one tensor at a time, and by hand; SGD. And a few more.
+OPERATORS = {
+    "gemm": "addmm bmm einsum linear matmul mm baddbmm",
+    "attention": "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu"
+    " _scaled_dot_product_flash_attention_for_cpu_backward",
+    "softmax": "softmax _softmax _softmax_backward_data log_softmax _log_softmax _log_softmax_backward_data"
+    " cross_entropy_loss",
+    "normalization": "layer_norm native_layer_norm native_layer_norm_backward rms_norm",
+    "optimizer": "_fused_adamw_ _fused_sgd_",
+    "optimizer/foreach": "_foreach_add_ _foreach_addcdiv_ _foreach_addcmul_ _foreach_div_ _foreach_lerp_ _foreach_mul_"
+    " _foreach_norm _foreach_sqrt",
+    "reduction": "amax max mean sum linalg_vector_norm",
+    "embedding": "embedding embedding_backward embedding_dense_backward",
+    "embedding/index": "_index_put_impl_ gather gather_backward index index_select scatter_ scatter_add_"
+    " value_selecting_reduction_backward",
+    "random": "bernoulli_ dropout randint random_ randn rand normal_ uniform_",
+    "elementwise": "add add_ addcdiv_ addcmul_ clamp div div_ eq exp lerp_ log masked_fill masked_fill_ mul mul_ neg"
+    " pow reciprocal rsqrt sqrt sub sub_ tril triu where maximum",
+    "elementwise/activation": "gelu gelu_backward sigmoid sigmoid_backward silu silu_backward",
+    "elementwise/copy": "_to_copy cat clone copy_ flatten reshape slice_backward stack to contiguous",
+    "elementwise/fill": "arange fill_ new_zeros scalar_tensor ones ones_like zero_ zeros zeros_like",
+    "other/allocation": "empty empty_like empty_strided new_empty resize_",
+    "other/host": "item _local_scalar_dense result_type _has_compatible_shallow_copy_type",
+    "other/loss": "nll_loss nll_loss_backward nll_loss_forward nll_loss_nd",
+    "other/view": "detach detach_ lift_fresh resolve_conj _reshape_alias _unsafe_view as_strided expand narrow permute"
+    " select slice squeeze t transpose unbind unsqueeze view",
+    "unknown": "addition mm_mm my_operator",
+}
+
+
+def test_a_kernel_has_the_class_that_its_full_name_says():
+    with NAMES.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+    found = classes.classify(row["name"] for row in rows)
+    assert len(rows) == 514
+    assert [(row, one) for row, one in zip(rows, found, strict=True) if row["class"] != one] == []
+
+
+@pytest.mark.parametrize(("expected", "operators"), OPERATORS.items())
+def test_an_operator_of_a_cpu_capture_has_the_class_that_its_name_says(expected, operators):
+    names = [f"aten::{operator}" for operator in operators.split()]
+    assert dict(zip(names, classes.classify(names), strict=True)) == dict.fromkeys(names, expected)
+
+
+def test_the_example_of_a_rule_fits_it_and_none_before_it():
+    rules = classes.built_in_rules()
+    assert [rule.example for rule in rules if classes.rule_for(rule.example) != rule or not rule.reason] == []
+    assert len(rules) > 50
+
+
+def test_words_in_the_arguments_do_not_make_the_class_but_unnamed_namespaces_and_return_types_hide_none():
+    words = "gemm, softmax, flash_fwd, index, reduce_kernel, nccl, direct_copy_kernel_cuda, elementwise"
+    rms_norm = "vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*, long)"
+    class_of = {
+        f"void mine<{words}>({words})": "unknown",
+        "void at::native::<unnamed>::softmax_warp_forward<float>(T2 *)": "softmax",
+        "void at::native::(anonymous namespace)::softmax_warp_forward<float>(float*)": "softmax",
+        f"std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, void>::type {rms_norm}": "normalization",
+    }
+    assert dict(zip(class_of, classes.classify(class_of), strict=True)) == class_of
+
+
+def test_the_users_rules_come_first_and_look_at_the_full_name():
+    rules = [{"class": "attention/mine", "pattern": r"_my_kernel"}, {"class": "gemm", "pattern": r"<MyProduct>"}]
+    names = ["flash_fwd_my_kernel", "void run<MyProduct>(float*)", "[CUDA memset]"]
+    assert classes.classify(names, rules) == ["attention/mine", "gemm", "memset"]
+    assert classes.rule_for(names[0], rules).reason == "a rule of config.yaml"
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ({"class": "gemm", "pattern": "nvjet_("}, "the pattern 'nvjet_(' cannot be used (missing ), unterminated"),
+        *[
+            (rule, "lacks a class or a pattern; write {class: gemm, pattern: 'my_kernel.*'}")
+            for rule in ({"class": "gemm"}, {"pattern": "x"}, {"class": "", "pattern": "x"}, "gemm", {"class": 1})
+        ],
+    ],
+)
+def test_a_users_rule_that_cannot_be_used_is_named_in_one_line(rule, message):
+    with pytest.raises(TraceError) as raised:
+        classes.users_rules([{"class": "gemm", "pattern": "fine"}, rule])
+    assert str(raised.value).startswith("kernel_classes, rule 2: ") and message in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_matrix_multiply_says_whether_it_uses_tensor_cores():
+    fp32 = ["ampere_sgemm_128x64_nn", "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize64x64x8_ffma"]
+    others = ["ampere_sgemm_tf32x3_128x64_nn", "nvjet_tst_128x256", "my_product"]
+    assert [classes.is_fp32_without_tensor_cores(name) for name in (*fp32, *others)] == [True] * 2 + [False] * 3
