@@ -1,7 +1,8 @@
 """The checklist of what runs of a grid make: files, columns, status, documents, figures, page, and what keys do.
 
 Three small grids are measured on a CPU and only files are read that a user reads. test_checklist.py has the rest, and
-says what neither tries. A fake nsys stands for the real one: it runs the program, and gives a capture from an H200.
+says what neither tries. Times depend on the machine, and the number of operators on the version of PyTorch; ranges and
+classes of a forward pass and a training step are frozen, and sums are checked. A fake nsys stands for the real one: it runs the program, and gives a capture from an H200.
 """
 
 import gzip
@@ -13,6 +14,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from importlib.metadata import version
 from pathlib import Path
 
 import pandas as pd
@@ -21,13 +23,13 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 CAPTURE = ROOT / "tests" / "captures" / "tiny_2025.3.1.sqlite.gz"
-pytestmark = pytest.mark.slow
-NANO = {"d_model": 32, "d_ff": 64, "num_layers": 2, "num_heads": 2}
+FROZEN = Path(__file__).parent / "grid"
+FROZEN_WITH = "2.13."  # the version of PyTorch
 SETTINGS = {
-    "grid": "one", "models": {"nano": NANO}, "vocab_size": 100, "batch_size": 2, "device": "cpu", "time_limit_s": 300,
-    "timing": {"warmup_steps": 1, "measured_steps": 3}, "capture": {"warmup_steps": 1, "measured_steps": 2},
+    "grid": "one", "device": "cpu", "time_limit_s": 300, "timing": {"warmup_steps": 1, "measured_steps": 2},
+    "capture": {"warmup_steps": 1, "measured_steps": 2},
 }  # fmt: skip
-STEP, FORWARD, DDP = "nano_ctx16_train_step_bs2", "nano_ctx16_forward_bs2", "nano_ctx16_train_step_bs2_gpus2_ddp"
+STEP, FORWARD, DDP = "tiny_ctx32_train_step", "tiny_ctx32_forward", "tiny_ctx32_train_step_gpus2_ddp"
 OWN = "mine_ctx16_train_step_bs2"
 MODEL = """
 from dataclasses import dataclass
@@ -94,14 +96,12 @@ def write_grid(folder: Path, *products: dict, **settings) -> Path:
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory) -> Path:
     """The results of three runs: with all stages, a forward pass, and two processes with DDP over Gloo."""
-    base = {"models": ["nano"], "context_lengths": [16], "modes": ["train_step"]}
+    base = {"models": ["tiny"], "context_lengths": [32], "modes": ["train_step"]}
     folder = write_grid(
         tmp_path_factory.mktemp("measured"),
         base | {"stages": ["memory", "energy", "counters"]},
         base | {"modes": ["forward"]},
         base | {"gpus": [2], "parallels": ["ddp"]},
-        kernel_classes=[{"class": "my-class", "pattern": "aten::mul"}],
-        diagnosis_rules=[{"code": "my_rule", "kernel": "aten::", "share": 0.0001, "advice": "look at it"}],
     )
     snakemake(folder, "results/answers/answers.md", "results/report.html", "results/tables/README.md")
     return folder
@@ -113,7 +113,9 @@ def own(tmp_path_factory) -> Path:
     folder = write_grid(
         tmp_path_factory.mktemp("own"),
         {"models": ["mine"], "context_lengths": [16], "modes": ["train_step"]},
-        models={"mine": {"width": 8}},
+        models={"mine": {"width": 8}}, vocab_size=100, batch_size=2,
+        kernel_classes=[{"class": "my-class", "pattern": "gemm"}],
+        diagnosis_rules=[{"code": "my_rule", "kernel": "gemm", "share": 0.0001, "advice": "look at it"}],
         program={
             "constructor": "my_model:LM", "config": "my_model:Config",
             "arguments": {"vocab": "$vocab_size", "width": "$width"}, "annotate": {"turn": "my_model:rotate"},
@@ -179,11 +181,14 @@ def test_a_run_has_its_tables_as_csv_and_parquet(measured, name):
     assert set(RUN_TABLES[name].split()) <= columns(path) and len(pd.read_csv(path))
 
 
-def test_a_kernel_has_the_class_and_a_finding_the_rule_of_the_configuration(measured):
-    folder = measured / f"results/runs/{STEP}"
+def test_a_kernel_has_the_class_and_a_finding_the_rule_of_the_configuration(own):
+    folder = own / f"results/runs/{OWN}"
     assert "my-class" in set(pd.read_csv(folder / "kernels.csv")["class"])  # kernel_classes
     assert pd.read_csv(folder / "findings.csv").set_index("code")["advice"]["my_rule"] == "look at it"
-    kernels, phases = (pd.read_csv(folder / f"{name}.csv") for name in ("kernels", "phases"))
+
+
+def test_kernels_are_in_the_parts_of_the_model_in_both_passes(measured):
+    kernels, phases = (pd.read_csv(measured / f"results/runs/{STEP}/{name}.csv") for name in ("kernels", "phases"))
     assert set(kernels["step"]) == {0, 1} and set(phases["phase"]) >= {"forward", "loss", "backward", "optimizer"}
     parts = {
         "block > attention > scaled dot product attention > computing softmax",
@@ -279,7 +284,7 @@ DOCUMENTS = [  # and a word that each must say
 @pytest.mark.parametrize(("name", "word"), DOCUMENTS)
 def test_a_question_has_a_document_that_names_a_run(measured, name, word):
     text = (measured / f"results/answers/{name}.md").read_text()
-    assert text.startswith("# ") and word in text and "nano" in text
+    assert text.startswith("# ") and word in text and "tiny" in text
 
 
 @pytest.mark.parametrize(
@@ -351,3 +356,37 @@ def test_attention_alone_has_times_memory_and_errors_a_figure_and_documents_in_a
     folder = alone / "results/answers"
     assert {path.suffix for path in folder.glob("answers.*")} == {".md", ".tex", ".typ"}
     assert "\\begin{document}" in (folder / "answers.tex").read_text() and "#" in (folder / "answers.typ").read_text()
+
+
+def merged(folder: Path, name: str) -> pd.DataFrame:
+    """The rows of a merged table of the runs on one device, whose ranges and classes are frozen."""
+    table = pd.read_csv(folder / f"results/tables/{name}.csv", keep_default_na=False)
+    return table[table["run"].isin([STEP, FORWARD])]
+
+
+@pytest.mark.parametrize(("name", "columns"), [("ranges", ["range", "instances"]), ("kernels", ["class", "launches"])])
+def test_every_step_has_the_frozen_ranges_classes_and_launches(measured, name, columns):
+    """Launches only with the PyTorch with which they were frozen."""
+    frozen = pd.read_csv(FROZEN / f"{name}.csv", keep_default_na=False)
+    keys = [*frozen.columns[:-1]]
+    sums = merged(measured, name).groupby(["step", *keys])[columns[1]].sum()
+    columns = keys if name == "kernels" and not version("torch").startswith(FROZEN_WITH) else [*frozen.columns]
+    for step in (0, 1):
+        pd.testing.assert_frame_equal(sums.loc[step].reset_index()[columns], frozen[columns])
+
+
+def test_kernels_add_up_to_their_phase_and_phases_to_their_step(measured):
+    phases, kernels, key = merged(measured, "phases"), merged(measured, "kernels"), ["run", "step"]
+    is_step = phases["phase"] == "step"
+    steps, phases = phases[is_step].set_index(key).sort_index(), phases[~is_step]
+    assert len(steps) == 4 and (steps["kernels"] > 0).all()
+    sums = ["kernels", "kernel_ns", "memops", "memop_ns"]
+    pd.testing.assert_frame_equal(phases.groupby(key)[sums].sum(), steps[sums])
+    assert (phases.groupby(key)["wall_ns"].sum() <= steps["wall_ns"]).all()
+    phases = phases.set_index([*key, "phase"])
+    found = kernels.groupby([*key, "phase"])[["launches", "total_ns"]].sum()
+    found = found.reindex(phases.index, fill_value=0)  # the phase in which the host waits launches nothing
+    assert (found["launches"] == phases["kernels"] + phases["memops"]).all()
+    assert (found["total_ns"] == phases["kernel_ns"] + phases["memop_ns"]).all()
+    whole = merged(measured, "ranges").query("range == ''").set_index([*key, "phase"])
+    assert (whole["gpu_time_ns"] == phases.loc[whole.index, "kernel_ns"]).all()
