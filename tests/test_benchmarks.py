@@ -1,19 +1,11 @@
-"""Each benchmark runs at a small size, and prints its ratios."""
+"""Each benchmark of reading runs at a small size, and prints its ratios."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).parents[1]
-SMALL_GRID = """\
-grid: small
-grids: {small: [{models: [tiny], context_lengths: [8], modes: [forward]}]}
-timing: {warmup_steps: 0, measured_steps: 1}
-device: cpu
-"""
 
 
 def ratios(name: str, *arguments: object) -> dict[str, float]:
@@ -32,10 +24,3 @@ def test_reading_a_capture_is_compared_with_a_bare_read():
 def test_reading_a_trace_is_compared_with_json_load():
     found = ratios("read_trace", "--megabytes", 1, "--repeats", 1)
     assert set(found) == {"MB per second of the processor", "peak memory"} and min(found.values()) > 0
-
-
-@pytest.mark.slow
-def test_a_grid_is_compared_with_a_loop_over_its_measurements(tmp_path):
-    (tmp_path / "small.yaml").write_text(SMALL_GRID)
-    found = ratios("grid", "--configfile", tmp_path / "small.yaml", "results/tables/runs.csv")
-    assert set(found) == {"wall time", "processor time"} and min(found.values()) > 0

@@ -116,8 +116,7 @@ def test_a_custom_model_is_profiled_by_the_lines_of_its_page(tmp_path):
     shutil.copytree(ROOT, project, ignore=ignored)
     *files, command = first_commands(page("models")).strip().splitlines()
     assert command.startswith("snakemake --cores 1 all --configfile my_grid.yaml")
-    targets = "results/tables/timings.parquet results/answers/a_forward_time.md"
-    script = "\n".join([*files, f"{command.replace(' all ', ' ')} -- {targets}"])
+    script = "\n".join([*files, f"{command.replace(' all ', ' ')} -- results/tables/timings.parquet"])
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     run = subprocess.run(["bash", "-e"], input=script, text=True, cwd=project, env={**os.environ, "PATH": path},
                          capture_output=True, check=False)  # fmt: skip
@@ -125,5 +124,3 @@ def test_a_custom_model_is_profiled_by_the_lines_of_its_page(tmp_path):
     timings = pd.read_parquet(project / "results/tables/timings.parquet")
     assert set(timings["phase"]) == {"step", "forward", "loss", "backward", "optimizer"}
     assert (timings["mean_ms"] > 0).all()
-    document = (project / "results/answers/a_forward_time.md").read_text(encoding="utf-8")
-    assert "A forward pass takes" in document and "tiny" in document

@@ -116,7 +116,6 @@ def test_a_specification_that_is_wrong_ends_the_program_in_one_line(tmp_path):
         program.main(["--spec", '{"run": "r", "precision": "fp8"}', "--output", str(tmp_path / "timing.json")])
 
 
-@pytest.mark.slow
 def test_a_process_of_the_timing_imports_no_profiler_no_compiler_and_no_pandas(tmp_path):
     code = (
         "import sys\nfrom cs336_model import __main__ as program\nprogram.main(sys.argv[1:])\n"
@@ -129,7 +128,6 @@ def test_a_process_of_the_timing_imports_no_profiler_no_compiler_and_no_pandas(t
     assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-@pytest.mark.slow
 def test_the_program_ends_with_the_process_that_started_it_however_that_ends(tmp_path):
     code = (
         "import subprocess, sys, time\nchild = subprocess.Popen(sys.argv[1:])\nprint(child.pid, flush=True)\n"

@@ -2,7 +2,8 @@
 
 Three small grids are measured on a CPU and only files are read that a user reads. test_checklist.py has the rest, and
 says what neither tries. Times depend on the machine, and the number of operators on the version of PyTorch; ranges and
-classes of a forward pass and a training step are frozen, and sums are checked. A fake nsys stands for the real one: it runs the program, and gives a capture from an H200.
+classes of a forward pass and a training step are frozen, and sums are checked. A fake nsys stands for the real one: it
+runs the program, and gives a capture from an H200.
 """
 
 import gzip

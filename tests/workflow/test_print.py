@@ -37,7 +37,6 @@ def test_the_printed_answers_hold_the_numbers_of_those_in_markdown(printed):
         assert numbers <= set(re.findall(r"\d+\.\d+", (printed / f"answers.{suffix}").read_text()))
 
 
-@pytest.mark.slow
 def test_the_answers_compile_in_latex(printed):
     if not shutil.which("lualatex") or subprocess.run(["kpsewhich", "luaotfload-main.lua"], check=False).returncode:
         pytest.skip("no LuaLaTeX: apt-get install texlive-luatex texlive-latex-recommended")
