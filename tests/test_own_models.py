@@ -14,7 +14,7 @@ from cs336_model import __main__ as program
 from cs336_model import locks
 from cs336_model.results import Capture, read_result
 from cs336_model.spec import Spec
-from kernel_tables.trace import Trace
+from kernel_tables.profile import read
 from tests.cs336_model.conftest import end_ranges
 from workflow.grid import describe, expand_grid, read_config
 
@@ -61,8 +61,8 @@ def capture(tmp_path, monkeypatch):
         program.main(["--spec", msgspec.json.encode(spec).decode(), "--profiler", "torch", *options])
         for held in kept:
             held.release()
-        with Trace(sqlite) as trace:
-            tree = trace.range_tree().set_index("range")
+        with read(sqlite) as trace:
+            tree = trace.ranges(tree=True).set_index("range")
         kernels = tree["kernels"].rename(lambda path: path.removeprefix("measure > step > "))
         return read_result(result), kernels.to_dict()
 

@@ -317,9 +317,9 @@ def check_rules(config: Config) -> None:
     """Raises ConfigError for a custom class or rule that cannot be used. What checks them is only imported for them."""
     if not config.kernel_classes and not config.diagnosis_rules:
         return
-    from kernel_tables.diagnosis.custom_rules import rules_of_entries
+    from kernel_tables.classes import users_rules
     from kernel_tables.errors import TraceError
-    from kernel_tables.kernel_classes.categories import users_rules
+    from kernel_tables.rules import rules_of_entries
 
     try:
         users_rules(config.kernel_classes)

@@ -286,8 +286,8 @@ def nsys_command(report: str, options: Sequence[str], window: str | None) -> lis
 def export_capture(report: Path, capture: Path, options: Sequence[str]) -> None:
     """Writes what may be published of a report of nsys, as SQLite. Raises ProfilerFailed without a usable report."""
     from kernel_tables.errors import TraceError
-    from kernel_tables.reading import nsys
-    from kernel_tables.reading.publishable import write_publishable
+    from kernel_tables.publish import write_publishable
+    from kernel_tables.record import nsys
 
     if not report.exists() or not report.stat().st_size:
         raise ProfilerFailed(f"nsys wrote no report {report.name}, though the program ended well")
@@ -327,7 +327,7 @@ def ncu_command(table: Path, metrics: Sequence[str]) -> list[str]:
     Five launches of a name and size are counted, since products of matrices may differ in depth. A replayed kernel of
     NCCL would wait forever. Kernels are told apart by full names; clocks stay, since counted times are not used; caches
     are emptied, so that bytes are those of a kernel that finds nothing cached."""
-    from kernel_tables.counters.metrics import METRICS, OPERATION_INDICATORS
+    from kernel_tables.counters import METRICS, OPERATION_INDICATORS
 
     names = dict.fromkeys([metric.name for metric in (*METRICS, *OPERATION_INDICATORS)] + list(metrics))
     return [

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from kernel_tables.markdown import code, compact_table, escaped
-from kernel_tables.whole_files import written_whole
+from kernel_tables.files import written_whole
+from kernel_tables.output import code, compact_table, escaped
 
 KEYS = [
     "run", "model", "context_length", "mode", "precision", "batch_size", "compile", "attention", "checkpoint", "gpus",

@@ -14,8 +14,8 @@ from pathlib import Path
 import jinja2
 import pandas as pd
 
-from kernel_tables.kernel_names.short import short_names
-from kernel_tables.markdown import code
+from kernel_tables.names import short_names
+from kernel_tables.output import code
 from workflow.grid import KEYS, Run
 from workflow.peaks import peak_flop_per_s
 

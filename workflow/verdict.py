@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from kernel_tables.kernel_classes.categories import family
+from kernel_tables.classes import family
 from workflow.tables import KEYS
 
 FASTER, SLOWER, UNKNOWN = "faster", "slower", "cannot be told"

@@ -6,7 +6,7 @@ import torch
 from cs336_model import ranges
 from cs336_model.benchmark import Subject
 from cs336_model.loading import UnusableModel, replace
-from kernel_tables.trace import Trace
+from kernel_tables.profile import read
 from tests.cs336_model.conftest import make_spec
 
 CPU = torch.device("cpu")
@@ -95,8 +95,8 @@ def test_every_module_has_a_range_and_one_that_is_called_as_a_step_is_told_from_
     arguments = {"vocab": "$vocab_size", "step": True}
     changes = {"constructor": "their_module:LM", "arguments": arguments, "annotate": "modules"}
     measure("--profiler", "torch", "--capture", str(path), stage="capture", **changes)
-    with Trace(path) as trace:
-        instances = trace.range_tree().set_index("range")["instances"]
+    with read(path) as trace:
+        instances = trace.ranges(tree=True).set_index("range")["instances"]
     assert instances["measure > step"] == 2
     assert instances["measure > step > forward > LM > module step"] == 2
     assert instances["measure > step > backward > LM > head"] == 2

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from cs336_model.results import write_result
-from kernel_tables.counters import metrics
+from kernel_tables import counters as metrics
 from kernel_tables.errors import TraceError
 from tests.kernel_tables.synthetic import Synthetic
 from tests.workflow.small_results import make_key, make_result

@@ -183,7 +183,7 @@ def test_a_script_runs_again_and_what_follows_it(copied):
 
 
 def test_a_module_of_scripts_runs_all_of_them_again(done):
-    replace(done / "kernel_tables/kernel_classes/class_rules.toml", "[", "# a rule\n[")
+    replace(done / "kernel_tables/class_rules.toml", "[", "# a rule\n[")
     plan = planned(done)
     assert plan["run_tables"] == 2 and not MEASURING & plan.keys()
 

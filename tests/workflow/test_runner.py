@@ -18,7 +18,7 @@ import pytest
 
 from cs336_model.results import read_result
 from cs336_model.spec import Spec
-from kernel_tables.counters.reading import read_counters
+from kernel_tables.counters import read_counters
 from tests.golden.test_checklist_grid import NSYS
 from workflow.runner import choose_environment, choose_window, nsys_command
 

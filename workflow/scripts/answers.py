@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from kernel_tables.kernel_classes.categories import family
+from kernel_tables.classes import family
 from workflow import text
 from workflow.tables import read_tables
 

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pypandoc
 
-from kernel_tables.comparison import LEVELS, Side, changes
-from kernel_tables.kernel_names.short import short_names
+from kernel_tables.diff import LEVELS, Side, changes
+from kernel_tables.names import short_names
 from workflow.grid import Run
 from workflow.tables import KEYS, read_table
 from workflow.text import environment

@@ -21,13 +21,23 @@ from pathlib import Path
 import pandas as pd
 
 from cs336_model.results import BadResult, read_result
-from kernel_tables.counters.joining import NO_COUNTED_ROW, configurations, join_counters, launch_facts, verdicts_of
-from kernel_tables.counters.metrics import FLOP_KINDS
-from kernel_tables.counters.reading import CONFIGURATION, join_rounds, read_counters
-from kernel_tables.counters.work import Roofs, rates_of, work_of
+from kernel_tables.classes import family
+from kernel_tables.counters import (
+    CONFIGURATION,
+    FLOP_KINDS,
+    NO_COUNTED_ROW,
+    Roofs,
+    configurations,
+    join_counters,
+    join_rounds,
+    launch_facts,
+    rates_of,
+    read_counters,
+    verdicts_of,
+    work_of,
+)  # fmt: skip
 from kernel_tables.errors import NotConserved, TraceError
-from kernel_tables.kernel_classes.categories import family
-from kernel_tables.trace import Trace
+from kernel_tables.profile import Profile, read
 from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
 from workflow.scripts.run_tables import MEMORY_OPERATIONS, measured_activities
 from workflow.tables import make_table, write_table
@@ -40,8 +50,8 @@ def main(folder: Path, classes: Sequence[dict] = ()) -> None:
     counters, capture = read_result(folder / "counters.json"), read_result(folder / "capture.json")
     table = make_table("counters", keys=False)
     if counters.status == capture.status == "complete" and capture.profiler == "nsys":
-        with Trace(folder / "capture.sqlite", classes) as trace:
-            launches = find_launches(trace)
+        with read(folder / "capture.sqlite", classes) as profile:
+            launches = find_launches(profile)
         counted = join_rounds([read_counters(folder / "ncu.csv")])
         table = count_kernels(launches, counted, capture.machine.device_name)
         countable = table[table["not_counted"] != LEFT_OUT]
@@ -57,12 +67,12 @@ def main(folder: Path, classes: Sequence[dict] = ()) -> None:
     write_table(table, folder / "counters.parquet", keys=False)
 
 
-def find_launches(trace: Trace) -> pd.DataFrame:
+def find_launches(profile: Profile) -> pd.DataFrame:
     """A row per launch of a kernel in the measured steps: kernel, class, grid, block, duration_ns."""
-    is_measured = trace.enclosing("measure") >= 0
-    grid, block = trace.launch_sizes
-    rows = measured_activities(trace).rename(columns={"name": "kernel"})
-    rows = rows.assign(grid=grid[is_measured], block=block[is_measured])
+    is_measured = profile.enclosing("measure") >= 0
+    sizes = profile.capture.source.sizes()
+    rows = measured_activities(profile).rename(columns={"name": "kernel"})
+    rows = rows.assign(grid=sizes["grid"][is_measured], block=sizes["block"][is_measured])
     rows = rows[(rows["step"] >= 0) & ~rows["kind"].isin(MEMORY_OPERATIONS)]
     return rows[[*CONFIGURATION, "class", "duration_ns"]].astype({"kernel": "str", "class": "str"})
 

@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from kernel_tables.kernel_classes.categories import family
+from kernel_tables.classes import family
 from workflow import charts
 from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
 from workflow.tables import read_tables

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from cs336_model.results import BadResult, Capture, Result, Timing, read_result
 from kernel_tables.errors import NotConserved
-from kernel_tables.whole_files import written_whole
+from kernel_tables.files import written_whole
 from workflow.freshness import command_for, explain_difference
 from workflow.tables import KEYS, declared_tables, dictionary, make_table, write_table
 

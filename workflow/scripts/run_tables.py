@@ -24,14 +24,14 @@ import numpy as np
 import pandas as pd
 
 from cs336_model.results import BadResult, Capture, Result, read_result
-from kernel_tables.attribution.path_text import as_path, names_in
-from kernel_tables.diagnosis.custom_rules import rules_of_entries
-from kernel_tables.diagnosis.diagnose import as_table, diagnose
+from kernel_tables.attribution import names_in, path_text
+from kernel_tables.classes import ON_TENSOR_CORES, family, users_rules
+from kernel_tables.diagnose import as_table
 from kernel_tables.errors import ERROR, WARNING, NotConserved, TraceError
+from kernel_tables.files import written_whole
 from kernel_tables.intervals import union
-from kernel_tables.kernel_classes.categories import ON_TENSOR_CORES, family, users_rules
-from kernel_tables.trace import Trace
-from kernel_tables.whole_files import written_whole
+from kernel_tables.profile import Profile, read
+from kernel_tables.rules import rules_of_entries
 from workflow.freshness import explain_difference
 from workflow.tables import declared_columns, make_table, write_table
 
@@ -82,12 +82,12 @@ def make_run_tables(
     """(kernels, phases, ranges and findings of rank 0, warnings) of a complete capture. Raises TraceError if the file
     lacks something, and NotConserved if a table does."""
     spec, device = capture.key["spec"], capture.machine.device
-    with Trace(path, classes) as trace:
-        errors, warnings = find_problems(trace, spec["measured_steps"], device, capture.profiler)
+    with read(path, classes) as profile:
+        errors, warnings = find_problems(profile, spec["measured_steps"], device, capture.profiler)
         if errors:
             raise TraceError("; ".join(errors))
-        activities, ranges = measured_activities(trace), measured_ranges(trace)
-        findings = as_table(diagnose(trace, "step", custom_rules)).rename(columns={"where": "located"})
+        activities, ranges = measured_activities(profile), measured_ranges(profile)
+        findings = as_table(profile.diagnose("step", custom_rules)).rename(columns={"where": "located"})
     kernels, phases = sum_kernels(activities), sum_phases(activities, ranges)
     require_same("measured steps", phases["step"].nunique(), spec["measured_steps"])
     if device != "cpu":
@@ -105,26 +105,24 @@ def make_rank_tables(
 ) -> dict[str, pd.DataFrame]:
     """rank_steps and collectives of a run, from its captures in the order of the ranks; that of rank 0 is
     already checked. Raises TraceError if another one is incomplete, or ranks do not fit together."""
-    from kernel_tables.ranks.collectives import collectives
-    from kernel_tables.ranks.communication import communication, findings_of_ranks
-    from kernel_tables.ranks.ranks import RankTrace
+    from kernel_tables.ranks import Rank, collectives, communication, findings_of_ranks
 
     with ExitStack() as stack:
         ranks = []
         for number, path in enumerate(captures):
-            trace = stack.enter_context(Trace(path, classes))
-            errors = find_problems(trace, steps, device, profiler)[0] if number else []
+            profile = stack.enter_context(read(path, classes))
+            errors = find_problems(profile, steps, device, profiler)[0] if number else []
             if errors:
                 raise TraceError(f"rank {number}: {'; '.join(errors)}")
-            process = trace.gpu_activities.process
-            ranks.append(RankTrace(number, trace, int(process[0]) if len(process) else -1))
+            process = profile.capture.activities.process
+            ranks.append(Rank(number, profile, int(process[0]) if len(process) else -1))
         for finding in findings_of_ranks(ranks, "step"):
             if finding.severity == ERROR:
                 raise TraceError(finding.message)
         return {"rank_steps": communication(ranks, "step"), "collectives": collectives(ranks, "step")}
 
 
-def find_problems(trace: Trace, steps: int, device: str, profiler: str) -> tuple[list[str], list[str]]:
+def find_problems(profile: Profile, steps: int, device: str, profiler: str) -> tuple[list[str], list[str]]:
     """(errors, warnings) of a capture: why it is not used, and what may be odd. The messages of nsys itself name the
     host, so they are printed (to the log), and another text stands for them."""
     texts = {
@@ -134,7 +132,7 @@ def find_problems(trace: Trace, steps: int, device: str, profiler: str) -> tuple
         "nsys_older_than_driver": "nsys does not know the CUDA of this driver: install a newer nsys",
     }
     found: dict[str, dict[str, str]] = {ERROR: {}, WARNING: {}}  # the first message of each code
-    for finding in trace.check(expected_steps=steps, equal_steps=True):
+    for finding in profile.check(expected_steps=steps, equal_steps=True):
         is_expected = finding.code == "no_kernels" and profiler == "nsys" and device == "cpu"
         # nsys' hedge is covered by the checks that all steps are there and alike
         if not is_expected and finding.code != "nsys_hedge":
@@ -144,35 +142,35 @@ def find_problems(trace: Trace, steps: int, device: str, profiler: str) -> tuple
     return list(found[ERROR].values()), list(found[WARNING].values())
 
 
-def measured_activities(trace: Trace) -> pd.DataFrame:
+def measured_activities(profile: Profile) -> pd.DataFrame:
     """One row per activity (on a CPU, operator) of the measured window, with `step` (−1 outside), `phase`, `range`."""
-    is_measured = trace.enclosing("measure") >= 0
-    activities, steps = trace.activities()[is_measured], trace.enclosing("step")[is_measured]
-    instances = _instances_in_steps(trace)
+    is_measured = profile.enclosing("measure") >= 0
+    activities, steps = profile.activities()[is_measured], profile.enclosing("step")[is_measured]
+    instances = _instances_in_steps(profile)
     instances = instances.loc[instances["name"] == "step", "instance"]
     numbers = pd.Series(np.arange(len(instances)), index=instances)  # in the order in which the steps began
-    phases, inner = _split_paths(trace.paths)
+    phases, inner = _split_paths(profile.paths)
     return activities.assign(
         step=pd.Series(steps, activities.index).map(numbers).fillna(-1).astype("int64"),
         phase=phases[activities["path_id"]], range=inner[activities["path_id"]],
     ).reset_index(drop=True)  # fmt: skip
 
 
-def measured_ranges(trace: Trace) -> pd.DataFrame:
+def measured_ranges(profile: Profile) -> pd.DataFrame:
     """One row per measured step and range instance in it, by start, with the columns `step`, `phase` and `range`."""
-    instances = _instances_in_steps(trace)
+    instances = _instances_in_steps(profile)
     step_starts = instances.loc[instances["name"] == "step", "start_ns"].to_numpy()
-    phases, inner = _split_paths(trace.paths)
+    phases, inner = _split_paths(profile.paths)
     return instances.assign(
         step=np.searchsorted(step_starts, instances["start_ns"].to_numpy(), side="right") - 1,
         phase=phases[instances["path_id"]], range=inner[instances["path_id"]],
     ).reset_index(drop=True)  # fmt: skip
 
 
-def _instances_in_steps(trace: Trace) -> pd.DataFrame:
+def _instances_in_steps(profile: Profile) -> pd.DataFrame:
     """The measured steps and the range instances in them, by start."""
-    is_wanted = np.array(["measure" in path and "step" in path for path in trace.paths], dtype=bool)
-    instances = trace.range_instances()
+    is_wanted = np.array(["measure" in path and "step" in path for path in profile.paths], dtype=bool)
+    instances = profile.range_instances()
     return instances[is_wanted[instances["path_id"]]].sort_values(["start_ns", "instance"])
 
 
@@ -180,7 +178,7 @@ def _split_paths(paths: Iterable[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarr
     """(phases, paths inside the phase), by path: the name after `step`, or OUTSIDE if there is none; what follows."""
     inside = [path[path.index("step") + 1 :] if "step" in path else () for path in paths]
     phases = [names[0] if names else OUTSIDE for names in inside]
-    return np.array(phases, dtype=object), np.array([as_path(names[1:]) for names in inside], dtype=object)
+    return np.array(phases, dtype=object), np.array([path_text(names[1:]) for names in inside], dtype=object)
 
 
 def sum_kernels(activities: pd.DataFrame) -> pd.DataFrame:
@@ -233,7 +231,7 @@ def sum_ranges(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
         "memop_time_ns": duration_ns.where(~is_kernel, 0), "memops": (~is_kernel).astype("int64"),
     }  # fmt: skip
     sums = work.assign(**terms).groupby(keys)[list(terms)].sum().reset_index()
-    outer = [[as_path(names[:length]) for length in range(len(names) + 1)] for names in map(names_in, sums["range"])]
+    outer = [[path_text(names[:length]) for length in range(len(names) + 1)] for names in map(names_in, sums["range"])]
     sums = sums.assign(range=outer).explode("range").groupby(keys).sum()
     # an outer join: ranges may have no activities, and activities outside of all phases have no range
     table = walls.agg(instances="count", wall_ns="sum").join(sums, how="outer")

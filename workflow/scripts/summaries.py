@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from kernel_tables.attribution.path_text import innermost, names_in
-from kernel_tables.kernel_classes.categories import family
+from kernel_tables.attribution import innermost, names_in
+from kernel_tables.classes import family
 from workflow.tables import KEYS, make_table, read_tables, write_table
 
 SCORES, SOFTMAX, VALUES = "computing attention scores", "computing softmax", "final matmul"
