@@ -11,7 +11,7 @@ import pytest
 
 from cs336_model.results import BadResult
 from kernel_tables.errors import NotConserved, TraceError
-from kernel_tables.profile import read
+from kernel_tables.profile import read as read_capture
 from tests.kernel_tables.synthetic import Synthetic
 from tests.workflow import small_results
 from workflow.scripts import run_tables
@@ -125,7 +125,7 @@ def test_overlapping_kernels_are_busy_once_and_those_between_steps_count_in_none
 
 
 def test_a_lost_launch_is_an_error_and_not_a_figure(a_run):
-    with read(a_run().with_name("capture.sqlite")) as trace:
+    with read_capture(a_run().with_name("capture.sqlite")) as trace:
         activities, ranges = run_tables.measured_activities(trace), run_tables.measured_ranges(trace)
     broken = activities.assign(name=activities["name"].astype(object).where(activities.index != 5, None))
     with pytest.raises(NotConserved, match=r"launches: 2\d+ in the table, 2\d+ in the capture"):
