@@ -61,10 +61,9 @@ class HostCalls:
         self.functions = [calls.names.get(key, "") for key in keys.tolist()]
         self.kind = np.array([*map(kind_of, self.functions), OTHER], np.int8)[self.function]
         self.thread, self.process = calls.thread, calls.process[calls.thread]
-        has_ends = calls.end is not None and len(calls.end) > 0 and not (calls.end == NONE).all()
-        self.start_ns, self.end_ns = calls.start, calls.end if has_ends else calls.start
+        self.start_ns, self.end_ns = calls.start, calls.end
         # Whether start, end and function of each are known.
-        self.are_known = has_ends and all(self.functions) and capture.source.has_call_names
+        self.are_known = len(calls.start) > 0 and capture.source.has_call_names
 
     def time_of(self, mask: np.ndarray) -> Intervals:
         """The time in which at least one call of `mask` was open."""
@@ -83,12 +82,7 @@ class HostCalls:
     def _copies(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
         """The rows of the copies among the activities, and the columns of capture.source.copies() of these."""
         rows = np.flatnonzero(self.scope.activities.kind == KINDS.index("memcpy"))
-        columns = self.scope.profile.capture.source.copies() if len(rows) else {}
-        lacking = np.full(len(rows), NONE)
-        return rows, {
-            name: columns[name][rows] if len(columns.get(name, [])) else lacking
-            for name in ("bytes", "source", "target")
-        }
+        return rows, {name: column[rows] for name, column in self.scope.profile.capture.source.copies().items()}
 
     @property
     def has_memory_kinds(self) -> bool:
