@@ -79,7 +79,7 @@ def read(path: Path) -> Capture:
             kernels = pool.submit(export.activities)
             host = pool.submit(lambda: (export.ranges(), export.calls()))
             pages.result()
-            (ranges, calls), activities = host.result(), kernels.result()
+            activities, (ranges, calls) = kernels.result(), host.result()
         export.add_missing_processes(activities, calls)
         nodes, overhead, messages = export.nodes(), export.overhead(), export.messages()
     except BaseException:
@@ -203,18 +203,21 @@ class Export(Source):
 
     def _columns_by_table(self) -> dict[str, dict[str, bool]]:
         columns: dict[str, dict[str, bool]] = {}
-        for table, column, required in self.rows(
-            'SELECT m.name, c.name, c."notnull" FROM sqlite_master m JOIN pragma_table_info(m.name) c'
+        self.keyed = set()  # tables with a key, which is the number of the row, and not in the record
+        for table, column, required, key in self.rows(
+            'SELECT m.name, c.name, c."notnull", c.pk FROM sqlite_master m JOIN pragma_table_info(m.name) c'
             " WHERE m.type = 'table' AND m.rootpage > 0"
         ):
             columns.setdefault(table, {})[column] = bool(required)
-        if not columns.keys() & {*METADATA, *TABLES, RUNTIME, NVTX}:
-            versioned = [name for name in columns if re.fullmatch(rf"({KERNEL}|{NVTX}|{RUNTIME})_V\d+", name)]
+            self.keyed |= {table} if key else set()
+        read = {*TABLES, RUNTIME, NVTX, STRINGS, GRAPH_NODES}
+        newer = [name for name in columns if re.sub(r"_V\d+$", "", name) in read - columns.keys()]
+        if newer or not columns.keys() & {*METADATA, *read - {STRINGS}}:
             found = ", ".join(name[:50] for name in sorted(columns)[:5]) or "no table"
-            hint = f"not of nsys: none of its tables is there (found: {found})"
-            if versioned:
-                hint = f"it has {versioned[0]}, of an nsys that is newer than this program"
-            raise TraceError(f"{self.path}: SQLite, but {hint}; give an export made by `nsys export --type sqlite`")
+            problem = f"SQLite, but not of nsys: none of its tables is there (found: {found}); give an export"
+            if newer:
+                problem = f"{newer[0]} is a table of an nsys that is newer than this program; give an older export"
+            raise TraceError(f"{self.path}: {problem} made by `nsys export --type sqlite`")
         return columns
 
     def has(self, table: str, *columns: str) -> bool:
@@ -305,10 +308,10 @@ class Export(Source):
         if not known:
             result = {name: column.result() for name, column in arrays.items()}
             return result | {"text": np.empty(0, np.int64)} if texts else result
-        try:
-            return self._read(table, chosen, texts, True)
-        except Unusual:
-            return self._read(table, chosen, texts, False)
+        with contextlib.suppress(Unusual):
+            if table not in self.keyed:
+                return self._read(table, chosen, texts, by_pages=True)
+        return self._read(table, chosen, texts, by_pages=False)
 
     def _read(
         self, table: str, chosen: dict[str, str | None], texts: _Texts | None, by_pages: bool

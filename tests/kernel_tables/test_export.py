@@ -1,0 +1,253 @@
+"""Exports of nsys as captures: columns, times, names, and what is refused."""
+
+import gzip
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+import kernel_tables
+from kernel_tables import payloads
+from kernel_tables.errors import ImpossibleCapture, TraceError
+from tests.kernel_tables.command import run_command
+from tests.kernel_tables.synthetic import Synthetic, changed, process_id, random_capture, thread_id
+
+CAPTURES = Path(__file__).parents[1] / "captures"
+KERNEL, NVTX, RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME"
+LARGEST = 2**63 - 1
+
+
+def whole() -> Synthetic:
+    """A capture of 1 µs that lacks nothing: two steps of two kernels, one registered name, one copy."""
+    capture = Synthetic().range("measure", 0, 900).range("registered", 5, 80, registered=True).lasting(0, 1000)
+    for step in (0, 400):
+        capture.range("step", step + 10, step + 300).kernel("gemm", at=step + 20).kernel("softmax", at=step + 30)
+    return capture.memcpy(at=350, size=64, source=0, target=2).memset(at=360).diagnostic(2, "Something is old.")
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return whole().write(tmp_path / "capture.sqlite")
+
+
+def tables(path: Path) -> list[str]:
+    with kernel_tables.read(path) as profile:
+        activities = profile.activities().drop(columns=["path_id"])
+        made = [profile.kernels(), profile.ranges(), profile.ranges(tree=True), profile.classes()]
+        made.append(activities.sort_values(list(activities.columns)).reset_index(drop=True))
+        return [table.to_csv() for table in made]
+
+
+def refusal(path: Path) -> TraceError:
+    with pytest.raises(TraceError) as raised:
+        kernel_tables.read(path)
+    message = str(raised.value)
+    assert message.startswith(f"{path}: ") and message.isprintable()
+    return raised.value
+
+
+def test_activities_have_names_places_and_what_only_some_commands_need(tmp_path):
+    made = whole().kernel("grid", at=500, grid=(16, 6, 8), block=(32, 1, 1), device=1, stream=9).graph(7, at=510)
+    with kernel_tables.read(made.write(tmp_path / "capture.sqlite")) as profile:
+        capture, work = profile.capture, profile.capture.activities
+        assert [work.names[name] for name in work.name] == [
+            "gemm", "softmax", "gemm", "softmax", "grid", "[CUDA memcpy Host-to-Device]", "[CUDA memset]",
+            "[CUDA graph 7]",
+        ]  # fmt: skip
+        assert work.device.tolist() == [0] * 4 + [1, 0, 0, 0] and work.stream_number.tolist()[3:5] == [7, 9]
+        assert capture.source.sizes()["grid"].tolist() == [""] * 4 + ["16x6x8"] + [""] * 3
+        copies = {name: column.tolist()[5] for name, column in capture.source.copies().items()}
+        assert copies == {"bytes": 64, "source": 0, "target": 2} and capture.source.has_copies
+        assert capture.calls.end is None and set(capture.calls.names.values()) == {"cudaLaunchKernel"}
+        capture.load_call_ends()
+        assert (capture.calls.end - capture.calls.start == 1).all() and not capture.calls.failed.any()
+        assert capture.messages == [(2, "Something is old.")] and not capture.is_torch and not capture.is_cpu_only
+
+
+def test_calls_and_samples_of_the_host(tmp_path):
+    made = whole().os_call("poll", 30, 20).sample(40, ("f", "libc.so"), ("forward", "/a/model.py")).sample(50)
+    made.python_sample(45, ("forward", "/x/site-packages/torch/nn/modules/linear.py"), ("main", "/home/me/train.py"))
+    made.nccl("ncclAllReduce", 100, 110, size=1 << 20).nccl("ncclBroadcast", 120, None)
+    with kernel_tables.read(made.write(tmp_path / "capture.sqlite")) as profile:
+        source = profile.capture.source
+        for found, start, names in (
+            (source.os_calls(), [30], ["poll"]),
+            (source.native_samples(), [40, 50], ["forward", "(unknown)"]),
+            (source.python_samples(), [45], ["forward (torch.nn.modules.linear)"]),
+        ):
+            assert found["start"].tolist() == start and [found["names"][name] for name in found["name"]] == names
+        assert source.nccl_calls() == [(100, 110, thread_id(1), "ncclAllReduce", 1 << 20, 77)]
+        assert source.gpus() == [] and source.began_utc_ns() is None and source.torch_collectives() == {}
+
+
+def test_the_order_of_rows_does_not_count(tmp_path):
+    for seed in range(8):
+        made = random_capture(seed)
+        first = tables(made.write(tmp_path / "first.sqlite"))
+        for rows in made.rows.values():
+            random.Random(seed).shuffle(rows)
+        assert tables(made.write(tmp_path / "second.sqlite")) == first
+
+
+def test_a_packed_file_is_unpacked_and_removed(path):
+    packed = path.with_name("capture.sqlite.gz")
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    with kernel_tables.read(packed) as profile:
+        unpacked = profile.capture.source.file
+        assert unpacked.exists() and len(profile.capture.activities) == 6
+    assert not unpacked.exists() and tables(packed) == tables(path)
+
+
+@pytest.mark.parametrize("page", [512, 4096, 65536])
+def test_pages_of_every_size_rows_that_spill_and_keys_are_read_as_sqlite_reads_them(tmp_path, page):
+    made, name = Synthetic().lasting(0, 1 << 40), "long " * 40_000
+    numbers = [-1, 0, 1, 127, 128, 1 << 15, 1 << 23, 1 << 31, 1 << 39, *range(900)]
+    for place, number in enumerate(numbers):
+        made.range(name if place == 500 else f"range {place % 40}", max(number, 0), 1 << 40)
+        made.kernel("gemm", at=5, start=max(number, 0), correlation=place + 1, stream=min(number, 1 << 30)).sample(
+            place
+        )
+    path = made.write(tmp_path / "capture.sqlite")
+    keyed = 'CREATE TABLE COMPOSITE_EVENTS (id INTEGER NOT NULL PRIMARY KEY, start INTEGER, "globalTid" INTEGER)'
+    changed(path, "ALTER TABLE COMPOSITE_EVENTS RENAME TO old", keyed, "INSERT INTO COMPOSITE_EVENTS SELECT * FROM old")
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(f"PRAGMA page_size = {page}")
+        database.execute("VACUUM")
+        text = "SELECT text, start FROM NVTX_EVENTS ORDER BY text, start"
+        expected = [(name or "").strip() for name, _ in database.execute(text)]
+    with kernel_tables.read(path) as profile:
+        work, ranges = profile.capture.activities, profile.capture.ranges
+        assert work.start.tolist() == [max(number, 0) for number in numbers]
+        assert work.stream_number.tolist() == [min(number, 1 << 30) for number in numbers]
+        assert sorted(ranges.names[name].strip() for name in ranges.name) == sorted(expected)
+        assert profile.capture.source.native_samples()["start"].tolist() == list(range(len(numbers)))
+
+
+@pytest.mark.parametrize("table", [KERNEL, NVTX, "CUPTI_ACTIVITY_KIND_MEMCPY"])
+@pytest.mark.parametrize(
+    ("code", "times"),
+    [
+        ("ends_before_start", 'start = "end" + 1'), ("no_time", "start = NULL"), ("negative_time", "start = -5"),
+        ("outside_capture", f'start = {LARGEST}, "end" = {LARGEST}'), ("outside_capture", '"end" = 1001'),
+        ("wrong_type", "start = 'soon'"), ("wrong_type", "start = 1.5"), ("wrong_type", "start = x'00'"),
+    ],
+)  # fmt: skip
+def test_a_time_that_cannot_be_gives_no_figure(path, table, code, times):
+    changed(path, f"UPDATE {table} SET {times} WHERE rowid = (SELECT max(rowid) FROM {table})")
+    assert [finding.code for finding in refusal(path).findings] == [code]
+
+
+@pytest.mark.parametrize(
+    ("code", "statement"),
+    [
+        ("no_time", f'UPDATE {KERNEL} SET "end" = NULL'),
+        ("longer_than_capture", "UPDATE ANALYSIS_DETAILS SET startTime = 900, duration = 100"),
+        ("impossible_bounds", "UPDATE ANALYSIS_DETAILS SET stopTime = -1"),
+        ("outside_capture", f"UPDATE {RUNTIME} SET start = 2000"),
+        ("outside_capture", f'UPDATE {NVTX} SET "end" = NULL; UPDATE {RUNTIME} SET "end" = 9999'),
+        ("kernels_without_names", "DROP TABLE StringIds"),
+        ("kernels_without_names", "DELETE FROM StringIds WHERE value = 'gemm'"),
+        ("kernels_without_names", "UPDATE StringIds SET value = NULL"),
+        ("ranges_without_names", "DELETE FROM StringIds WHERE value = 'registered'"),
+        ("wrong_type", f"UPDATE {NVTX} SET textId = 'text'"),
+        ("wrong_type", f"UPDATE {KERNEL} SET demangledName = 1.5"),
+    ],
+)  # fmt: skip
+def test_what_a_capture_cannot_hold_gives_no_figure(path, code, statement):
+    changed(path, *statement.split("; "))
+    assert [finding.code for finding in refusal(path).findings] == [code]
+
+
+def test_times_whose_sum_overflows_and_calls_that_end_before_they_start(path):
+    changed(path, "DROP TABLE ANALYSIS_DETAILS", f'UPDATE {RUNTIME} SET "end" = start - 1')
+    with kernel_tables.read(path) as profile, pytest.raises(ImpossibleCapture, match="end before they start"):
+        profile.capture.load_call_ends()
+    changed(path, f'UPDATE {KERNEL} SET start = 0, "end" = {2**61}')
+    assert refusal(path).findings[0].code == "times_overflow"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE StringIds SET value = 7 WHERE value = 'gemm'",
+        "UPDATE StringIds SET value = CAST(x'636166e9' AS TEXT) WHERE value = 'gemm'",
+        f"UPDATE {NVTX} SET text = x'636166e9' WHERE text = 'step'",
+        f"UPDATE {NVTX} SET text = NULL",
+        "UPDATE DIAGNOSTIC_EVENT SET text = NULL, severity = 'grave'",
+        "UPDATE META_DATA_EXPORT SET name = NULL, value = 1.5",
+        "CREATE TABLE ENUM_CUDA_MEMCPY_OPER AS SELECT 1 AS id, NULL AS name, NULL AS label",
+        f'ALTER TABLE {RUNTIME} DROP COLUMN "end"',
+        f"ALTER TABLE {RUNTIME} DROP COLUMN nameId",
+        f"ALTER TABLE {KERNEL} DROP COLUMN deviceId",
+        f"ALTER TABLE {KERNEL} DROP COLUMN graphNodeId",
+        f"ALTER TABLE {NVTX} DROP COLUMN domainId",
+        f"ALTER TABLE {NVTX} DROP COLUMN textId",
+        "ALTER TABLE META_DATA_EXPORT DROP COLUMN value",
+    ],
+)
+def test_a_value_of_another_type_or_a_lacking_column_costs_nothing_else(path, statement):
+    with kernel_tables.read(changed(path, statement)) as profile:
+        assert profile.kernels()["total_ns"].sum() == 60 and profile.check() is not None
+        assert not profile.is_cpu_only
+
+
+def test_what_is_no_export_is_refused_with_what_to_do(path, tmp_path):
+    report, other, empty = tmp_path / "run.nsys-rep", tmp_path / "other.sqlite", tmp_path / "empty.sqlite"
+    report.write_bytes(b"NSYS" * 99)
+    empty.touch()
+    with closing(sqlite3.connect(other)) as database:
+        database.execute("CREATE TABLE people (name)")
+    assert "nsys export --type sqlite --include-blobs=true run.nsys-rep" in str(refusal(report))
+    assert "none of its tables is there (found: people)" in str(refusal(other))
+    assert "the file is empty" in str(refusal(empty))
+    empty.write_bytes(path.read_bytes()[:9000])
+    assert "cut off: 9000 bytes" in str(refusal(empty))
+    assert "is a table of an nsys that is newer" in str(
+        refusal(changed(path, f"ALTER TABLE {NVTX} RENAME TO {NVTX}_V2"))
+    )
+    done = run_command("kernels", report)
+    assert done.returncode == 2 and not done.stdout and done.stderr.count(b"\n") == 1
+
+
+def test_a_lacking_column_is_named_with_the_version(path):
+    changed(path, f"ALTER TABLE {KERNEL} DROP COLUMN correlationId")
+    assert f"{KERNEL} has no column correlationId (schema 3.20.3)" in str(refusal(path))
+
+
+def test_activities_without_a_process_have_the_only_one(path, tmp_path):
+    nameless = f"UPDATE {KERNEL} SET globalPid = NULL"
+    with kernel_tables.read(changed(path, nameless)) as profile:
+        assert set(profile.capture.activities.process.tolist()) == {process_id(1)}
+    two = whole().kernel("theirs", at=300, process=2).write(tmp_path / "two.sqlite")
+    assert "5 activities name no process (globalPid) and 2 processes" in str(refusal(changed(two, nameless)))
+
+
+def test_a_page_that_stands_in_the_place_of_another_is_refused(tmp_path):
+    content = bytearray(gzip.decompress((CAPTURES / "tiny_2025.3.1.sqlite.gz").read_bytes()))
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.deserialize(bytes(content))
+        (root,) = database.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (KERNEL,)).fetchone()
+    cells = [4096 * (root - 1) + int.from_bytes(content[4096 * (root - 1) + at :][:2], "big") for at in (12, 14)]
+    first, second = (content[cell : cell + 4] for cell in cells)
+    content[cells[0] : cells[0] + 4], content[cells[1] : cells[1] + 4] = second, first
+    path = tmp_path / "capture.sqlite"
+    path.write_bytes(content)
+    assert refusal(path).findings[0].code == "damaged_file"
+
+
+@pytest.mark.parametrize(
+    ("file", "module"),
+    [
+        ("/usr/lib/python3.11/threading.py", "threading"),
+        ("/home/me/lib/python3.11/secret.py", "secret"),
+        ("C:\\me\\site-packages\\torch\\nn\\linear.py", "torch.nn.linear"),
+        (payloads.__file__, "kernel_tables.payloads"),
+        ("/home/me/kernel_tables/other.py", "other"),
+        ("&lt;string&gt;", "<string>"),
+        ("/bin/python3", None),
+    ],
+)
+def test_of_a_file_only_its_module_is_told(file, module):
+    assert payloads.module_name(file) == module
