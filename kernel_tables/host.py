@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from kernel_tables.attribution import Chains, Paths
-from kernel_tables.capture import THREAD_BITS, process_of
+from kernel_tables.capture import NONE, THREAD_BITS, process_of
 from kernel_tables.columns import column_names
 from kernel_tables.intervals import Intervals, overlapping_pairs, union, unions
 from kernel_tables.steps import OUTSIDE, phases_and_parts
@@ -20,9 +20,8 @@ from kernel_tables.steps import OUTSIDE, phases_and_parts
 if TYPE_CHECKING:
     from kernel_tables.profile import Profile
 
-SOURCES = CUDA, OS_RUNTIME, PYTHON, NATIVE = ("cuda", "osrt", "python", "sample")
-UNKNOWN = "(unknown)"  # a function
-NONE = -1  # as a function and its source: the time in no call; as an owner: nobody
+SOURCES = ("cuda", "osrt", "python", "sample")  # of calls, then of samples
+UNKNOWN = "(unknown)"  # a function. The function NONE is the time in no call, the owner NONE is nobody
 
 
 def host_table(profile: Profile, by: str = "phase", step_name: str = "step") -> pd.DataFrame:
@@ -40,7 +39,7 @@ def host_table(profile: Profile, by: str = "phase", step_name: str = "step") -> 
         phases = _Phases(profile, step_name)
         names = phases.names
     else:
-        parts, path = _innermost_ranges(profile, events, step_name)
+        parts, path = events.innermost_ranges(profile, step_name)
         numbers = {name: number for number, name in enumerate(dict.fromkeys(parts))}
         names, where = list(numbers), np.array([numbers[part] for part in parts], np.int64)[path]
     amounts = []
@@ -53,8 +52,8 @@ def host_table(profile: Profile, by: str = "phase", step_name: str = "step") -> 
     table = table[table["amount"] > 0].groupby(keys)["amount"].sum().astype("int64").unstack(fill_value=0)
     labels = phases_and_parts(profile.paths, step_name)[by != "phase"]
     launches = pd.Series(np.bincount(profile.launch_path, minlength=len(labels))).groupby(labels).sum()
-    table = _with_names(table, np.array(names, object), events, launches)
-    return table.replace({"source": {CUDA: "operator"}}) if profile.is_cpu_only else table
+    table = events.named(table, np.array(names, object), launches)
+    return table.replace({"source": {"cuda": "operator"}}) if profile.is_cpu_only else table
 
 
 def missing_sources(profile: Profile, table: pd.DataFrame) -> Iterator[str]:
@@ -62,12 +61,12 @@ def missing_sources(profile: Profile, table: pd.DataFrame) -> Iterator[str]:
     if profile.capture.is_torch:
         yield "PyTorch's profiler records no calls of the OS runtime and samples no stacks; nsys does both"
         return
-    samples = table[table["source"].isin((PYTHON, NATIVE))]
-    if not (table["source"] == OS_RUNTIME).any():
+    samples = table[table["source"].isin(SOURCES[2:])]
+    if not (table["source"] == "osrt").any():
         yield "the capture holds no calls of the OS runtime (nsys profile --trace=cuda,nvtx,osrt)"
     if samples.empty:
         yield ("the capture holds no sampled stacks (nsys profile --python-sampling=true, or --sample=process-tree)")
-    elif (samples["source"] == PYTHON).any() and (samples["function"] == UNKNOWN).all():
+    elif (samples["source"] == "python").any() and (samples["function"] == UNKNOWN).all():
         yield ("the export holds no frames of its Python samples (nsys export --type sqlite --include-blobs=true)")
 
 
@@ -105,7 +104,19 @@ class _Events:
 
     @property
     def is_sample(self) -> np.ndarray:
-        return self.source >= SOURCES.index(PYTHON)
+        return self.source >= SOURCES.index("python")
+
+    def innermost_ranges(self, profile: Profile, step_name: str) -> tuple[list[str], np.ndarray]:
+        """The innermost range of each path, and the path of each event, by the rule of attribution."""
+        capture, node = profile.capture, np.full(len(self.start), NONE)
+        if not len(capture.ranges):
+            return [OUTSIDE], np.zeros(len(node), np.int64)
+        chains = Chains(capture.path, capture.ranges)
+        for thread, rows in _rows_by_id(self.thread).items():
+            node[rows] = chains.at(self.start[rows], thread)
+        parent, innermost = chains.finished()
+        paths = Paths(capture.path, parent, capture.ranges.name[innermost], capture.ranges.names)
+        return phases_and_parts(paths.tuples, step_name)[1], paths.of_node[node]
 
     def periods_ns(self) -> np.ndarray:
         """By source, the median time from a sample to the next on its thread; NaN for calls, or without two samples."""
@@ -115,18 +126,28 @@ class _Events:
         of_sources = [gaps[same & (source[1:] == number)] for number in range(len(SOURCES))]
         return np.array([np.median(of_source) if len(of_source) else np.nan for of_source in of_sources])
 
-
-def _innermost_ranges(profile: Profile, events: _Events, step_name: str) -> tuple[list[str], np.ndarray]:
-    """The innermost range of each path, and the path of each event, by the rule of attribution."""
-    capture, node = profile.capture, np.full(len(events.start), NONE)
-    if not len(capture.ranges):
-        return [OUTSIDE], np.zeros(len(node), np.int64)
-    chains = Chains(capture.path, capture.ranges)
-    for thread, rows in _rows_by_id(events.thread).items():
-        node[rows] = chains.at(events.start[rows], thread)
-    parent, innermost = chains.finished()
-    paths = Paths(capture.path, parent, capture.ranges.name[innermost], capture.ranges.names)
-    return phases_and_parts(paths.tuples, step_name)[1], paths.of_node[node]
+    def named(self, table: pd.DataFrame, names: np.ndarray, launches: pd.Series) -> pd.DataFrame:
+        """The table of the command `host`. Samples have no times, calls have no estimate."""
+        amounts = ["calls", "time_ns", "own_ns", "samples", "samples_in_calls"]
+        table = table.reindex(columns=amounts, fill_value=0).rename_axis(columns=None).reset_index()
+        thread, where, function = (table[name].to_numpy(np.int64) for name in ("thread", "where", "function"))
+        source = np.append([source for source, _ in self.functions], NONE)[function]  # NONE is the last
+        is_sample = source >= SOURCES.index("python")
+        estimated_ns = (table["samples"] - table["samples_in_calls"]) * np.append(self.periods_ns(), np.nan)[source]
+        table = table.assign(
+            process=process_of(thread) >> 24 & THREAD_BITS,
+            thread=thread & THREAD_BITS,
+            where=names[where],
+            source=np.array([*SOURCES, "none"], object)[source],
+            function=np.array([*(name for _, name in self.functions), "(in no call)"], object)[function],
+            time_ns=table["time_ns"].astype("Int64").mask(is_sample),
+            own_ns=table["own_ns"].astype("Int64").mask(is_sample),
+            estimated_ns=estimated_ns.round().astype("Int64").where(is_sample),
+        )
+        table["launches"] = table["where"].map(launches).fillna(0).astype("int64")
+        table["us_per_launch"] = table["own_ns"].astype("float64") / 1e3 / table["launches"].replace(0, np.nan)
+        order = {"process": True, "thread": True, "where": True, "own_ns": False, "samples": False, "function": True}
+        return table[column_names("host")].sort_values(list(order), ascending=list(order.values()), ignore_index=True)
 
 
 def _rows_by_id(ids: np.ndarray) -> dict[int, np.ndarray]:
@@ -310,27 +331,3 @@ class _Phases:
         """For each range, the first of `ranges` with the same phase."""
         _, first, index = np.unique(self._phase[ranges], return_index=True, return_inverse=True)
         return ranges[first][index.reshape(-1)]
-
-
-def _with_names(table: pd.DataFrame, names: np.ndarray, events: _Events, launches: pd.Series) -> pd.DataFrame:
-    """The table of the command `host`. Samples have no times, calls have no estimate."""
-    amounts = ["calls", "time_ns", "own_ns", "samples", "samples_in_calls"]
-    table = table.reindex(columns=amounts, fill_value=0).rename_axis(columns=None).reset_index()
-    thread, where, function = (table[name].to_numpy(np.int64) for name in ("thread", "where", "function"))
-    source = np.append([source for source, _ in events.functions], NONE)[function]  # NONE is the last
-    is_sample = source >= SOURCES.index(PYTHON)
-    estimated_ns = (table["samples"] - table["samples_in_calls"]) * np.append(events.periods_ns(), np.nan)[source]
-    table = table.assign(
-        process=process_of(thread) >> 24 & THREAD_BITS,
-        thread=thread & THREAD_BITS,
-        where=names[where],
-        source=np.array([*SOURCES, "none"], object)[source],
-        function=np.array([*(name for _, name in events.functions), "(in no call)"], object)[function],
-        time_ns=table["time_ns"].astype("Int64").mask(is_sample),
-        own_ns=table["own_ns"].astype("Int64").mask(is_sample),
-        estimated_ns=estimated_ns.round().astype("Int64").where(is_sample),
-    )
-    table["launches"] = table["where"].map(launches).fillna(0).astype("int64")
-    table["us_per_launch"] = table["own_ns"].astype("float64") / 1e3 / table["launches"].replace(0, np.nan)
-    order = {"process": True, "thread": True, "where": True, "own_ns": False, "samples": False, "function": True}
-    return table[column_names("host")].sort_values(list(order), ascending=list(order.values()), ignore_index=True)
