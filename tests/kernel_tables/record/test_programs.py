@@ -1,0 +1,184 @@
+"""Programs as people write them: each prints, ends and leaves behind under `record` what it does without it.
+
+They print a digest of their weights and of the state of their random numbers.
+"""
+
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+
+import kernel_tables
+
+PROGRAMS = Path(__file__).with_name("programs.py")
+ROOT = Path(__file__).parents[3]
+
+
+COMPARED = ["accumulates", "takes_turns", "closes", "generates", "compiles", "profiles"]
+COMPARED += ["replays"] if torch.cuda.is_available() else []
+COMPARED += ["trains_llama", "generates_llama"] if find_spec("transformers") else []
+COMPARED += ["fits"] if find_spec("lightning") else []
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """By program, what it prints without us, and its status as the last line."""
+    folder = tmp_path_factory.mktemp("plain")
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "KINETO_LOG_LEVEL": "99"}
+    command = [sys.executable, PROGRAMS, "plainly", folder, *COMPARED]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    return {name: (folder / f"{name}.out").read_text() for name in COMPARED}
+
+
+@pytest.fixture
+def compared(record, plain, monkeypatch):
+    """A function that runs a program recorded, compares it with its plain run, and returns the recorded run."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+    def run(name, *options, start=("programs.py",)):
+        if name not in plain:
+            pytest.skip("this machine lacks what the program needs")
+        done = record("", *options, program=[sys.executable, *start, name])
+        assert f"{done.out}status {done.status}\n" == plain[name], done.err
+        return done
+
+    return run
+
+
+def test_gradient_accumulation_and_an_evaluation_in_a_program_started_by_m(compared):
+    ranges = compared("accumulates", start=("-m", "programs")).instances()
+    phases = {path.split(" > ")[1] for path in ranges if path.count(" > ") == 1}
+    assert phases == {
+        "forward", "inference", "backward", "Optimizer.step#AdamW.step", "Optimizer.zero_grad#AdamW.zero_grad",
+    }  # fmt: skip
+    assert (ranges["step"], ranges["step > forward > Net"], ranges["step > inference > Net"]) == (6, 12, 3)
+    assert ranges["step > backward > Net > blocks > blocks.up"] == 2 * 12
+
+
+def test_two_optimizers_and_two_models_and_an_error_and_a_status(compared):
+    done = compared("takes_turns")
+    ranges = done.instances()
+    assert (done.status, ranges["step > forward > Net"], ranges["step > forward > Net 2"]) == (5, 12, 18)
+    assert ranges["step > Optimizer.step#Adam.step"] == ranges["step > Optimizer.step#Adam 2.step"] == 6
+    assert "the program has several optimizers (Adam, Adam 2); a step ends with a step of Adam 2\n" in done.err
+
+
+def test_an_optimizer_does_what_it_launches_outside_its_closure(compared):
+    done = compared("closes")
+    optimizer = "step > Optimizer.step#LBFGS.step"
+    ranges = done.instances()
+    assert {"step > forward", "step > backward", optimizer} <= set(ranges)
+    assert not [path for path in ranges if path.startswith(f"{optimizer} > ")]
+    with kernel_tables.read(done.folder / "recording.sqlite") as profile:
+        kernels = profile.kernels()
+    of_optimizer = set(kernels.loc[kernels["range"] == optimizer, "kernel"])
+    assert of_optimizer and not {"aten::linear", "aten::tanh", "aten::tanh_backward"} & of_optimizer
+
+
+def test_text_is_recorded_by_calls_and_a_prompt_apart_from_the_tokens_after_it(compared):
+    done = compared("generates")
+    ranges = done.instances()
+    assert (ranges["step"], ranges["step > prefill > Decoder"], ranges["step > decode > Decoder"]) == (6, 1, 5)
+    assert "recording.sqlite: calls 6 to 11 of Decoder of process" in done.err
+    assert "a step is a call of Decoder, and what follows it until the next" in done.err
+
+
+def test_a_compiled_model_and_optimizer_are_compiled_as_often_as_without(compared):  # the program prints how often
+    done = compared("compiles")
+    assert "a step begins with the first call of a model after SGD has changed the weights" in done.err
+    assert done.instances()["step > forward > Net"] == 6
+    assert "torch.compile compiled 1 graph inside the window" in done.err
+
+
+def test_products_of_a_compiled_model_are_in_the_modules_in_which_they_are_without_a_compiler(record):
+    found, printed = [], []
+    for name in ("products", "products_compiled"):
+        done = record("", "-o", f"{name}.sqlite", program=[sys.executable, "programs.py", name])
+        with kernel_tables.read(f"{name}.sqlite") as profile:
+            kernels, tree = profile.kernels("step"), profile.ranges("step", tree=True)
+        kernels = kernels[kernels["kernel"].isin(["aten::mm", "aten::linear"])]
+        launches = kernels.groupby("range")["launches"].sum().to_dict()
+        found.append((launches, tree.set_index("range").loc[list(launches), "instances"].to_dict()))
+        printed.append(done.out)  # the digest of the weights
+    assert found[0] == found[1] and printed[0] == printed[1]
+    launches, instances = found[0]
+    assert launches["step > backward > Net > blocks > blocks.up"] == 2 * 2 * 6 - 6  # the input of the first needs none
+    assert instances["step > forward > Net > blocks > blocks.up"] == 2 * 6
+
+
+def test_a_program_that_profiles_and_records_itself_loses_nothing(compared):
+    done = compared("profiles", "--skip", "2", "--steps", "19")
+    assert "the window starts later, since the program used PyTorch's profiler" not in done.err
+    assert "the program started PyTorch's profiler itself, so this window ended there" in done.err
+    assert " to 12 and a part of step 13 of process" in done.err
+    assert done.instances("inside.sqlite")["train"] == 2
+
+
+def test_ranks_under_torchrun(record, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    start = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "programs.py"]
+    done = record(program=[sys.executable, *start, "joins"])
+    assert done.instances()["step"] == done.instances("recording_rank1.sqlite")["step"] == 6
+    assert "recording_rank1.sqlite: steps 6 to 11 of rank 1, process" in done.err
+    with kernel_tables.read("recording_rank1.sqlite") as profile:
+        assert (profile.metadata["RECORDED_RANK"], profile.metadata["RECORDED_RANKS"]) == ("1", "2")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("replays", {"step": 6}),
+        ("trains_llama", {"step > forward > LlamaForCausalLM": 12}),
+        ("generates_llama", {"step > prefill > LlamaForCausalLM": 1}),
+        ("fits", {"step > inference > Net": 2, "step > Optimizer.step#Adam.step": 12}),
+    ],
+)
+def test_programs_for_a_gpu_and_of_other_libraries(compared, name, expected):
+    ranges = compared(name).instances()
+    assert {path: ranges.get(path) for path in expected} == expected
+
+
+CRASH = """
+import multiprocessing, torch
+
+def train():
+    model = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in torch.utils.data.DataLoader(torch.randn(16, 8), batch_size=4):
+        with torch.profiler.record_function('n\\u00e9"w\\u202e'):
+            loss = model(batch).sum()
+        loss.backward()
+        optimizer.step()
+    raise torch.OutOfMemoryError("made up")
+
+child = multiprocessing.get_context("fork").Process(target=train)
+child.start()
+child.join()
+print("child ended with", child.exitcode)
+train()
+"""
+
+
+def test_a_crash_in_the_window_keeps_what_was_recorded_and_the_first_process_is_the_one(record, monkeypatch):
+    monkeypatch.setenv("SECRET", "canary-s3cr3t")
+    done = record(CRASH, "--skip", "1", "--steps", "9", "-o", "crash.sqlite", arguments=["--key", "s3cr3t", "--lr", "3"])
+    assert (done.status, done.out) == (1, "child ended with 1\n")
+    assert "OutOfMemoryError: made up" in done.err
+    assert "the program ended inside the window; what was recorded until then is kept" in done.err
+    assert "1 further process came to such a window; the first was recorded" in done.err
+    assert "crash.sqlite: steps 2 to 4 and a part of step 5 of process" in done.err
+    assert "error:" not in done.err
+    # it has a range of its own, so its modules get none, and its steps do; a name that Kineto would lose is kept
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    with kernel_tables.read("crash.sqlite") as profile:
+        ranges = profile.ranges().set_index("range")["instances"].to_dict()
+        assert profile.recorded_window["program"] == f"{Path(sys.executable).name} train.py --key … --lr 3"
+        assert [finding for finding in profile.check(expected_steps=3) if finding.severity == "error"] == []
+    expected = {"step": 3, "step (unfinished)": 1, 'n\u00e9"w\u202e': 3, "Optimizer.step#SGD.step": 3}
+    assert ranges | expected == ranges and loader in ranges
+    kept = Path("crash.sqlite").read_bytes()
+    assert not [secret for secret in (b"canary", b"s3cr3t", str(done.folder).encode()) if secret in kept]

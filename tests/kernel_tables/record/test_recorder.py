@@ -1,0 +1,272 @@
+"""The window of one process: what it holds, what it leaves to the program, and where it meets other ranks."""
+
+import json
+import multiprocessing
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd import profiler as torch_profiler
+
+import kernel_tables
+from kernel_tables.record.handover import NOTES_FILE, Notes, read_notes
+from kernel_tables.record.keeping import Recording, name_unfinished_step, write_captures
+from kernel_tables.record.profilers import END_FUNCTION, START_FUNCTIONS, NsysProfiler, Ranks, TorchProfiler
+from kernel_tables.record.ranges import AddedRanges
+from kernel_tables.record.recorder import Recorder
+from tests.kernel_tables.synthetic import Synthetic
+
+OWN = Recording(os.getpid(), by_nsys=False, torch_version=torch.__version__)
+
+
+def make_recorder(folder, profiler=None, ranges=None):
+    notes = Notes(folder)
+    ranges = ranges or AddedRanges(lambda kind: False, None, to_nvtx=False)
+    return Recorder(notes, Ranks(notes), profiler or TorchProfiler(), ranges)
+
+
+@pytest.fixture
+def window(tmp_path):
+    """A window of PyTorch's profiler, open in this process."""
+    profiler = TorchProfiler()
+    recorder = make_recorder(tmp_path, profiler)
+    recorder.open()
+    assert recorder.is_open
+    yield recorder, profiler, tmp_path
+    recorder.close()
+
+
+def test_the_counts_and_the_time_of_operators_are_those_of_the_profilers_own_averages(window):
+    recorder, profiler, folder = window
+    model, x = nn.Sequential(nn.Linear(32, 32), nn.ReLU(), nn.Linear(32, 32)), torch.randn(8, 32)
+    for _ in range(3):
+        model(x).square().mean().backward()
+    recorder.close()
+    (kept,) = write_captures(folder, folder / "kept.sqlite", [OWN])
+    with kernel_tables.read(kept) as profile:
+        kernels = profile.kernels().groupby("kernel")["launches"].sum().to_dict()
+        total_ns = profile.kernels()["total_ns"].sum()
+    # the rest are autograd's nodes, which launch nothing; "detach" is the inner half of aten::detach
+    own = [one for one in profiler._profile.key_averages() if one.key.startswith(("aten::", "detach"))]
+    assert total_ns == pytest.approx(1000 * sum(one.self_cpu_time_total for one in own), rel=1e-4)
+    outermost = Counter(
+        event.name for event in profiler._profile.function_events
+        if event.name.startswith("aten::") and not (event.cpu_parent and event.cpu_parent.name.startswith("aten::"))
+    )  # fmt: skip
+    assert kernels == outermost
+
+
+def test_a_window_that_records_nothing_is_told_and_leaves_no_file(window):
+    recorder, _, folder = window
+    recorder.close()
+    (why,) = write_captures(folder, folder / "kept.sqlite", [OWN])
+    assert "nothing of PyTorch ran in the window" in str(why) and not list(folder.glob("*kept*"))
+
+
+def test_a_file_that_appeared_meanwhile_is_not_written_over_and_a_full_disk_leaves_nothing(window, monkeypatch):
+    recorder, _, folder = window
+    torch.ones(2) + torch.ones(2)
+    recorder.close()
+    (folder / "kept.sqlite").write_text("precious")
+    (kept,) = write_captures(folder, folder / "kept.sqlite", [OWN])
+    assert (kept.name, (folder / "kept.sqlite").read_text()) == ("kept-2.sqlite", "precious")
+    connect = sqlite3.connect
+
+    def connect_to_full_disk(path, **options):
+        database = connect(path, **options)
+        database.execute("PRAGMA max_page_count = 3")
+        return database
+
+    monkeypatch.setattr(sqlite3, "connect", connect_to_full_disk)
+    with pytest.raises(OSError, match="No space left on device"):
+        write_captures(folder, folder / "full.sqlite", [OWN])
+    assert not list(folder.glob("*full*"))
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_of_steps_in_each_other_the_outer_one_that_ends_last_is_the_unfinished_one(tmp_path, registered):
+    made = Synthetic().range("step", 0, 100, registered=registered)
+    for start, end in ((100, 200), (110, 190), (110, 200)):
+        made.range("step", start, end, registered=registered)
+    capture = made.kernel("gemm", at=150).write(tmp_path / "capture.sqlite")
+    with sqlite3.connect(capture) as database:
+        name_unfinished_step(database)
+    with kernel_tables.read(capture) as profile:
+        assert profile.ranges(tree=True)["range"].tolist() == [
+            "step (unfinished)", "step (unfinished) > step", "step (unfinished) > step > step", "step",
+        ]  # fmt: skip
+
+
+@pytest.fixture
+def watched(tmp_path, monkeypatch):
+    """A function that gives a recorder whose profiler watches this process until the test ends."""
+    for name in (*START_FUNCTIONS, END_FUNCTION):
+        monkeypatch.setattr(torch_profiler, name, getattr(torch_profiler, name))
+
+    def watch(profiler):
+        recorder = make_recorder(tmp_path, profiler)
+        by_torch = isinstance(profiler, TorchProfiler)
+        profiler.watch_program(recorder.leave_profiler if by_torch else recorder.note_profile)
+        return recorder
+
+    yield watch
+    TorchProfiler._leave_profiler = staticmethod(lambda: None)
+
+
+@pytest.mark.parametrize("is_planned", [False, True])
+def test_a_program_that_profiles_itself_inside_the_window_ends_it_and_both_keep_their_events(
+    watched, tmp_path, is_planned
+):
+    recorder = watched(profiler := TorchProfiler())
+    recorder.open()
+    torch.zeros(2)
+    planned = torch.profiler.schedule(wait=0, warmup=1, active=1) if is_planned else None
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], schedule=planned) as own:
+        assert (recorder.is_open, profiler.is_taken) == (False, True)
+        own.step()
+        torch.ones(2)
+    assert not profiler.is_taken
+    names = [event.name for event in own.events()]
+    assert ("aten::ones" in names, "aten::zeros" in names) == (True, False)
+    closed, saved = read_notes(tmp_path)[-2:]
+    assert (closed["event"], closed["profile"], saved["event"]) == ("closed", True, "saved")
+    assert "aten::zeros" in next(tmp_path.glob("trace-*.json")).read_text()
+
+
+def test_a_window_that_cannot_open_while_the_program_profiles_itself_opens_later(watched, tmp_path):
+    recorder = watched(TorchProfiler())
+    with torch_profiler.profile(use_kineto=True):
+        recorder.open()
+        recorder.open()
+        assert not recorder.is_open
+    recorder.open()
+    recorder.close()
+    assert [note["event"] for note in read_notes(tmp_path)] == ["profile", "open", "closed", "saved"]
+
+
+def test_under_nsys_a_profile_of_the_program_is_noted_once(watched, tmp_path):
+    watched(NsysProfiler(Ranks(Notes(tmp_path))))
+    for _ in range(2):
+        with torch_profiler.profile(use_kineto=True):
+            torch.ones(2)
+    assert [note["event"] for note in read_notes(tmp_path)] == ["profile"]
+
+
+def test_what_fails_in_the_recorder_is_noted_and_never_raised_in_the_program(tmp_path):
+    class Failing(AddedRanges):
+        def begin(self):
+            raise KeyError("a model that hides its parts")
+
+    recorder = make_recorder(tmp_path, ranges=Failing(lambda kind: False, None, to_nvtx=False))
+    recorder.open()
+    assert not torch.autograd._profiler_enabled()
+    assert read_notes(tmp_path)[-1]["reason"] == "KeyError: 'a model that hides its parts'"
+    recorder = make_recorder(tmp_path / "gone")  # the command has ended
+    recorder.open()
+    recorder.close()
+    assert not recorder.is_open and not (tmp_path / "gone").exists()
+
+
+def test_a_profiler_that_cannot_stop_is_ended_all_the_same(window, monkeypatch):
+    _, profiler, _ = window
+
+    def fail(self, *error):
+        raise RuntimeError("CUDA error: device-side assert triggered")  # while it waits for the GPU
+
+    monkeypatch.setattr(type(profiler._profile), "__exit__", fail)
+    with pytest.raises(RuntimeError, match="device-side assert"):
+        profiler.stop()
+    assert not torch.autograd._profiler_enabled()
+
+
+def test_a_second_process_finds_the_window_taken_and_a_second_rank_of_the_same_run_does_not(tmp_path, monkeypatch):
+    with monkeypatch.context() as other_process:
+        other_process.setattr(os, "getpid", lambda: 1)
+        assert Notes(tmp_path).claim("window") and Notes(tmp_path).claim("ranks", "a run")
+    recorder = make_recorder(tmp_path)
+    recorder.open()
+    assert not recorder.is_open and read_notes(tmp_path)[-1]["event"] == "elsewhere"
+    assert Notes(tmp_path).claim("ranks", "a run") and not Notes(tmp_path).claim("ranks", "another run")
+
+
+def test_no_window_opens_or_closes_inside_a_backward_pass(tmp_path):
+    recorder, weight, seen = make_recorder(tmp_path), torch.ones(1, requires_grad=True), []
+
+    def step(_):
+        recorder.open()
+        recorder.close()
+        seen.append((recorder.is_waiting, recorder.is_open))
+
+    handle = weight.register_post_accumulate_grad_hook(step)
+    weight.sum().backward()
+    recorder.open()
+    weight.sum().backward()
+    handle.remove()
+    recorder.close()
+    assert seen == [(True, False), (False, True)]
+
+
+def be_a_rank(folder, number, late_s, order):
+    """What a process does that is a rank, and comes late to where it meets the others."""
+    notes = Notes(folder)
+    ranks = Ranks(notes)
+    ranks.run = "a run"
+    notes.add("rank", run="a run", number=number, of=2)
+    while len((folder / NOTES_FILE).read_text().splitlines()) < 2:
+        time.sleep(0.001)
+    time.sleep(late_s)
+    for point in ("start", "stop"):
+        order.put((time.monotonic(), f"comes to {point}", number))
+        ranks.call_once(point, lambda point=point: order.put((time.monotonic(), point, number)))
+        order.put((time.monotonic(), f"leaves {point}", number))
+
+
+def run_ranks(folder, *late_s):
+    """What ranks did, in the order of time."""
+    context = multiprocessing.get_context("fork")
+    order = context.SimpleQueue()
+    started = [context.Process(target=be_a_rank, args=(folder, *late, order)) for late in enumerate(late_s)]
+    for process in started:
+        process.start()
+    for process in started:
+        process.join(60)
+    assert [process.exitcode for process in started] == [0] * len(started)
+    events = []
+    while not order.empty():
+        events.append(order.get())
+    return [event for _, *event in sorted(events)]
+
+
+def test_one_rank_acts_for_all_once_all_have_come_and_all_wait_for_it(tmp_path):
+    events = run_ranks(tmp_path, 0.0, 0.3)
+    for point in ("start", "stop"):
+        (index,) = [index for index, (event, _) in enumerate(events) if event == point]
+        assert {number for event, number in events[:index] if event == f"comes to {point}"} == {0, 1}
+        assert not [number for event, number in events[:index] if event == f"leaves {point}"]
+
+
+def test_a_rank_that_has_ended_is_not_waited_for_and_one_that_does_not_come_not_for_ever(tmp_path, monkeypatch):
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    note = {"event": "rank", "run": "a run", "pid": int(gone.stdout), "number": 1, "of": 2}
+    (tmp_path / NOTES_FILE).write_text(json.dumps(note) + "\n")
+    began = time.monotonic()
+    assert [event for event, _ in run_ranks(tmp_path, 0.0)].count("start") == 1
+    assert time.monotonic() - began < 8
+    monkeypatch.setattr("kernel_tables.record.profilers.RANK_WAIT_S", 0.2)
+    folder = tmp_path / "waits"
+    folder.mkdir()
+    Notes(folder).add("rank", run="a run", number=1, of=2)  # this process, which lives and never comes
+    assert ["leaves stop", 0] in run_ranks(folder, 0.0)
+
+
+def test_a_process_that_is_no_rank_meets_nobody(tmp_path):
+    called = []
+    Ranks(Notes(tmp_path)).call_once("start", lambda: called.append(os.getpid()))
+    assert (called, list(Path(tmp_path).iterdir())) == ([os.getpid()], [])

@@ -1,0 +1,248 @@
+"""What opens and closes the window, on a recorder that notes it, in this process."""
+
+import threading
+import time
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from kernel_tables.record.handover import CALLS, NSYS, PROGRAM, RANGE, SECONDS, TORCH, Settings
+from kernel_tables.record.steps import ProgramWindow, RangeWindow, SecondsWindow, StepsWindow
+
+
+@dataclass
+class Noting:
+    """Stands for the recorder: notes when it is opened and closed, and the steps between."""
+
+    is_waiting: bool = True
+    is_open: bool = False
+    completed: int = 0
+    seen: list = field(default_factory=list)
+    can_start_over: bool = True
+
+    @property
+    def ranges(self):
+        note = lambda what: lambda *_: self.seen.append(what)  # noqa: E731
+        return SimpleNamespace(
+            step_begins=note("step"), step_ends=note("end"), call_begins=note("call"), classify_call=lambda *_: None
+        )
+
+    def start_over(self):
+        self.is_waiting, self.is_open, self.completed = True, False, 0
+        self.seen.append("over")
+
+    def open(self, **facts):
+        self.is_waiting, self.is_open = False, True
+        self.seen.append(("open", facts.get("first")))
+
+    def close(self):
+        self.is_open = False
+        self.seen.append(("close", self.completed))
+
+    def add_facts(self, **facts):
+        self.seen.append(("steps", facts["first"]))
+
+
+class Optimizer:
+    """Something that a step is counted of; it cannot be hashed, as one that compares by value."""
+
+    __hash__ = None
+
+
+def take_steps(window, *optimizers):
+    for optimizer in optimizers:
+        window.before_range("Optimizer.step#Adam.step", of_torch=True)
+        window.after_range("Optimizer.step#Adam.step", optimizer)
+
+
+ONE, OTHER = Optimizer(), Optimizer()
+TWO_STEPS = [("open", 3), "step", "end", "step", "end", ("close", 2)]
+
+
+@pytest.mark.parametrize(
+    ("skip", "steps", "taken", "seen"),
+    [
+        (2, 2, [ONE] * 6, TWO_STEPS),
+        (2, 2, [ONE, OTHER] * 4, TWO_STEPS),  # of two optimizers in one iteration the steps of one count
+        (2, 1, [ONE, OTHER, ONE], []),  # an iteration ends with the last optimizer of those that take turns
+        (2, 1, [ONE, OTHER] * 2, [("open", 3), "step"]),
+        (3, 1, [ONE, ONE, *[OTHER] * 4], [("open", 4), "step", "end", ("close", 1)]),  # another made some before
+    ],
+)
+def test_so_many_steps_go_by_and_so_many_are_recorded(skip, steps, taken, seen):
+    window = StepsWindow(Noting(), Settings(skip=skip, steps=steps))
+    take_steps(window, *taken)
+    assert window.recorder.seen == seen
+    assert not window.has_own_ranges  # those of PyTorch are told apart
+
+
+def test_the_median_step_before_the_window_and_in_it_is_known(monkeypatch):
+    now = iter([float(second) for second in range(100)])
+    monkeypatch.setattr("kernel_tables.record.steps.time.perf_counter", lambda: next(now))
+    window = StepsWindow(Noting(), Settings(skip=5, steps=3))
+    take_steps(window, *[ONE] * 8)
+    assert window.progress() == {
+        "reached": 8, "repeated": [["optimizer", "Optimizer", 8]], "step_before_s": 1.0, "step_within_s": 1.0,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def attached(monkeypatch):
+    """A function that gives a window that listens to this process, with a made-up CUDA graph, until the test ends."""
+    windows = []
+
+    class Graph:
+        def capture_begin(self, pool=None):
+            assert pool in (None, 3)
+
+        def replay(self): ...
+
+    monkeypatch.setattr(torch.cuda.graphs, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.optim.Optimizer, "__init__", torch.optim.Optimizer.__init__)
+
+    def attach(**settings):
+        windows.append(StepsWindow(Noting(), Settings(**settings)))
+        windows[-1].attach()
+        return windows[-1]
+
+    yield attach
+    for window in windows:
+        window._calls.end()
+
+
+def replay(graph, times):
+    for _ in range(times):
+        graph.replay()
+
+
+def test_where_the_step_is_replayed_as_a_graph_its_replays_are_the_steps(attached):
+    window = attached(skip=3, steps=2)
+    take_steps(window, *[ONE] * 2)  # to warm up
+    replay(torch.cuda.graphs.CUDAGraph(), 6)
+    assert window.recorder.seen == [("open", 4), *TWO_STEPS[1:]]
+
+
+def test_a_graph_that_holds_a_part_of_a_step_is_no_step(attached):
+    window, graph = attached(skip=2, steps=1), torch.cuda.graphs.CUDAGraph()
+    for _ in range(2):
+        replay(graph, 1)
+        assert window.recorder.seen == []
+        take_steps(window, ONE)
+    assert window.recorder.seen == [("open", 3), "step"]
+
+
+@pytest.mark.parametrize("profiler", [NSYS, TORCH])
+def test_the_window_opens_before_a_capture_whose_ranges_tell_what_is_replayed(attached, profiler):
+    window, graph = attached(skip=2, steps=1, profiler=profiler), torch.cuda.graphs.CUDAGraph()
+    graph.capture_begin(pool=3)
+    assert window.recorder.seen == [("open", None)]
+    replay(graph, 3)
+    assert window.recorder.seen == [("open", None), ("steps", 3), "step", "end", ("close", 1)]
+
+
+class Model(torch.nn.Module):
+    """A model with a part and an activation without parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = torch.nn.Linear(2, 2)
+
+    def forward(self, x):
+        return torch.nn.functional.relu(self.part(x))
+
+
+def test_without_an_optimizer_the_calls_of_the_model_are_the_steps_from_their_begin(attached):
+    window, model, loss = attached(skip=2, steps=2), Model(), torch.nn.MSELoss()
+    for _ in range(5):
+        loss(model(torch.ones(2)), torch.ones(2))
+    assert window.recorder.seen == [("open", 3), "step", "call", "end", "step", "end", ("close", 2)]
+    assert window.progress()["repeated"] == [["module", "Model", 5]]
+
+
+@pytest.mark.parametrize("calls_before", [5, 20])
+def test_an_evaluation_before_there_is_an_optimizer_gives_its_window_to_the_steps(attached, calls_before):
+    window, model = attached(skip=2, steps=3), Model()
+    for _ in range(calls_before):
+        model(torch.ones(2))
+    optimizer = torch.optim.SGD(model.parameters())
+    for _ in range(6):
+        model(torch.ones(2)).sum().backward()
+        take_steps(window, optimizer)
+    seen = window.recorder.seen
+    assert seen[seen.index("over") :] == ["over", ("open", 3), "step", *["end", "step"] * 2, "end", ("close", 3)]
+
+
+def test_calls_keep_their_window_where_the_profiler_records_one(attached):
+    window, model = attached(skip=2, steps=1), Model()
+    window.recorder.can_start_over = False
+    for _ in range(4):
+        model(torch.ones(2))
+    take_steps(window, *[torch.optim.SGD(model.parameters())] * 6)
+    assert window.recorder.seen == [("open", 3), "step", "call", "end", ("close", 1)]
+
+
+def test_steps_that_are_not_heard_are_counted_by_the_weights_that_they_change(attached):
+    window, model = attached(skip=2, steps=2), Model()
+    torch.optim.SGD(model.parameters())
+    kept = torch.optim.SGD(model.part.parameters())
+    for _ in range(5):
+        for _ in range(2):  # gradient accumulation
+            model(torch.ones(2))
+        with torch.no_grad():
+            kept.param_groups[0]["params"][0].add_(1)  # as compiled code does
+    assert window.recorder.seen == [("open", 3), "step", "call", "end", "step", "end", ("close", 2)]
+    assert window.progress()["repeated"] == [["weights", "SGD", 4]]
+
+
+def test_with_an_optimizer_calls_are_no_steps_unless_they_are_asked_for(attached):
+    window, asked, model = attached(skip=1, steps=1), attached(window=CALLS, skip=1, steps=1), Model()
+    torch.optim.SGD(model.parameters())
+    for _ in range(3):
+        model(torch.ones(2))
+    assert window.recorder.seen == []
+    assert asked.recorder.seen == [("open", 2), "step", "call", "end", ("close", 1)]
+
+
+def test_instances_of_a_range_open_and_close_the_window_around_them():
+    window = RangeWindow(Noting(), Settings(window=RANGE, range="step", skip=1, steps=2))
+    for name in ("step", "load", "step", "load", "step", "step"):
+        window.before_range(name, of_torch=False)
+        if name == "load":  # a range inside one of its name is part of it
+            window.before_range("load", of_torch=False)
+            window.after_range("load")
+        window.after_range(name)
+    assert window.recorder.seen == [("open", 2), ("close", 2)]
+    assert window.has_own_ranges and window.has_own_steps
+
+
+def test_a_window_in_seconds_opens_on_the_main_thread_after_a_call_and_under_nsys_once_the_gpu_is_used(monkeypatch):
+    used, where = threading.Event(), []
+    monkeypatch.setattr(torch.cuda, "is_initialized", used.is_set)
+    window = SecondsWindow(Noting(), Settings(window=SECONDS, delay_s=0.0, duration_s=0.02, profiler=NSYS))
+    window.recorder.open = lambda: where.append(threading.current_thread()) or Noting.open(window.recorder)
+    window.attach()
+    time.sleep(0.05)
+    assert window.progress() == {"reached": 0}  # no model has been called
+    torch.nn.Linear(1, 1)(torch.ones(1))
+    time.sleep(0.1)
+    assert where == []
+    used.set()
+    deadline = time.monotonic() + 20
+    while ("close", 0) not in window.recorder.seen and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert where == [threading.main_thread()] and window.recorder.seen == [("open", None), ("close", 0)]
+
+
+def test_the_programs_own_calls_open_and_close_the_window(monkeypatch):
+    told = []
+    cudart = SimpleNamespace(cudaProfilerStart=lambda: told.append("start"), cudaProfilerStop=lambda: told.append("stop"))
+    for owner in (torch.cuda, torch.cuda.profiler):
+        monkeypatch.setattr(owner, "cudart", lambda: cudart)
+    monkeypatch.setattr(torch.cuda.profiler, "check_error", lambda _: None)
+    window = ProgramWindow(Noting(), Settings(window=PROGRAM))
+    window.attach()
+    with torch.cuda.profiler.profile():
+        assert window.recorder.is_open
+    assert window.recorder.seen == [("open", None), ("close", 0)] and told == ["start", "stop"]
