@@ -34,7 +34,7 @@ def write_trace(path: Path, megabytes: float) -> None:
 def step_events(step: int, blocks: int = 24, operators: int = 8, frames: int = 12) -> Iterator[str]:
     """A step of 10 ms: blocks forward, then backward on another thread; a kernel for each operator."""
     launches = blocks * operators  # in each of the two passes
-    began, first_id = step * 10_000, step * 2 * launches
+    began, first_id = step * 10_000, 1 + step * 2 * launches
     yield event("user_annotation", f"ProfilerStep#{step}", began, 9_990)
     for block in range(blocks):
         start = began + 200 * block

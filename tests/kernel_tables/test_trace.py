@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import random
 import sqlite3
 from collections import Counter
@@ -18,7 +19,8 @@ from tests.kernel_tables.kineto_events import KERNEL, event, written
 from tests.kernel_tables.torch_formats import STYLES, kernels_by_brute_force, trace_text, write_trace
 
 RECENT = STYLES["2026, since a base"]
-CAPTURES = Path(__file__).parents[1] / "captures"
+FOLDERS = [Path(__file__).parents[1] / "captures/traces", os.environ.get("KERNEL_TABLES_TRACES", "none")]
+TRACES = sorted(path for folder in FOLDERS for path in Path(folder).glob("*.json.gz"))
 
 
 def kernels(path: Path, **options) -> tuple[int, int]:
@@ -58,6 +60,13 @@ def test_the_time_of_kernels_is_the_sum_over_the_events_in_every_format(tmp_path
     path = write_trace(tmp_path / f"trace{suffix}", STYLES[version])
     assert kernels(path) == kernels_by_brute_force(trace_text(STYLES[version]))
     assert paths_of(path)[0][2] == ("step", "aten::op0(4×256, 256×8)")
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in TRACES if "without_a_gpu" not in path.name], ids=lambda path: path.name
+)
+def test_the_time_of_kernels_is_the_sum_over_the_events_of_real_traces(path):
+    assert kernels(path) == kernels_by_brute_force(gzip.decompress(path.read_bytes()))
 
 
 def test_a_bare_array_one_line_and_quoted_times_are_read_too(tmp_path):
@@ -238,9 +247,6 @@ def test_a_window_in_which_nothing_was_recorded_is_an_error(tmp_path):
     for on_gpu, missing in ((True, "no kernel"), (False, "no ATen operator")):
         with pytest.raises(TraceError, match=f"recorded 1 events and {missing}"):
             trace.read_recorded(written(tmp_path, event("user_annotation", "a", 0, 1)), "2", on_gpu)
-
-
-TRACES = sorted((CAPTURES / "traces").glob("*.json.gz"))
 
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
