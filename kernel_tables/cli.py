@@ -289,11 +289,14 @@ class Command:
     @staticmethod
     def _joined(parts: list[tuple], tables: list):
         """The tables below one another, with a first column for the rank of each row."""
+        import numpy as np
+
         from kernel_tables.tables import Table
 
-        columns = {"rank": [rank for (rank, *_), table in zip(parts, tables, strict=True) for _ in range(len(table))]}
-        for name in tables[0].columns:
-            columns[name] = [value for table in tables for value in output.columns_of(table)[name]]
+        columns = {"rank": np.repeat([rank for rank, *_ in parts], list(map(len, tables)))}
+        for name, first in tables[0].columns.items():
+            values = [table.columns[name] for table in tables]
+            columns[name] = sum(values, []) if isinstance(first, list) else np.concatenate(values)
         return Table(columns)
 
     def _sorted(self, profile: Profile, process: int | None):
