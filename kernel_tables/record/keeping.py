@@ -98,12 +98,13 @@ def _table_names(database: sqlite3.Connection) -> set[str]:
 def name_unfinished_step(database: sqlite3.Connection) -> None:
     """Gives the last step of a new capture the name UNFINISHED; a capture without ranges is unchanged. It is the one
     that ends last, since a step of the recorder encloses those that the program opens."""
-    if "NVTX_EVENTS" in _table_names(database):  # nsys writes no empty tables
-        last = """SELECT event.rowid FROM NVTX_EVENTS AS event LEFT JOIN StringIds ON StringIds.id = event.textId
-            WHERE COALESCE(event.text, StringIds.value) = ?
-            ORDER BY event.end IS NULL DESC, event.end DESC, event.start LIMIT 1"""
-        update = f"UPDATE NVTX_EVENTS SET text = ?, textId = NULL WHERE rowid = ({last})"
-        database.execute(update, (UNFINISHED, STEP))
+    columns = {column for _, column, *_ in database.execute("PRAGMA table_info(NVTX_EVENTS)")}
+    if columns:  # nsys writes no empty tables
+        by_id = ", (SELECT value FROM StringIds WHERE id = textId)" if "textId" in columns else ", NULL"
+        order = "end IS NULL DESC, end DESC, start LIMIT 1"
+        last = f"SELECT rowid FROM NVTX_EVENTS WHERE COALESCE(text{by_id}) = ? ORDER BY {order}"
+        # a text counts before its id
+        database.execute(f"UPDATE NVTX_EVENTS SET text = ? WHERE rowid = ({last})", (UNFINISHED, STEP))
 
 
 def write_captures(

@@ -89,8 +89,8 @@ def _running_program(
             yield process
         return
     # Under nsys the program gets the original standard streams, so that nsys's own messages stay out of them.
-    own_streams = "import os, sys\nfor standard, stream in enumerate(map(int, sys.argv[1:4])):\n"
-    own_streams += " os.dup2(stream, standard); os.close(stream)\nos.execvp(sys.argv[4], sys.argv[4:])"
+    own_streams = "import os, sys; [(os.dup2(int(s), n), os.close(int(s))) for n, s in enumerate(sys.argv[1:4])];"
+    own_streams += " os.execvp(sys.argv[4], sys.argv[4:])"
     with ExitStack() as stack:
         streams = [os.dup(number) for number in (0, 1, 2)]
         command = [*profile_command((folder / REPORT_FILE).with_suffix(""), nsys_options), sys.executable, "-I", "-S"]
