@@ -409,7 +409,7 @@ class Events(Source):
 
     def _calls(self, calls: dict[str, np.ndarray]) -> Calls:
         threads, thread = np.unique(calls["thread"], return_inverse=True)
-        names = {int(number): self.texts[number] for number in np.unique(calls["name"])}
+        names = {number: re.sub(r"_v\d+$", "", self.texts[number]) for number in np.unique(calls["name"]).tolist()}
         start, end, correlation, name = (calls[column] for column in ("start", "end", "correlation", "name"))
         return Calls(start, thread.reshape(-1), threads, correlation, name, names, end, np.zeros(len(end), bool))
 

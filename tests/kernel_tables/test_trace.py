@@ -112,7 +112,7 @@ def test_a_trace_of_a_gpu_gives_activities_with_their_calls_sizes_and_memories(t
         event("user_annotation", "forward", 5.5, 50),
         event("gpu_user_annotation", "forward", 20, 50, thread=7, pid=0),
         event("cuda_runtime", "cudaLaunchKernel", 7, 3, correlation=41, cbid=211),
-        event("cuda_driver", "cuLaunchKernelEx", 10, 3, thread=12, correlation=42),
+        event("cuda_driver", "cuLaunchKernelEx_v2", 10, 3, thread=12, correlation=42),
         event("cuda_runtime", "cudaMemcpyAsync", 13, 1, correlation=43),
         event("gpu_memset", "Memset (Device)", 32, 1, thread=7, pid=0, correlation=44, **copy),
         event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 31, 1, thread=7, pid=0, correlation=43, **copy),
@@ -134,6 +134,7 @@ def test_a_trace_of_a_gpu_gives_activities_with_their_calls_sizes_and_memories(t
         ("[CUDA memset]", 26_500, 27_500, 0, 7, None, None),
     ]
     assert capture.activities.kind.tolist() == [0, 0, 1, 1, 1, 2]
+    assert [*capture.calls.names.values()] == ["cudaLaunchKernel", "cuLaunchKernelEx", "cudaMemcpyAsync"]
     assert set(capture.activities.process.tolist()) == {5 << 24}
     source = capture.source
     assert [*map(list, source.sizes().values())] == [["2x1x1", *[""] * 5], ["128x1x1", *[""] * 5]]
