@@ -115,8 +115,8 @@ function startTimeline(canvas, { lanes, kinds }) {
     else draw();
   };
   const across = (by) => { // the first bar in sight of the lane below or above
-    const lane = chosen === undefined ? 0 : bars[chosen].lane + by;
-    choose(bars.findLastIndex((bar) => bar.lane === lane && bar.start <= from) + 1 || bars.findIndex((bar) => bar.lane === lane));
+    const lane = chosen === undefined ? 0 : bars[chosen].lane + by, is = (bar) => bar.lane === lane;
+    choose(Math.max(bars.findIndex(is), bars.findLastIndex((bar) => is(bar) && bar.start <= from)));
   };
   const moves = {
     in: () => zoom(0.5), out: () => zoom(2), left: () => move(-0.5), right: () => move(0.5), all: () => zoomTo(...whole),

@@ -1,0 +1,226 @@
+"""The page of one capture: it holds what the tables say, whatever the names, and says what it leaves out."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import kernel_tables
+from kernel_tables.page import page
+from kernel_tables.page.parts import Leaf, picture
+from kernel_tables.steps import Scope
+from tests.browser import needs_browser, until
+from tests.kernel_tables.synthetic import Synthetic
+
+CAPTURES = Path(__file__).parent.parent / "captures"
+HOSTILE = "</script><script>document.title='taken'</script><b>\x00\u202e"
+SHOWN = "&lt;/script&gt;&lt;script&gt;document.title=&#39;taken&#39;&lt;/script&gt;&lt;b&gt;\\x00\\u202e"
+
+
+def synthetic() -> Synthetic:
+    """Two steps of a forward range with one kernel each, 3 and 5 us long, and a copy outside of them."""
+    made = Synthetic().range("measure", 0, 90_000)
+    for step, length in ((0, 3_000), (40_000, 5_000)):
+        made = made.range("step", step, step + 30_000).range("forward", step + 10, step + 20_000)
+        made = made.range(HOSTILE, step + 20, step + 15_000).kernel("ampere_sgemm_64x32_nn", step + 30, duration=length)
+    return made.memcpy(at=85_000, duration=2_000, size=4_096)
+
+
+def page_of(capture: Path) -> str:
+    with kernel_tables.read(capture) as profile:
+        page.write_page(profile, capture.with_suffix(".html"))
+    return capture.with_suffix(".html").read_text()
+
+
+@pytest.fixture
+def capture(tmp_path) -> Path:
+    return synthetic().write(tmp_path / "capture.sqlite")
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory) -> str:
+    path = tmp_path_factory.mktemp("tiny") / "tiny.html"
+    with kernel_tables.read(CAPTURES / "tiny_2025.3.1.sqlite.gz") as profile:
+        page.write_page(profile, path)
+    return path.read_text()
+
+
+def data_of(html: str) -> dict:
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)[1])
+
+
+def words_of(html: str) -> str:
+    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
+
+
+def test_the_flame_view_of_a_step_conserves_the_time_of_its_kernels_and_memory_operations(tiny):
+    nodes = data_of(tiny)["flames"]["step"]
+    assert nodes["ms"][0] == pytest.approx((5_932_568 + 18_688) / 3 / 1e6)  # what is under `measure`, three steps
+    children = [0.0] * len(nodes["ms"])
+    for parent, ms in zip(nodes["parent"][1:], nodes["ms"][1:], strict=True):
+        children[parent] += ms
+    assert all(below == pytest.approx(own) for own, below in zip(nodes["ms"], children, strict=True) if below)
+
+
+def test_the_summary_says_how_long_a_step_takes_and_where_it_goes(tiny):
+    words = words_of(tiny)
+    assert "A step, mean of 3 20.6 ms wall time, from start to end GPU busy 9.6 % idle 90.4 %" in words
+    assert "First finding: launch_bound saves at most 13.1 ms (64&nbsp;%) The GPU waits 13.1 ms of a step" in words
+    assert "tiny_2025.3.1.sqlite.gz · NVIDIA H200 · NVIDIA Nsight Systems 2025.3.2.0" in words
+    assert "idle 18.6 ms 90.4 %" in words, "a bar of the picture"
+
+
+def test_the_timeline_has_a_bar_for_each_range_launch_and_activity_of_the_middle_step(capture):
+    data = data_of(page_of(capture))
+    full, bars = data["names"]["full"], []
+    for lane in data["timeline"]["lanes"]:
+        for start, length, kind in zip(lane["start"], lane["length"], lane["kind"], strict=True):
+            name, path, _ = data["timeline"]["kinds"][kind]
+            bars.append((lane["title"], full[name], None if path is None else full[path], start, length))
+    inner = f"forward > {HOSTILE}"
+    assert bars == [
+        ("ranges, thread 1", "step", None, 0, 30_000),
+        ("ranges, thread 1, level 2", "forward", None, 10, 19_990),
+        ("ranges, thread 1, level 3", HOSTILE, "forward", 20, 14_980),
+        ("API calls, thread 1", "cudaLaunchKernel", inner, 30, 1),
+        ("device 0, stream 7", "ampere_sgemm_64x32_nn", inner, 35, 5_000),
+    ]
+
+
+def test_names_are_text_and_nothing_asks_for_the_network(capture):
+    html = page_of(capture)
+    assert html.count("<script") == 2 and "<b>" not in html and SHOWN in html
+    assert not {"\x00", "\u202e"} & set(html)
+    assert "default-src 'none'" in html and "http" not in html.replace("http-equiv", "")
+    assert "4.00 KiB" in html and "2.05 GB/s" in html, "a copy of 4 KiB in 2 us"
+
+
+def test_what_has_no_room_is_counted(capture, monkeypatch):
+    for limit, value in (("MAX_ROWS", 1), ("MAX_LEAVES", 0), ("MAX_BARS", 3)):
+        monkeypatch.setattr(page, limit, value)
+    html = page_of(capture)
+    assert "4 more have no room here; kernel-tables prints all." in html
+    assert "The 1 kernels in ranges with the least time are shown together as “(smaller ones)”." in html
+    assert "Only its first 30 ns of 30.0 µs are shown; kernel-tables trace writes all of it." in html
+    assert data_of(html)["flames"]["step"]["ms"][0] == pytest.approx(0.004)
+
+
+def test_of_an_odd_capture_it_is_said_what_it_is(tmp_path):
+    made = Synthetic().range("epoch", 0, 100).kernel("f", at=10, duration=50)
+    assert "No range named “step” holds work: this page is about the whole capture." in page_of(
+        made.write(tmp_path / "a")
+    )
+    html = page_of(Synthetic().range("step", 0, 100).write(tmp_path / "b"))
+    assert "Do not trust these figures:" in html and "No kernel and no memory operation was recorded" in html
+    made = Synthetic().range("step", 0, 1000).range("forward", 0, 900)
+    for device, duration in ((0, 800), (1, 400)):
+        made.kernel("f", at=10 + device, start=100, duration=duration, device=device)
+    words = words_of(page_of(made.write(tmp_path / "c")))
+    assert "GPU busy 60.0 % idle 40.0 %" in words and "forward 600 ns 60.0 %" in words and "idle 400 ns 40.0 %" in words
+    assert "Times and launches of one step are means over 2 devices." in words
+    window = json.dumps({"program": "python <b>train.py", "torch": "2.11", "first": 6, "done": 3})
+    made = Synthetic().metadata("CAPTURE_BACKEND", "torch").metadata("RECORDED_WINDOW", window)
+    html = page_of(made.range("step", 0, 100).kernel("aten::mm", at=10, duration=50, device=-1).write(tmp_path / "d"))
+    assert "<code>python &lt;b&gt;train.py</code>" in html and "PyTorch 2.11 · steps 6 to 8" in html
+    assert 'CPU busy with PyTorch</dt><dd>50.0 %</dd><dd class="note">other host time 50.0 %</dd>' in html
+    assert "No GPU was used: a kernel is an outermost operator" in html and "GPU time" not in html
+
+
+def test_each_part_of_a_step_is_in_its_phase(tmp_path):
+    made = Synthetic().range("step", 0, 1000).range("Optimizer.step#Adam.step", 10, 900)
+    made.range("Net", 20, 100).kernel("f", at=30)
+    made.range("backward", 200, 600).range("Net", 210, 500).kernel("b", at=220).kernel("gloo:all_reduce", at=230)
+    with kernel_tables.read(made.kernel("u", at=700).write(tmp_path / "c.sqlite")) as profile:
+        found = {leaf.kernel: leaf.ranges for leaf in page.step_leaves(Scope(profile))}
+    own = {"f": ("forward", "Net"), "b": ("backward", "Net"), "u": ("optimizer (Adam)",)}
+    assert found == own | {"gloo:all_reduce": ("backward", "communication")}
+
+
+def test_the_picture_conserves_the_time_of_a_step_and_splits_large_parts():
+    times = {
+        "optimizer": 10, "forward > block > attention > softmax": 20, "forward > block > attention": 10,
+        "forward > block > mlp": 25, "forward > head": 4.5, "forward > norm": 0.5, "backward": 30, "": 0.1,
+    }  # fmt: skip
+    leaves = [Leaf(tuple(path.split(" > ")) if path else (), "k", "gemm", ms, 1) for path, ms in times.items()]
+    bars = picture(leaves, idle_ms={"idle": 5})
+    assert [bar["name"] for bar in bars] == ["forward", "backward", "optimizer", "outside the phases", "idle"]
+    assert sum(bar["ms"] for bar in bars) == pytest.approx(sum(times.values()) + 5)
+    for bar in bars[:-1]:
+        assert sum(one["ms"] for one in bar["families"]) == pytest.approx(bar["ms"])
+    assert [(part["name"], part["ms"]) for part in bars[0]["parts"]] == [
+        ("mlp", 25), ("softmax", 20), ("attention", 10), ("head", 4.5), ("others", pytest.approx(0.5)),
+    ]  # fmt: skip
+    assert picture([]) == []
+
+
+@pytest.fixture(scope="module")
+def opened(browser, tiny, tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    path.write_text(tiny, encoding="utf-8")
+    browser.get(path.as_uri())
+    return browser
+
+
+@needs_browser
+def test_the_page_opens_without_a_message_and_works_by_the_keyboard(opened):
+    assert [entry["message"] for entry in opened.get_log("browser")] == []
+    canvas = opened.find_element("id", "timeline-canvas")
+
+    def press(key: str) -> None:
+        opened.switch_to.active_element.send_keys(key)
+
+    seen = "return document.getElementById('timeline-canvas').view.range"
+    _, whole = opened.execute_script(seen)
+    opened.execute_script("arguments[0].focus()", canvas)
+    for key, expected in (("+", (0.25, 0.75)), ("\ue014", (0.5, 1)), ("-", (0, 1)), ("+", (0.25, 0.75)), ("0", (0, 1))):
+        press(key)
+        assert opened.execute_script(seen) == pytest.approx([part * whole for part in expected], abs=1), key
+    for key, expected in (("\ue015", "step: "), ("\ue015", "forward: "), (".", "loss: "), (",", "forward: ")):
+        press(key)
+        assert opened.find_element("id", "timeline-description").text.startswith(expected), key
+    press("\ue007")
+    chosen = opened.execute_script("const { chosen, bars } = arguments[0].view; return bars[chosen]", canvas)
+    assert opened.execute_script(seen) == [chosen["start"], chosen["end"]]
+    button = "[...document.querySelectorAll('[data-flame] button')].find(b => b.textContent === 'optimizer')"
+    opened.execute_script(f"{button}.focus()")
+    press("\ue007")
+    assert "backward" not in opened.find_element("css selector", "[data-flame]").text
+    assert opened.switch_to.active_element.text == "optimizer"  # so that the keyboard goes on from there
+
+
+@needs_browser
+def test_tables_are_sorted_and_searched(opened):
+    def column(number: int) -> list[str]:
+        rows = "[...document.querySelectorAll('#kernels tbody tr')].filter(r => !r.hidden)"
+        return opened.execute_script(f"return {rows}.map(r => r.cells[{number}].textContent)")
+
+    opened.execute_script("document.querySelectorAll('#kernels th button')[1].click()")
+    launches = [int(text.replace(",", "")) for text in column(1)]
+    assert launches == sorted(launches, reverse=True) and len(launches) == 20
+    search = opened.find_element("css selector", "#kernels input")
+    search.send_keys("reducefunctor_no_such")
+    assert column(0) == []
+    search.clear()
+    search.send_keys("sgemm")
+    assert column(0) and all("gemm" in text for text in column(7))
+
+
+@needs_browser
+def test_the_page_fits_a_phone_paper_and_a_dark_room(opened):
+    def emulate(width: int, media: str, scheme: str) -> None:
+        metrics = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 500}
+        opened.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
+
+    emulate(390, "screen", "light")
+    assert until(lambda: opened.execute_script("return document.documentElement.scrollWidth") == 390)
+    emulate(1032, "print", "dark")
+    out = "return [...document.querySelectorAll('main *')].filter(e => e.getBoundingClientRect().right > 1033)"
+    assert until(lambda: opened.execute_script(f"{out}.map(e => e.outerHTML.slice(0, 90))") == [])
+    colour = "return getComputedStyle(document.body).backgroundColor"
+    assert opened.execute_script(colour) == "rgb(255, 255, 255)"
+    emulate(1280, "screen", "dark")
+    assert opened.execute_script(colour) == "rgb(22, 25, 29)"
+    emulate(1280, "screen", "light")
