@@ -329,7 +329,7 @@ def ncu_command(table: Path, metrics: Sequence[str]) -> list[str]:
     are emptied, so that bytes are those of a kernel that finds nothing cached."""
     from kernel_tables.counters import METRICS, OPERATION_INDICATORS
 
-    names = dict.fromkeys([metric.name for metric in (*METRICS, *OPERATION_INDICATORS)] + list(metrics))
+    names = dict.fromkeys([*METRICS, *OPERATION_INDICATORS, *metrics])
     return [
         "ncu", "--profile-from-start", "off", "--clock-control", "none", "--cache-control", "all",
         "--import-sass", "off", "--kernel-name-base", "demangled", "--rename-kernels", "off",

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from cs336_model.results import write_result
-from kernel_tables import counters as metrics
+from kernel_tables.counters import GROUPS, METRICS, OPERATION_INDICATORS
 from kernel_tables.errors import TraceError
 from tests.kernel_tables.synthetic import Synthetic
 from tests.workflow.small_results import make_key, make_result
@@ -16,17 +16,17 @@ from workflow import text
 from workflow.scripts import counter_tables, counters
 from workflow.tables import make_table, read_tables, write_table
 
-FFMA, (READ, _) = metrics.INSTRUCTIONS["ffma"], metrics.DRAM_BYTES
-STALL = metrics.STALLS["long_scoreboard"]
-SIZES = dict.fromkeys(metrics.LIMITS.values(), 16.0) | {metrics.MULTIPROCESSORS: 132.0}
+FFMA, READ, TIME_NS = GROUPS["instructions"]["ffma"], GROUPS["bytes"]["dram_read"], GROUPS["time"]["ns"]
+STALL = GROUPS["stalls"]["data from L2 or DRAM"]
+SIZES = dict.fromkeys(GROUPS["limits"].values(), 16.0) | {GROUPS["multiprocessors"]["count"]: 132.0}
 RUN = "nano_ctx8_train_step"
 KEYS = DEFAULTS | {"run": RUN, "model": "nano", "context_length": 8, "mode": "train_step"}
 COUNTED = {  # of one launch: an H200 computes 67 TFLOP/s and moves 4.8 TB/s, so 10 µs are 670 MFLOP or 48 MB at most
-    ("sgemm", "(4, 1, 1)", "(128, 1, 1)"): {FFMA: 0.8 * 335e6, READ: 4000.0, metrics.TIME_NS: 10_000.0},
+    ("sgemm", "(4, 1, 1)", "(128, 1, 1)"): {FFMA: 0.8 * 335e6, READ: 4000.0, TIME_NS: 10_000.0},
     ("add", "(2, 1, 1)", "(64, 1, 1)"): {
         READ: 0.75 * 4.8e6,
-        metrics.TIME_NS: 1000.0,
-        metrics.STALLS["long_scoreboard"]: 3.0,
+        TIME_NS: 1000.0,
+        STALL: 3.0,
     },
 }
 
@@ -44,14 +44,14 @@ def write_folder(folder: Path, *further: tuple[str, int], **counters_changes) ->
     write_result(make_result(RUN, "capture", machine={"device_name": "NVIDIA H200"}), folder / "capture.json")
     counted = {"status": "complete", "key": make_key(RUN, "counters")} | counters_changes
     write_result(make_result(RUN, "counters", **counted), folder / "counters.json")
-    columns = [*metrics.METRICS, *metrics.OPERATION_INDICATORS]
+    columns = METRICS | OPERATION_INDICATORS
     with (folder / "ncu.csv").open("w", newline="") as file:
         if counted["status"] == "complete":  # else the file is empty
             writer = csv.writer(file, quoting=csv.QUOTE_ALL)
-            writer.writerow(["ID", "Kernel Name", "Grid Size", "Block Size", *(metric.name for metric in columns)])
-            writer.writerow([""] * 4 + [metric.units[0] for metric in columns])
+            writer.writerow(["ID", "Kernel Name", "Grid Size", "Block Size", *columns])
+            writer.writerow([""] * 4 + [units[0] for units in columns.values()])
             for number, (launch, values) in enumerate(COUNTED.items()):
-                writer.writerow([number, *launch, *((SIZES | values).get(metric.name, 0.0) for metric in columns)])
+                writer.writerow([number, *launch, *((SIZES | values).get(metric, 0.0) for metric in columns)])
     return folder
 
 
