@@ -18,11 +18,9 @@ import numpy as np
 
 from kernel_tables.capture import NONE
 
-HOST_KINDS = ("annotation", "function", "operator")
 MODULE, NODE, GLOO = "nn.Module: ", "autograd::engine::evaluate_function: ", "gloo:"
 BACKWARD, STEP = "backward", "step"
 PROFILER_STEP = re.compile(r"ProfilerStep#\d+")  # of torch.profiler's schedule
-Columns = dict[str, np.ndarray]
 
 
 class Range(NamedTuple):
@@ -72,7 +70,7 @@ def recorded_ranges(trace, *, on_gpu: bool) -> list[Range]:
     return [one for one in ranges if not (has_steps and PROFILER_STEP.fullmatch(one.name))]
 
 
-def _as_ranges(events: Columns, rows: Any, names: Iterable[str]) -> list[Range]:
+def _as_ranges(events: dict[str, np.ndarray], rows: Any, names: Iterable[str]) -> list[Range]:
     columns = (events[name][rows].tolist() for name in ("start", "end", "thread"))
     return list(map(Range._make, zip(*columns, names, strict=True)))
 
@@ -116,7 +114,7 @@ def by_thread(thread: np.ndarray, mask: np.ndarray | None = None) -> dict[int, n
     return dict(zip(ids.tolist(), np.split(order, first[1:]), strict=False))  # np.split returns one part for no events
 
 
-def outermost(events: Columns, rows: np.ndarray) -> np.ndarray:
+def outermost(events: dict[str, np.ndarray], rows: np.ndarray) -> np.ndarray:
     """The `rows` of events of one thread that lie in no other one of these, by start. Of two with equal times, the one
     with the lower `order` is the outer one."""
     rows = rows[np.lexsort((events["order"][rows], -events["end"][rows], events["start"][rows]))]
@@ -163,30 +161,28 @@ def gloo_collectives(trace) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _operators(trace) -> list[Range]:
-    """The outermost operators, with the shapes of their inputs."""
-    operators, shapes, ranges = trace["operator"], [_shapes_text(text) for text in trace.shapes], []
+    """The outermost operators, with the shapes of their inputs: "aten::mm(4×256, 256)"."""
+
+    def size(shape) -> str:
+        if isinstance(shape, list) and any(isinstance(one, list) for one in shape):  # of a list of tensors
+            return f"[{', '.join(map(size, shape))}]"
+        return "×".join(map(str, shape)) if isinstance(shape, list) else str(shape)
+
+    def text_of(shapes: bytes) -> str:
+        try:
+            shapes = json.loads(shapes) if shapes else []
+        except ValueError:
+            return ""
+        sizes = [size(shape) for shape in shapes if shape] if isinstance(shapes, list) else []
+        return f"({', '.join(sizes)})" if sizes else ""
+
+    operators, shapes, ranges = trace["operator"], [text_of(text) for text in trace.shapes], []
     for rows in by_thread(operators["thread"]).values():
         rows = outermost(operators, rows)
         pairs = zip(operators["name"][rows].tolist(), operators["shapes"][rows].tolist(), strict=True)
         names = (trace.texts[name].removeprefix(NODE) + shapes[shape] for name, shape in pairs)
         ranges += _as_ranges(operators, rows, names)
     return ranges
-
-
-def _shapes_text(text: bytes) -> str:
-    """ "(4×256, 256)" for the JSON [[4, 256], [256], []]; "" without shapes."""
-
-    def one(shape) -> str:
-        if isinstance(shape, list) and any(isinstance(size, list) for size in shape):  # of a list of tensors
-            return f"[{', '.join(map(one, shape))}]"
-        return "×".join(map(str, shape)) if isinstance(shape, list) else str(shape)
-
-    try:
-        shapes = json.loads(text) if text else []
-    except ValueError:
-        return ""
-    texts = [one(shape) for shape in shapes if shape] if isinstance(shapes, list) else []
-    return f"({', '.join(texts)})" if texts else ""
 
 
 # Modules

@@ -36,6 +36,7 @@ from kernel_tables.capture import (
 from kernel_tables.errors import DAMAGE_KEY, NOTES_KEY, RANK_KEY, RANKS_KEY, RESOLUTION_KEY, TraceError, impossible
 from kernel_tables.events import ADVICE, GZIP, Args, Event, EventFile
 
+HOST_KINDS = ("annotation", "function", "operator")  # of events that may have no end
 KERNEL, COPY, FILL = range(3)  # in the order of capture.KINDS
 KINDS = {  # by category; they changed over the years, and ROCm writes calls of HIP into cuda_runtime
     "kernel": KERNEL, "Kernel": KERNEL, "gpu_memcpy": COPY, "Memcpy": COPY, "gpu_memset": FILL, "Memset": FILL,
@@ -184,7 +185,7 @@ class Events(Source):
             columns["start"] -= self.first_ns
             columns["end"] -= self.first_ns
         last = max((int(columns["end"].max()) for columns in timed), default=0)
-        for kind in modules.HOST_KINDS:
+        for kind in HOST_KINDS:
             is_open = self[kind]["is_open"]
             self[kind]["end"][is_open] = last
             self.unclosed += int(is_open.sum()) if kind == "annotation" else 0
@@ -201,8 +202,8 @@ class Events(Source):
         if kind == "arrow":
             columns["id"] = _integers([event.id for event in events])
             return columns | {"is_begin": np.array([event.ph == "s" for event in events], bool)}
-        lengths = self._lengths([event.dur for event in events], may_miss=kind in modules.HOST_KINDS)
-        if kind in modules.HOST_KINDS:  # Kineto writes a negative duration if it did not see the end
+        lengths = self._lengths([event.dur for event in events], may_miss=kind in HOST_KINDS)
+        if kind in HOST_KINDS:  # Kineto writes a negative duration if it did not see the end
             columns |= {"is_open": lengths < 0, "order": np.maximum(_integers([one.external for one in args]), 0)}
             lengths = np.maximum(lengths, 0)
         columns["end"] = start + lengths
@@ -392,15 +393,9 @@ class Events(Source):
         )
         launching = np.concatenate([operators, starters])  # by activity, the operator that launched it, or NONE
         correlation = np.arange(1, len(start) + 1)
-        work = {
-            "kind": np.zeros(len(start), np.int8),
-            "start": start,
-            "end": end,
-            "name": name,
-            "correlation": correlation,
-        }
-        work |= dict.fromkeys(("node", "grid", "block", "bytes", "copy"), np.full(len(start), NONE))
-        work["stream"] = -1 << 32 | thread & THREAD_BITS
+        work = dict.fromkeys(("node", "grid", "block", "bytes", "copy"), np.full(len(start), NONE))
+        work |= {"start": start, "end": end, "name": name, "correlation": correlation}
+        work |= {"kind": np.zeros(len(start), np.int8), "stream": -1 << 32 | thread & THREAD_BITS}
         self.columns[KERNEL] = work
         activities = self._activities(work, process_of(thread))
         rows = launching[launching != NONE]

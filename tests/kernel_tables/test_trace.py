@@ -406,38 +406,14 @@ def test_a_gzipped_trace_that_is_cut_off_is_read_up_to_there_on_request(tmp_path
     assert kernels(path, up_to_damage=True)[0] > 0
 
 
-PUT_IN = (
-    b'"',
-    b"\\",
-    b"\x00",
-    b"\n",
-    b"{",
-    b"}",
-    b"[",
-    b"]",
-    b",",
-    b":",
-    b"\xff",
-    b"null",
-    b"1e999",
-    b"NaN",
-    b"9" * 30,
-)
-
-
 def damaged_by_chance(text: bytes, chance: random.Random) -> bytes:
-    """The text cut, or with bytes changed, lost, put in, doubled or exchanged."""
+    """The text cut, or with bytes lost, doubled, exchanged or put in."""
     place, other = chance.randrange(len(text)), chance.randrange(len(text))
-    return chance.choice(
-        [
-            text[:place],
-            text[:place] + bytes([chance.randrange(256)]) + text[place + 1 :],
-            text[:place] + text[place + chance.randrange(1, 400) :],
-            text[:place] + chance.choice(PUT_IN) + text[place:],
-            text[:place] + text[max(0, place - 300) :],
-            text[:place] + text[other : other + 60] + text[place + 60 :],
-        ]
-    )
+    put_in = [b'"', b"\\", b"\x00", b"{", b"}", b"[", b"]", b",", b":", b"\xff", b"null", b"1e999", b"NaN", b"9" * 30]
+    gap = chance.choice([-300, chance.randrange(1, 400), len(text)])
+    exchanged = text[:place] + text[other : other + 60] + text[place + 60 :]
+    filled = text[:place] + chance.choice(put_in) + text[place:]
+    return chance.choice([text[:place] + text[max(place + gap, 0) :], exchanged, filled])
 
 
 def test_no_damage_ends_in_a_traceback_or_unsaid_in_a_figure_of_invalid_json(tmp_path):
@@ -460,33 +436,8 @@ def test_no_damage_ends_in_a_traceback_or_unsaid_in_a_figure_of_invalid_json(tmp
     assert min(outcomes.values()) > 5 and len(outcomes) == 3
 
 
-HUGE = 10**30
-HOSTILE = {
-    "devices that are none": lambda content: content.update(deviceProperties={"a": 1}),
-    "a huge base of time": lambda content: content.update(baseTimeNanoseconds=HUGE),
-    "ranks that are none": lambda content: content.update(distributedInfo=[{"rank": HUGE}]),
-    "huge ids": lambda content: kernel_of(content)["args"].update(correlation=HUGE, stream=HUGE, device=-HUGE),
-    "no ids": lambda content: kernel_of(content)["args"].update(correlation=[1], stream="x", device={}),
-    "sizes that are none": lambda content: kernel_of(content)["args"].update(grid=[1, "a", None], block=7),
-    "a collective": lambda content: kernel_of(content)["args"].update({"Collective name": 1, "In msg nelems": HUGE}),
-    "no args": lambda content: kernel_of(content).pop("args"),
-    "threads of text": lambda content: [one.update(tid="main", pid=-5) for one in content["traceEvents"]],
-}
-
-
 def kernel_of(content: dict) -> dict:
     return next(one for one in content["traceEvents"] if one.get("cat") == "kernel")
-
-
-@pytest.mark.parametrize("change", HOSTILE)
-def test_values_that_no_profiler_writes_change_no_time_of_a_kernel(tmp_path, change):
-    content = json.loads(trace_text(RECENT))
-    HOSTILE[change](content)
-    (tmp_path / "trace.json").write_text(json.dumps(content))
-    assert kernels(tmp_path / "trace.json") == kernels_by_brute_force(trace_text(RECENT))
-    source = trace.read(tmp_path / "trace.json").source
-    for name in ("sizes", "copies", "gpus", "began_utc_ns", "torch_collectives"):
-        getattr(source, name)()
 
 
 @pytest.mark.parametrize(("key", "value"), [("ts", 9e18), ("ts", "soon"), ("dur", -5), ("dur", None), ("dur", 1e300)])
@@ -502,20 +453,3 @@ def test_an_annotation_without_a_duration_lasts_to_the_end(tmp_path):
     opened = {"ph": "X", "cat": "user_annotation", "name": "open", "ts": 1, "pid": 5, "tid": 11}
     ranges = trace.read(written(tmp_path, opened, event("cpu_op", "aten::mm", 2, 9))).ranges
     assert (ranges.unclosed, ranges.end.tolist()) == (1, [10_000])
-
-
-COMMANDS = {
-    "report": ["report", "{}", "-o", "{}.html"],
-    "diagnose": ["diagnose", "{}"],
-    "diff": ["diff", "{}", "{}"],
-    "check": ["check", "{}"],
-    "host": ["host", "{}"],
-    "communication": ["communication", "{}"],
-    "trace": ["trace", "{}", "-o", "{}.timeline.json.gz"],
-}
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_takes_a_trace(tmp_path, capsys, command):
-    path = write_trace(tmp_path / "trace.json.gz", RECENT)
-    assert main([word.format(path) for word in COMMANDS[command]]) == 0
