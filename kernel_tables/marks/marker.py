@@ -70,8 +70,8 @@ def record_function_emitter() -> Emitter:
 def encoded(name: str) -> str:
     """A name as PyTorch's profiler can keep it. Kineto writes it into its JSON as it is: a quotation mark breaks the
     whole file, a backslash becomes a slash, and anything but printable ASCII makes it "unknown". Such names are written
-    as %= and percent encoding, which `kernel_tables` reads."""
-    is_kept = re.fullmatch(r"""(?!%=)[ !#-\[\]-~]*""", name)
+    as %= and percent encoding, which `kernel_tables` reads; what is encoded already stays."""
+    is_kept = re.fullmatch(r"""[ !#-\[\]-~]*""", name)
     return name if is_kept else "%=" + quote(name, safe=" ", errors="surrogatepass")
 
 

@@ -1,0 +1,181 @@
+"""The ranges that a program opens itself, translated for the profiler at hand; and those that the recorder adds."""
+
+import gc
+from types import SimpleNamespace
+from urllib.parse import unquote
+
+import nvtx
+import pytest
+import torch
+from torch import nn
+from torch.autograd.profiler import profile, record_function
+
+from kernel_tables.marks.compiled import KernelOrigins
+from kernel_tables.marks.marker import Emitter
+from kernel_tables.record import ranges as ranges_module
+from kernel_tables.record.ranges import (
+    AddedRanges,
+    ProgramRanges,
+    models_of_this_process,
+    module_chains,
+    numbered_models,
+    nvtx_text,
+    ranges_of_chains,
+)
+
+
+@pytest.fixture
+def listening(monkeypatch):
+    """A function that listens to this process until the test ends, with NVTX as on a GPU."""
+    pushed, listeners = [], []
+    for owner, names in (
+        (torch.cuda.nvtx, ("range_push", "range_pop")), (nvtx, ("push_range", "pop_range")),
+        (nvtx.annotate, ("__enter__", "__exit__", "__call__")),
+    ):  # fmt: skip
+        for name in names:
+            monkeypatch.setattr(owner, name, getattr(owner, name))
+    for owner, push, pop in (
+        (torch.cuda.nvtx, "range_push", "range_pop"), (ranges_module, "ORIGINAL_PUSH", "ORIGINAL_POP"),
+    ):  # fmt: skip
+        monkeypatch.setattr(owner, push, pushed.append)
+        monkeypatch.setattr(owner, pop, lambda: pushed.append("pop"))
+
+    def listen(*, to_nvtx=False):
+        heard = []
+        ranges = ProgramRanges(
+            to_nvtx=to_nvtx, after=lambda name, optimizer: heard.append(f"left {name}"),
+            before=lambda name, of_torch: heard.append(f"{'of torch ' if of_torch else ''}enter {name}"),
+        )  # fmt: skip
+        ranges.watch_torch()
+        ranges.watch_nvtx(nvtx)
+        listeners.append(ranges)
+        return heard
+
+    listen.pushed = pushed
+    yield listen
+    for ranges in listeners:
+        ranges.leave_record_function()
+
+
+def open_every_kind():
+    with record_function('n\u00e9"w') as opened:
+        assert opened.name == 'n\u00e9"w'  # for whoever reads it inside
+    with torch.cuda.nvtx.range("two {}", 2):
+        pass
+    with nvtx.annotate("three"):
+        pass
+    nvtx.push_range("four")
+    nvtx.pop_range()
+
+    @nvtx.annotate("five")
+    def decorated():
+        return "result"
+
+    assert decorated() == "result"
+
+
+EVERY_KIND = ['n\u00e9"w', "two 2", "three", "four", "five"]
+
+
+@pytest.mark.parametrize("to_nvtx", [False, True])
+def test_ranges_are_heard_once_each_by_whatever_call_they_are_opened(listening, to_nvtx):
+    heard = listening(to_nvtx=to_nvtx)
+    with profile(use_kineto=True) as recording:
+        open_every_kind()
+    assert heard == [f"{what} {name}" for name in EVERY_KIND for what in ("enter", "left")]
+    names = [unquote(event.name().removeprefix("%=")) for event in recording.kineto_results.events()]
+    assert names == EVERY_KIND if not to_nvtx else listening.pushed[:2] == [EVERY_KIND[0], "pop"]
+
+
+def test_a_range_that_raises_is_left_too_and_those_of_pytorch_itself_are_told_apart(listening):
+    heard = listening()
+    with pytest.raises(ValueError), record_function("fails"):
+        raise ValueError
+    torch.optim.SGD([nn.Parameter(torch.ones(1))]).step()
+    assert heard == [
+        "enter fails", "left fails", "of torch enter Optimizer.step#SGD.step", "left Optimizer.step#SGD.step",
+    ]  # fmt: skip
+    assert nvtx_text("a\0b\ud800") == "a\\0b\\ud800"  # what NVTX cannot take
+
+
+class Hiding(nn.Module):
+    """A module that does not say what it consists of."""
+
+    def __init__(self):
+        super().__init__()
+        self.part = nn.Linear(2, 2)
+
+    def children(self):
+        raise RuntimeError("hidden")
+
+    named_children = parameters = children
+
+    def forward(self, x):
+        return self.part(x)
+
+
+class Net(nn.Sequential):
+    pass
+
+
+def test_a_module_that_hides_its_parts_costs_their_names_and_no_other(monkeypatch):
+    gc.collect()  # models of other tests
+    names = []
+    monkeypatch.setattr(ranges_module, "record_function_emitter", lambda: Emitter(names.append, lambda: None))
+    added = AddedRanges(lambda kind: kind == "modules", None, to_nvtx=False)
+    net = Net(Hiding(), nn.Linear(2, 2))
+    added.begin()
+    with torch.no_grad():
+        net(torch.ones(2))
+    added.end()
+    assert names == ["inference", "Net", "Hiding", "Linear", "Linear"]
+
+
+def test_two_models_of_a_class_have_names_of_their_own_and_the_layers_of_a_list_have_one():
+    first, second, loss = Net(nn.Linear(2, 2)), Net(nn.Linear(2, 2)), nn.MSELoss()
+    layers = [nn.Bilinear(2, 2, 2) for _ in range(5)]
+    assert numbered_models([first, loss, second, nn.MSELoss(), *layers]) == {id(second): "Net 2"}
+    found = models_of_this_process()
+    assert [any(model is net for model in found) for net in (first, second, first[0])] == [True, True, False]
+
+
+def test_a_call_with_one_token_after_a_longer_one_decodes_and_the_next_long_one_is_of_a_prompt():
+    added, model = AddedRanges(lambda kind: True, None, to_nvtx=False), nn.Identity()
+
+    def kinds(model, lengths):
+        tokens = (torch.zeros(2, length, dtype=torch.int64) for length in lengths)
+        return [added.classify_call(model, (), {"input_ids": one}) for one in tokens]
+
+    with torch.no_grad():
+        assert kinds(model, [7, 1, 1, 7, 1]) == ["inference", "decode", "decode", "prefill", "decode"]
+        assert kinds(nn.Identity(), [1, 2, 3]) == ["inference"] * 3  # no cache: text that grows
+        assert added.classify_call(model, (torch.ones(2, 7),), {}) == "inference"  # no tokens
+    assert kinds(model, [7, 1]) == ["forward"] * 2
+
+
+MODEL, BLOCK, OTHER_BLOCK, NORM, HEAD, WRAPPER = 1, 2, 3, 4, 5, 6
+NAMES = {MODEL: "Net", BLOCK: "blocks", OTHER_BLOCK: "blocks", NORM: "blocks.norm", HEAD: "head", WRAPPER: "Net"}
+
+
+@pytest.mark.parametrize(
+    ("chains", "expected"),
+    [
+        ([(MODEL, BLOCK, NORM)], ["Net", "blocks", "blocks.norm"]),
+        ([(WRAPPER, MODEL, HEAD)], ["Net", "head"]),
+        ([(MODEL, BLOCK), (MODEL, BLOCK, NORM)], ["Net", "blocks", "blocks + blocks.norm"]),
+        ([(MODEL, BLOCK, NORM), (MODEL, HEAD)], ["Net", "blocks.norm + head"]),
+        ([(MODEL, BLOCK), (MODEL, OTHER_BLOCK)], ["Net", "blocks"]),
+        ([(MODEL, 99), (99,)], ["Net"]),  # 99 has no name
+        ([], []),
+    ],
+)
+def test_a_kernel_is_in_the_modules_around_all_that_it_serves_and_in_their_set(chains, expected):
+    assert [part.name for part in ranges_of_chains(tuple(chains), NAMES.get)] == expected
+
+
+def test_an_operation_of_the_backward_pass_serves_the_modules_that_it_differentiates():
+    forward = {"1": ("L['self']", None), "2@1": ("L['self'].blocks.0", None)}
+    metas = [{"nn_module_stack": forward}, {"fwd_nn_module_stack": {"1": ()}, "nn_module_stack": forward}, {}]
+    assert module_chains(KernelOrigins([], [SimpleNamespace(meta=meta) for meta in metas])) == ((1,), (1, 2))
+    (_, first), (_, second) = (ranges_of_chains(((MODEL, block),), NAMES.get) for block in (BLOCK, OTHER_BLOCK))
+    assert first.name == second.name and first != second  # a layer that follows another is another instance

@@ -1,0 +1,151 @@
+"""Recording from within a script: `kernel_tables.recorded` as a context manager and as a decorator."""
+
+from collections import Counter
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.autograd.profiler import record_function
+
+import kernel_tables
+from kernel_tables.errors import TraceError
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.add_module('strange"\n', nn.Linear(4, 4))
+        self.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+
+    def forward(self, x):
+        x = self._modules['strange"\n'](x)
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def instances(recording, tree=False):
+    with recording.profile() as profile:
+        return profile.ranges(tree=tree).set_index("range")["instances"].to_dict()
+
+
+def test_a_decorated_function_is_recorded_after_so_many_calls_and_then_no_more():
+    calls = []
+
+    @(recording := kernel_tables.recorded("step", skip=2, steps=2, output="two.sqlite"))
+    def step(x):
+        """Adds."""
+        calls.append(recording.capture)
+        return torch.add(x, 1)
+
+    assert [int(step(torch.tensor(number))) for number in range(6)] == [1, 2, 3, 4, 5, 6]
+    assert (step.__name__, step.__doc__) == ("step", "Adds.")
+    assert calls == [None] * 4 + [Path("two.sqlite")] * 2
+    assert instances(recording) == {"step": 2}
+    assert "two.sqlite" in repr(recording) and "operators" in recording._repr_html_()
+
+
+def test_modules_have_ranges_each_operator_runs_as_without_and_no_hook_is_left(monkeypatch):
+    monkeypatch.setattr(torch.autograd, "backward", partial(torch.autograd.backward))  # by somebody else
+    model, x = Model(), torch.randn(2, 4)
+    hooks = nn.modules.module._global_forward_hooks, nn.modules.module._global_forward_pre_hooks
+    before = [*map(len, hooks), torch.autograd.backward, record_function.__enter__, record_function.__exit__]
+    with torch.autograd.profiler.profile(use_kineto=True) as plain:
+        model(x).sum().backward()
+    model.zero_grad()
+    with kernel_tables.recorded("step", ranges="modules") as recording:
+        model(x).sum().backward()
+    now = [*map(len, hooks), torch.autograd.backward, record_function.__enter__, record_function.__exit__]
+    assert now == before
+    assert instances(recording) == {"step": 1, "forward": 1, "Model": 2, 'strange"\n': 2, "layers": 4, "backward": 1}
+    with recording.profile() as profile:
+        tree = profile.ranges(tree=True).set_index("range")["gpu_time_ns"]
+        launches = profile.kernels().groupby("kernel")["launches"].sum().to_dict()
+    path = "step > forward > Model"
+    assert tree[f"{path} > layers"] + tree[f'{path} > strange"\n'] == tree[path]
+    is_inner = lambda event: event.cpu_parent and event.cpu_parent.name.startswith("aten::")  # noqa: E731
+    operators = [event for event in plain.function_events if event.name.startswith("aten::") and not is_inner(event)]
+    assert launches == Counter(event.name for event in operators)
+
+
+def test_a_call_inside_another_is_part_of_it():
+    recording = kernel_tables.recorded("fall")
+
+    @recording
+    def fall(height):
+        return torch.ones(1) if height == 0 else fall(height - 1) + 1
+
+    fall(2)
+    assert instances(recording) == {"fall": 3}
+
+
+def test_a_block_that_raises_leaves_no_capture_and_the_next_can_be_recorded():
+    with pytest.raises(ValueError, match="mine"), kernel_tables.recorded("step") as recording:
+        torch.ones(2)
+        raise ValueError("mine")
+    with pytest.raises(TraceError, match="not recorded yet"):
+        recording.profile()
+    assert list(Path().iterdir()) == [] and "ran 1 of 1 times" in recording._repr_html_()
+    Path("mine.sqlite").write_text("precious")
+    for _ in range(2):
+        with kernel_tables.recorded("step") as recording:
+            torch.ones(2)
+    assert recording.capture == Path("recording-2.sqlite")  # nothing is written over
+    with (
+        pytest.raises(TraceError, match="is not overwritten"),
+        kernel_tables.recorded("step", ranges="modules", output="mine.sqlite"),
+    ):
+        raise AssertionError("the block runs though it cannot be kept")
+    Path("trace_rank1.sqlite").write_text("of another rank, which was faster")
+    with kernel_tables.recorded("step", output="trace.sqlite") as recording:
+        torch.ones(2)
+    assert recording.capture == Path("trace.sqlite")
+
+
+def test_what_an_optimizer_runs_in_its_closure_is_not_the_optimizers():
+    model, x = nn.Linear(4, 4), torch.randn(2, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def closure():
+        loss = model(x).sum()
+        loss.backward()
+        return loss
+
+    with kernel_tables.recorded("step", ranges="modules") as recording:
+        optimizer.step(closure)
+    phases = {path for path in instances(recording, tree=True) if path.count(" > ") == 1}
+    assert phases == {"step > forward", "step > backward", "step > Optimizer.step#SGD.step"}
+
+
+@pytest.mark.parametrize("options", [{"steps": 0}, {"skip": -1}, {"ranges": "module"}])
+def test_numbers_that_mean_nothing_are_refused(options):
+    with pytest.raises((ValueError, TraceError), match="at least 1|expected modules"):
+        kernel_tables.recorded("step", **options)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inductor's imports use what PyTorch has deprecated
+def test_kernels_of_a_model_that_is_compiled_after_the_creation_are_in_its_modules_and_inductor_is_as_before():
+    config = pytest.importorskip("torch._inductor.config")
+    plain = config.fx_graph_cache, config.cpp.enable_kernel_profile, config.trace.provenance_tracking_level
+    paths = []
+    for compiled in (False, True):
+        torch._dynamo.reset()
+        model = Model()
+        called = torch.compile(model) if compiled else model
+        step = kernel_tables.recorded("step", skip=1, ranges="modules")
+        for _ in range(2):
+            with step, torch.no_grad():  # a backward pass takes a C++ compiler
+                called(torch.randn(2, 4))
+        with step.profile() as profile:
+            kernels = profile.kernels("step")
+        products = kernels[kernels["kernel"].isin(["aten::addmm", "aten::linear"])]
+        paths.append(products.groupby("range")["launches"].sum().to_dict())
+    assert paths[0] == paths[1] and len(paths[0]) == 2
+    assert plain == (config.fx_graph_cache, config.cpp.enable_kernel_profile, config.trace.provenance_tracking_level)
