@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from kernel_tables.diagnosis.diagnose import diagnose
-from kernel_tables.diagnosis.scope import Scope
-from kernel_tables.diagnosis.step_time import step_time
-from kernel_tables.terminal.tables import tree_lines
-from kernel_tables.trace import Trace
+from kernel_tables.profile import read
+from kernel_tables.steps import Scope, step_time
+from kernel_tables.text import tree_lines
 from workflow.text import TEMPLATES
 
 ROOT = Path(__file__).parents[1]
@@ -86,10 +84,10 @@ def test_the_table_of_the_readme_is_that_of_the_example():
 def test_the_recording_of_the_readme_is_that_of_the_example(tmp_path):
     capture = tmp_path / "gpt.sqlite"
     capture.write_bytes(gzip.decompress(RECORDING.read_bytes()))
-    with Trace(capture) as trace:
-        tree = tree_lines(trace, 100, 200, None).splitlines()
-        said = [step_time(Scope(trace, "step")).sentence]
-        said += [finding.sentence() for finding in diagnose(trace, "step") if not finding.abstained][:1]
+    with read(capture) as profile:
+        tree = tree_lines(profile, 100, 200, None).splitlines()
+        said = [step_time(Scope(profile, "step")).sentence]
+        said += [finding.sentence() for finding in profile.diagnose("step") if not finding.abstained][:1]
     printed = re.search(r"```\n(range .*?)```", README, re.DOTALL).group(1)
     rows = [line for line in printed.splitlines() if re.search(r"share$|█", line)]
     made = {" ".join(line.split()[: len(row.split())]) for line in tree for row in rows}
