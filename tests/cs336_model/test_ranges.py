@@ -96,3 +96,40 @@ def test_all_blocks_of_a_checkpoint_run_again_inside_recomputation(pushed, check
     assert blocks.count("forward > block") == 4
     assert blocks.count("backward > recomputation > block") == recomputed
     assert set(blocks[4:]) == {"backward > recomputation > block", "backward > block"}
+
+
+SECOND = "second"
+
+
+def in_parts(x, first, second):
+    with ranges.span("first"):
+        y = x @ first
+    with ranges.span("outer"):
+        y = y.view_as(y)
+        with ranges.span(SECOND):
+            return inner(y, second)
+
+
+def inner(x, weight):
+    return x @ weight
+
+
+def frame(function, offset: int) -> str:
+    """A line of a stack of calls, so many lines below the head of a function of this file."""
+    return f'  File "{__file__}", line {function.__code__.co_firstlineno + offset}, in {function.__name__}\n    code\n'
+
+
+@pytest.mark.parametrize(
+    ("stack", "part"),
+    [
+        (frame(in_parts, 2), "first"),
+        (frame(in_parts, 4), "outer"),
+        (frame(in_parts, 6), "second"),
+        (frame(in_parts, 6) + frame(inner, 1), "second"),  # called in a part
+        (frame(inner, 1), None),
+        (frame(in_parts, 6) + '  File "/elsewhere/not_here.py", line 1, in f\n', "second"),
+        ("", None),
+    ],
+)
+def test_a_stack_of_calls_stands_in_the_innermost_part_that_is_written_around_its_lines(stack, part):
+    assert ranges.find_part(stack) == part

@@ -124,7 +124,9 @@ def test_a_program_that_trains_for_hours_is_ended_without_a_traceback_once_it_is
 
 
 NOTHING = "kernel-tables record: nothing was recorded: "
-NO_RECORDER = "no Python of the program loaded the recorder: the program is not Python, or was started with -I, -E or -S"
+NO_RECORDER = (
+    "no Python of the program loaded the recorder: the program is not Python, or was started with -I, -E or -S"
+)
 GONE = "the temporary folder in which the program leaves its recording was deleted while it ran; set TMPDIR to a folder"
 
 
@@ -220,8 +222,18 @@ GRAPH = [
         ({}, [OPENED, CLOSED | ENDED], "steps 6 to 8 and a part of step 9", "ended inside the window (KeyboardInterr"),
         ({}, [OPENED, CLOSED | ENDED | {"done": 0}], "a part of step 6", "ended inside the window"),
         ({}, [OPENED], "from step 6 until the program ended", "ended inside the window"),
-        ({}, [OPENED | {"by": "weights", "name": "Adam"}, CLOSED], "steps 6 to 8", "after Adam has changed the weights"),
-        ({}, [OPENED, CLOSED | {"compilations": 2}], "steps 6 to 8", "torch.compile compiled 2 graphs inside the window"),
+        (
+            {},
+            [OPENED | {"by": "weights", "name": "Adam"}, CLOSED],
+            "steps 6 to 8",
+            "after Adam has changed the weights",
+        ),
+        (
+            {},
+            [OPENED, CLOSED | {"compilations": 2}],
+            "steps 6 to 8",
+            "torch.compile compiled 2 graphs inside the window",
+        ),
         ({}, [OPENED, CLOSED, {"event": "no_rank", "reason": "x"}], "steps 6 to 8", "other ranks are not recorded"),
     ],
 )
@@ -239,7 +251,11 @@ WITHOUT = [*STARTED, {"event": "exit", "reached": 0}]
 @pytest.mark.parametrize(
     ("settings", "notes", "reason"),
     [
-        ({}, [{"event": "old_python", "version": "3.9.2"}], "the program's Python is 3.9.2, and the recorder needs 3.11"),
+        (
+            {},
+            [{"event": "old_python", "version": "3.9.2"}],
+            "the program's Python is 3.9.2, and the recorder needs 3.11",
+        ),
         ({}, STARTED, "the program made an unknown number"),
         (
             {},
@@ -252,7 +268,11 @@ WITHOUT = [*STARTED, {"event": "exit", "reached": 0}]
         ({}, [{"event": "refused", "reason": "CUPTI\x1b is taken"}], "could not record: CUPTI\\x1b is taken"),
         ({}, [OPENED, {"event": "lost", "reason": "the disk is full"}], "could not record: the disk is full"),
         ({}, [OPENED], "was ended by SIGKILL before PyTorch's profiler wrote its data"),
-        ({"window": RANGE, "range": "stepp", "skip": 0}, WITHOUT, "instance 1 of range 'stepp', and the program opened 0"),
+        (
+            {"window": RANGE, "range": "stepp", "skip": 0},
+            WITHOUT,
+            "instance 1 of range 'stepp', and the program opened 0",
+        ),
         ({"window": SECONDS, "duration_s": 1}, WITHOUT, "the program called no module of PyTorch"),
         (
             {"window": SECONDS, "delay_s": 60, "profiler": NSYS},

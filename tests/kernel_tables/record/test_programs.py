@@ -165,7 +165,9 @@ train()
 
 def test_a_crash_in_the_window_keeps_what_was_recorded_and_the_first_process_is_the_one(record, monkeypatch):
     monkeypatch.setenv("SECRET", "canary-s3cr3t")
-    done = record(CRASH, "--skip", "1", "--steps", "9", "-o", "crash.sqlite", arguments=["--key", "s3cr3t", "--lr", "3"])
+    done = record(
+        CRASH, "--skip", "1", "--steps", "9", "-o", "crash.sqlite", arguments=["--key", "s3cr3t", "--lr", "3"]
+    )
     assert (done.status, done.out) == (1, "child ended with 1\n")
     assert "OutOfMemoryError: made up" in done.err
     assert "the program ended inside the window; what was recorded until then is kept" in done.err

@@ -126,7 +126,7 @@ def test_what_an_optimizer_runs_in_its_closure_is_not_the_optimizers():
 
 @pytest.mark.parametrize("options", [{"steps": 0}, {"skip": -1}, {"ranges": "module"}])
 def test_numbers_that_mean_nothing_are_refused(options):
-    with pytest.raises((ValueError, TraceError), match="at least 1|expected modules"):
+    with pytest.raises((ValueError, TraceError), match=r"at least 1|expected modules"):
         kernel_tables.recorded("step", **options)
 
 

@@ -237,7 +237,9 @@ def test_a_window_in_seconds_opens_on_the_main_thread_after_a_call_and_under_nsy
 
 def test_the_programs_own_calls_open_and_close_the_window(monkeypatch):
     told = []
-    cudart = SimpleNamespace(cudaProfilerStart=lambda: told.append("start"), cudaProfilerStop=lambda: told.append("stop"))
+    cudart = SimpleNamespace(
+        cudaProfilerStart=lambda: told.append("start"), cudaProfilerStop=lambda: told.append("stop")
+    )
     for owner in (torch.cuda, torch.cuda.profiler):
         monkeypatch.setattr(owner, "cudart", lambda: cudart)
     monkeypatch.setattr(torch.cuda.profiler, "check_error", lambda _: None)

@@ -1,6 +1,6 @@
 """A backward pass on a device whose nodes autograd runs on a thread of its own, as it does for CUDA; no GPU needed.
 
-    python -m tests.kernel_tables.other_device
+    python -m tests.kernel_tables.marks.other_device
 
 PyTorch lets Python stand for a device, of which two operations are enough here. It is one for the whole process, hence
 this program. Prints as JSON what was opened: [on the calling thread?, path or "/" where it was closed] in order.
@@ -12,8 +12,7 @@ import threading
 import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from range_marks.backward import follow_backward
-from range_marks.marker import Emitter, Marker
+from kernel_tables.marks import Emitter, Marker, follow_backward
 
 _setup_privateuseone_for_python_backend("made_up")
 

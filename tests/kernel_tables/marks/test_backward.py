@@ -13,10 +13,9 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
-from range_marks.backward import follow_backward
-from range_marks.marker import Emitter, Marker
+from kernel_tables.marks import Emitter, Marker, follow_backward, mark
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 class Recorded:
@@ -199,7 +198,7 @@ def test_every_thread_that_calls_backward_has_its_own_parts(marker, recorded):
 
 def test_parts_open_and_close_on_the_thread_of_a_device_before_the_backward_pass_is_over():
     done = subprocess.run(
-        [sys.executable, "-m", "tests.kernel_tables.other_device"], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "-m", "tests.kernel_tables.marks.other_device"], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr[-2000:]
     here, there = True, False
@@ -210,9 +209,9 @@ def test_parts_open_and_close_on_the_thread_of_a_device_before_the_backward_pass
 
 CLOSES = """
 import sys, torch
-from range_marks.backward import _run_on_thread_of
+from kernel_tables.marks.backward import run_on_thread_of
 called = []
-_run_on_thread_of(torch.device("cpu"), lambda: called.append(1))
+run_on_thread_of(torch.device("cpu"), lambda: called.append(1))
 print(called, "sympy" in sys.modules)
 """
 
@@ -298,10 +297,19 @@ def test_marking_changes_no_gradient_and_adds_no_operator(recorded):
     assert any(path.endswith("second") for path in recorded.here)
 
 
-def test_without_a_marker_nothing_is_opened(marker, recorded, x):
-    with marker.part("part"):
-        y = x.exp().sum()
-    follow_backward(None)
-    recorded.here.clear()
-    y.backward()
-    assert recorded.here == []
+def test_one_call_marks_all_modules_of_a_model_forward_and_backward_until_its_end(recorded, x):
+    model, before = nn.Sequential(nn.Linear(4, 4), nn.GELU()), torch.autograd.backward
+    with mark(model, Emitter(recorded.push, recorded.pop)):
+        model(x).sum().backward()
+        assert recorded.here == [
+            "Sequential", "Sequential > Linear", "Sequential > GELU", "backward", "backward > Sequential",
+            "backward > Sequential > GELU", "backward > Sequential > Linear",
+        ]  # fmt: skip
+    model(x).sum().backward()
+    assert recorded.here == [] and torch.autograd.backward is before
+    with profile(activities=[ProfilerActivity.CPU]) as recording:
+        marks = mark(model, depth=1)  # by default, ranges of PyTorch's profiler
+        model(x)
+        marks.end()
+    names = {event.name for event in recording.events() if not event.name.startswith(("aten", "detach"))}
+    assert names == {"Sequential", "Linear", "GELU"}

@@ -4,8 +4,7 @@ from collections import OrderedDict
 
 from torch import nn
 
-from kernel_recorder.in_process.module_ranges import models_of_this_process
-from range_marks.module_parts import module_names
+from kernel_tables.marks import module_names
 
 
 class Block(nn.Module):
@@ -70,13 +69,6 @@ def test_a_unit_of_fsdp_has_the_name_of_the_class_that_the_program_wrote():
     for module in (model, model.head[0]):
         module.__class__ = type(f"FSDP{type(module).__name__}", (type("FSDPModule", (), {}), type(module)), {})
     assert names(model)[:4] == ["Model", head, f"{head}.Block", f"{head}.Linear"]
-
-
-def test_the_models_of_a_process_are_the_modules_that_are_part_of_no_other():
-    model = Model(head=nn.Linear(2, 2))
-    found = models_of_this_process()
-    assert any(one is model for one in found)
-    assert not any(one is model.head for one in found)
 
 
 def test_a_model_as_deep_as_pythons_stack_has_names():
