@@ -15,7 +15,7 @@ from kernel_tables.files import written_whole
 from kernel_tables.names import short_names
 from kernel_tables.output import duration
 from kernel_tables.page import parts
-from kernel_tables.page.parts import Leaf, Names, look_of
+from kernel_tables.page.parts import LOOKS, PHASES, PLAIN, Leaf, Names, look_of, rank_of
 from kernel_tables.profile import Profile
 from kernel_tables.steps import Scope, step_time
 from kernel_tables.text import CPU_ONLY_NOTE, time_heading
@@ -141,63 +141,76 @@ class Timeline(NamedTuple):
 def capture_timeline(scope: Scope, names: Names) -> Timeline:
     """The timeline of the middle step (without steps, of the complete capture)."""
     profile, work, ranges, calls = scope.profile, scope.activities, scope.ranges, scope.profile.capture.calls
+    opened, rows, first_ns, limit_ns, note = _excerpt(scope)
+    lanes, kinds, phases, families, paths = {}, {}, set(), set(), _with_phases(scope)
+    # Threads are numbered from 1, those that open most ranges first.
+    threads = [thread for thread, _ in Counter(ranges.thread.tolist() + calls.threads.tolist()).most_common()]
+
+    def values(rows: np.ndarray, *columns: np.ndarray) -> zip:
+        return zip(*(column[rows].tolist() for column in columns), strict=True)
+
+    def add(lane: tuple, title: str, times: list, name: int, path: tuple[str, ...], look: int) -> None:
+        kind, (start, end) = (name, names.number(path_text(path)) if path else None, look), times
+        if start < limit_ns:
+            bar = (start - first_ns, max(min(end, limit_ns) - start, 0), kinds.setdefault(kind, len(kinds)))
+            lanes.setdefault(lane, (title, []))[1].append(bar)
+
+    depth = profile.attribution.paths.depth
+    least = int(depth[profile.range_path[opened]].min(initial=1 << 30))
+    columns = ranges.thread, ranges.name, profile.range_path, ranges.start, ranges.end
+    for thread, name, path, *times in values(opened, *columns):
+        number, level, look = (
+            threads.index(thread) + 1,
+            int(depth[path]) - least,
+            look_of((*paths[path], "")[0], PHASES),
+        )
+        title = f"ranges, thread {number}" + (f", level {level + 1}" if level else "")
+        if level < 8:
+            add((0, number, level), title, times, names.number(ranges.names[name]), paths[path][:-1], look)
+            phases.update(paths[path][:1])
+    launched = rows[scope.launch_row[rows] != NONE]
+    called, activity = np.unique(scope.launch_row[launched], return_index=True)
+    launched, called = (column[calls.start[called] < limit_ns] for column in (launched[activity], called))
+    if not profile.is_cpu_only:
+        profile.capture.load_call_ends()
+        of_calls = values(called, calls.threads[calls.thread], calls.name, calls.start, calls.end)
+        for (thread, name, *times), path in zip(of_calls, profile.launch_path[launched].tolist(), strict=True):
+            number, name = threads.index(thread) + 1, names.number(calls.names.get(name, "launch"))
+            add((1, number), f"API calls, thread {number}", times, name, paths[path], LOOKS.index(PLAIN))
+    columns = work.device, work.stream_number, work.name, profile.attribution.path, work.start, work.end
+    for device, stream, name, path, *times in values(rows[work.start[rows] < limit_ns], *columns):
+        title, one = (
+            f"{'processor' if device < 0 else f'device {device}'}, stream {stream}",
+            profile.activity_classes[name],
+        )
+        number = names.number(work.names[name], is_kernel=True)
+        add((2, device, stream), title, times, number, paths[path], look_of(family(one)))
+        families.add(family(one))
+    data = {"lanes": [], "kinds": list(kinds)}
+    for _, (title, bars) in sorted(lanes.items()):
+        of_lane = zip(("start", "length", "kind"), zip(*sorted(bars), strict=True), strict=True)
+        data["lanes"].append({"title": title, **dict(of_lane)})
+    return Timeline(data, [name for name in PHASES if name in phases], sorted(families, key=rank_of), note)
+
+
+def _excerpt(scope: Scope) -> tuple[np.ndarray, np.ndarray, int, int, str]:
+    """The rows of the ranges and of the activities of the middle step (without steps, of the capture), the first time
+    that is shown and the one before which bars start, and a sentence if not all is shown."""
+    work, ranges, first_ns, last_ns = scope.activities, scope.ranges, None, int(scope.ranges.end.max(initial=0))
     rows, opened = np.arange(len(work)), np.arange(len(ranges))
-    first_ns, last_ns = None, int(ranges.end.max(initial=0))
     if scope.has_steps:
         middle = len(scope.step_ranges) // 2
         step, rows = scope.step_ranges[middle], np.flatnonzero(scope.step_by_activity == middle)
         first_ns, last_ns = int(ranges.start[step]), int(ranges.end[step])
         is_inside = (ranges.start >= first_ns) & (ranges.end <= last_ns)
         opened = np.flatnonzero(is_inside & (scope.range_process == scope.range_process[step]))
-    launched = rows[scope.launch_row[rows] != NONE]
-    starts = np.concatenate([ranges.start[opened], scope.launch_ns[launched], work.start[rows]])
+    launch_ns = scope.launch_ns[rows[scope.launch_row[rows] != NONE]]
+    starts = np.concatenate([ranges.start[opened], launch_ns, work.start[rows]])
     first_ns = int(starts.min(initial=last_ns)) if first_ns is None else first_ns
     last_ns = limit_ns = max(last_ns, int(work.end[rows].max(initial=0)))
     if len(starts) > MAX_BARS:
         limit_ns = int(np.partition(starts, MAX_BARS)[MAX_BARS])
     shown = f"{duration(limit_ns - first_ns)} of {duration(last_ns - first_ns)}"
     note = f"Only its first {shown} are shown; kernel-tables trace writes all of it." if limit_ns < last_ns else ""
-    limit_ns, lanes, kinds, paths = max(limit_ns, first_ns + 1), {}, {}, _with_phases(scope)
-    # Threads are numbered from 1, those that open most ranges first.
-    threads = [thread for thread, _ in Counter(ranges.thread.tolist() + calls.threads.tolist()).most_common()]
-
-    def add(lane: tuple, title: str, times: tuple, name: int, path: tuple[str, ...], look: int) -> None:
-        kind, (start, end) = (name, names.number(path_text(path)) if path else None, look), map(int, times)
-        if start < limit_ns:
-            bar = (start - first_ns, max(min(end, limit_ns) - start, 0), kinds.setdefault(kind, len(kinds)))
-            lanes.setdefault(lane, (title, []))[1].append(bar)
-
-    opened = opened[ranges.start[opened] < limit_ns]
-    opened_path, levels, phases, families = profile.range_path[opened], profile.attribution.paths.depth, set(), set()
-    levels = levels[opened_path] - levels[opened_path].min(initial=1 << 30)
-    for row, path, level in zip(opened.tolist(), opened_path.tolist(), levels.tolist(), strict=True):
-        if level < 8:
-            lane, path = (0, threads.index(ranges.thread[row]) + 1, level), paths[path]
-            title = f"ranges, thread {lane[1]}" + (f", level {level + 1}" if level else "")
-            look, name = look_of((*path, "")[0], parts.PHASES), names.number(ranges.names[ranges.name[row]])
-            add(lane, title, (ranges.start[row], ranges.end[row]), name, path[:-1], look)
-            phases.update(path[:1])
-    called, activity = np.unique(scope.launch_row[launched], return_index=True)
-    if not profile.is_cpu_only:
-        profile.capture.load_call_ends()
-        for row, path in zip(called.tolist(), profile.launch_path[launched[activity]].tolist(), strict=True):
-            thread, name = (
-                threads.index(calls.threads[calls.thread[row]]) + 1,
-                calls.names.get(calls.name[row], "launch"),
-            )
-            times, look = (calls.start[row], calls.end[row]), parts.LOOKS.index(parts.PLAIN)
-            add((1, thread), f"API calls, thread {thread}", times, names.number(name), paths[path], look)
-    for row in rows[work.start[rows] < limit_ns].tolist():
-        device, stream, name = int(work.device[row]), int(work.stream_number[row]), work.name[row]
-        title = f"{'processor' if device < 0 else f'device {device}'}, stream {stream}"
-        one, path = family(profile.activity_classes[name]), paths[profile.attribution.path[row]]
-        times, number = (work.start[row], work.end[row]), names.number(work.names[name], is_kernel=True)
-        add((2, device, stream), title, times, number, path, look_of(one))
-        families.add(one)
-    data = {"lanes": [], "kinds": list(kinds)}
-    for _, (title, bars) in sorted(lanes.items()):
-        columns = zip(("start", "length", "kind"), zip(*sorted(bars), strict=True), strict=True)
-        data["lanes"].append({"title": title, **dict(columns)})
-    return Timeline(
-        data, [phase for phase in parts.PHASES if phase in phases], sorted(families, key=parts.rank_of), note
-    )
+    limit_ns = max(limit_ns, first_ns + 1)
+    return opened[ranges.start[opened] < limit_ns], rows, first_ns, limit_ns, note
