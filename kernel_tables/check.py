@@ -160,7 +160,7 @@ class _Check:
         self.capture.load_call_ends()
         ranges, process = self.ranges, process_of(self.ranges.thread[steps[0]])
         mine = process_of(self.calls.threads)[self.calls.thread] == process
-        if not mine.any() or self.calls.end is None:
+        if not mine.any():
             return None
         calls = union(self.calls.start[mine], self.calls.end[mine])
         last_ns = int(calls.end_ns[-1])
@@ -226,11 +226,9 @@ class _Check:
         launches, row = self.calls.named(*LAUNCHES), self.profile.attribution.launch_row
         has_run = np.zeros(len(self.calls.start), bool)
         has_run[row[row != NONE]] = True
-        if not self.is_kernel.any() or has_run[launches].all():
+        if not self.is_kernel.any() or has_run[launches].all() or not self.capture.source.has_call_names:
             return 0
         self.capture.load_call_ends()
-        if self.calls.end is None:
-            return 0
         start, thread = self.calls.start[launches], self.calls.thread[launches]
         process = process_of(self.calls.threads)[thread]
         is_fine = has_run[launches] | self.calls.failed[launches]

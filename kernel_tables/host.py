@@ -88,7 +88,7 @@ class _Events:
         capture.load_call_ends()
         keys, name = np.unique(calls.name, return_inverse=True)
         cuda = {
-            "start": calls.start, "end": calls.start if calls.end is None else calls.end, "name": name.reshape(-1),
+            "start": calls.start, "end": calls.end, "name": name.reshape(-1),
             "thread": calls.threads[calls.thread], "names": [calls.names.get(key, UNKNOWN) for key in keys.tolist()],
         }  # fmt: skip
         parts = [cuda, capture.source.os_calls(), capture.source.python_samples(), capture.source.native_samples()]

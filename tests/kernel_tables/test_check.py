@@ -141,6 +141,12 @@ def test_fewer_steps_than_expected_and_a_lost_table_of_calls_are_errors(codes):
     assert "no_api_calls" in codes(steps(5, 5), lacking=(RUNTIME,))[0]
 
 
+def test_calls_without_names_or_ends_are_a_warning_that_lost_launches_are_not_counted(codes, tmp_path):
+    for column in ("nameId", "end"):
+        path = steps(5, 5).call(20, 900).write(tmp_path / f"{column}.sqlite")
+        assert codes(changed(path, f'ALTER TABLE {RUNTIME} DROP COLUMN "{column}"')) == ([], ["calls_without_names"])
+
+
 def test_real_captures_of_three_versions_of_nsys(codes):
     found = {version: codes(CAPTURES / f"tiny_{version}.sqlite.gz") for version in ("2025.3.1", "2024.2.3", "2022.4.2")}
     assert found == {
