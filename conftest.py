@@ -9,15 +9,6 @@ import pytest
 
 pytest_plugins = ("tests.browser",)
 
-SLOW = (  # they run workflows, record programs, install packages, open a browser, make the example or try many inputs
-    "tests/kernel_recorder/test_programs.py",
-    "tests/kernel_recorder/test_ranks.py",
-    "tests/kernel_tables/test_attribution_property.py",
-    "tests/kernel_tables/test_fuzz.py",
-    "tests/test_installation.py",
-    "tests/test_readme.py::test_a_custom_model",
-)
-
 # In the background of a shell, pytest ignores Ctrl-C, and the programs that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -28,13 +19,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Without bytecode every process that a test starts compiles the whole project again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-
-
-@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.nodeid.startswith(SLOW):
-            item.add_marker("slow")
 
 
 def pytest_collection_finish() -> None:
