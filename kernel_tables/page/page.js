@@ -11,10 +11,9 @@ function startTable(table) {
   const count = make("span", { className: "rest" }), more = make("button", { type: "button", textContent: "Show all" });
   let order = rows, limit = most;
   const show = () => { // the rows that are searched for, and their number
-    const found = order.filter((row) => texts.get(row).includes(search.value.toLowerCase()));
+    const found = order.filter((row) => texts.get(row).includes(search.value.toLowerCase())), shown = Math.min(found.length, limit);
     for (const row of rows) row.hidden = true;
     for (const row of found.slice(0, limit)) row.hidden = false;
-    const shown = Math.min(found.length, limit);
     count.textContent = `${shown < rows.length ? `${shown} of ` : ""}${rows.length} ${rows.length === 1 ? "row" : "rows"}. `;
     more.hidden = found.length <= limit;
   };
@@ -22,11 +21,9 @@ function startTable(table) {
   const compare = (a, b) => (Number.isNaN(number(a) + number(b)) ? a.textContent.localeCompare(b.textContent, undefined, { numeric: true }) : number(a) - number(b));
   headings.forEach((heading, column) => {
     if (column) for (const row of rows) row.cells[column].dataset.heading = heading.textContent; // for narrow windows
-    if (table.dataset.tree !== undefined) return;
     const button = make("button", { type: "button", textContent: heading.textContent });
-    heading.replaceChildren(button);
-    button.addEventListener("click", () => {
-      // The other direction than before; at first, numbers descending and texts ascending.
+    if (table.dataset.tree === undefined) heading.replaceChildren(button);
+    button.addEventListener("click", () => { // in the other direction than before; at first, numbers descending
       const down = heading.ariaSort ? heading.ariaSort === "ascending" : !Number.isNaN(number(rows[0].cells[column]));
       for (const other of headings) other.removeAttribute("aria-sort");
       heading.setAttribute("aria-sort", down ? "descending" : "ascending");
@@ -38,8 +35,8 @@ function startTable(table) {
   label.append(search);
   if (rows.length > most) table.before(label);
   table.after(count, more);
-  search.addEventListener("input", show);
-  more.addEventListener("click", () => ((limit = Infinity), show()));
+  search.oninput = show;
+  more.onclick = () => ((limit = Infinity), show());
   show();
 }
 all("main table").forEach((table) => table.tBodies[0]?.rows.length && startTable(table));
@@ -63,8 +60,7 @@ function startFlame(place, { parent, name, ms, launches, look }) {
       const [, , dark, background] = looks[look[i]], from = around ? 0 : (left[i] - left[root]) / ms[root];
       const bar = make("button", { type: "button", textContent: names.short[name[i]], title: describe(i), node: i, className: dark ? "on-dark" : "" });
       Object.assign(bar.style, { left: `${100 * from}%`, width: `${100 * width}%`, top: `${1.5 * (above[i].length - 1)}rem`, background });
-      bar.addEventListener("click", () => show(i));
-      return [bar];
+      return [Object.assign(bar, { onclick: () => show(i) })];
     });
     place.style.height = `${1.5 * Math.max(...above.map(({ length }) => length))}rem`;
     const hadFocus = place.contains(document.activeElement);
@@ -75,7 +71,7 @@ function startFlame(place, { parent, name, ms, launches, look }) {
   show(0);
 }
 const run = document.getElementById("flame-run"); // where a page has several flame graphs
-const showFlame = () => all("[data-flame]").forEach((place) => startFlame(place, flames[run ? run.value : "step"]));
+const showFlame = () => all("[data-flame]").forEach((place) => startFlame(place, flames[run?.value ?? "step"]));
 run?.addEventListener("change", showFlame);
 showFlame();
 
@@ -85,10 +81,8 @@ function startTimeline(canvas, { lanes, kinds }) {
   const bars = lanes.flatMap(({ start, length, kind }, lane) => // lane by lane in the order of time
     start.map((ns, i) => ({ lane, start: ns, end: ns + length[i], kind: kinds[kind[i]] }))); // kind: name, path, look
   const whole = [0, bars.reduce((end, bar) => Math.max(end, bar.end), 1)];
-  const time = (ns) => {
-    const [size, unit] = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]].find(([one]) => ns >= one) ?? [1, "ns"];
-    return `${+(ns / size).toPrecision(4)} ${unit}`;
-  };
+  const unit = (ns) => [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]].find(([size]) => ns >= size) ?? [1, "ns"];
+  const time = (ns) => (ns ? `${+(ns / unit(ns)[0]).toPrecision(4)} ${unit(ns)[1]}` : "0");
   const outer = (lane) => lanes[lane]?.title.replace(/, level \d+$/, ""); // the title without its level
   const titles = lanes.map(({ title }, i) => (outer(i) === outer(i - 1) ? `  ${title.slice(outer(i).length + 2)}` : title));
   let [from, to] = whole, chosen; // what is shown; the number of a bar
@@ -105,7 +99,7 @@ function startTimeline(canvas, { lanes, kinds }) {
   const move = (by) => zoomTo(from + by * (to - from), to + by * (to - from));
   const describe = ({ lane, start, end, kind: [name, path] }) => {
     const around = path === null ? "" : `; in ${names.full[path]}`;
-    description.textContent = `${names.full[name]}: ${time(end - start)}, from ${start ? time(start) : "0"}${around}; ${lanes[lane].title}`;
+    description.textContent = `${names.full[name]}: ${time(end - start)}, from ${time(start)}${around}; ${lanes[lane].title}`;
   };
   const choose = (i) => { // describes the bar, and brings it into sight
     if (!bars[i]) return;
@@ -145,11 +139,10 @@ function startTimeline(canvas, { lanes, kinds }) {
     const least = (to - from) / Math.max(4, (width - gutter()) / 70); // ns between labels of the axis
     const step = [1, 2, 5, 10].map((n) => n * 10 ** Math.floor(Math.log10(least))).find((n) => n >= least);
     for (let ns = Math.ceil(from / step) * step; ns <= to; ns += step) {
-      const label = ns === 0 ? "0" : time(ns);
       context.fillStyle = line;
       context.fillRect(at(ns), TOP - 4, 1, height - TOP + 4);
       context.fillStyle = soft;
-      if (at(ns) + context.measureText(label).width < width) context.fillText(label, at(ns) + 3, TOP / 2);
+      if (at(ns) + context.measureText(time(ns)).width < width) context.fillText(time(ns), at(ns) + 3, TOP / 2);
     }
     context.fillStyle = ink;
     titles.forEach((text, i) => context.fillText(text, 0, TOP + ROW * (i + 0.5), gutter() - 8));
@@ -165,30 +158,30 @@ function startTimeline(canvas, { lanes, kinds }) {
   }
   const under = ({ offsetX, offsetY }) => // the number of the bar at a position
     bars.findLastIndex(({ lane, start, end }) => lane === Math.floor((offsetY - TOP) / ROW) && at(start) - 1 <= offsetX && offsetX <= at(end) + 1);
-  const on = (event, act) => canvas.addEventListener(event, act, { passive: false });
-  let held; // while the pointer is down: where it went down, and what was shown then
-  on("pointerdown", (event) => {
-    held = { x: event.offsetX, from, to };
+  const timeAt = (x) => from + ((x - gutter()) / (canvas.clientWidth - gutter())) * (to - from);
+  let held; // while the pointer is down: the time at which it went down
+  canvas.onpointerdown = (event) => {
+    held = timeAt(event.offsetX);
     canvas.setPointerCapture(event.pointerId);
     choose(under(event));
-  });
-  on("pointerup", () => (held = undefined));
-  on("pointermove", (event) => {
-    const bar = bars[under(event)], by = held && ((held.x - event.offsetX) / (canvas.clientWidth - gutter())) * (held.to - held.from);
-    if (held) zoomTo(held.from + by, held.to + by);
-    else if (bar) describe(bar);
-  });
-  on("wheel", (event) => {
+  };
+  canvas.onpointerup = () => (held = undefined);
+  canvas.onpointermove = (event) => {
+    const by = held === undefined ? 0 : held - timeAt(event.offsetX);
+    if (by) zoomTo(from + by, to + by);
+    else if (bars[under(event)]) describe(bars[under(event)]);
+  };
+  canvas.onwheel = (event) => {
     if (!event.ctrlKey) return;
     event.preventDefault();
-    zoom(event.deltaY > 0 ? 1.25 : 0.8, from + ((event.offsetX - gutter()) / (canvas.clientWidth - gutter())) * (to - from));
-  });
-  on("keydown", (event) => {
+    zoom(event.deltaY > 0 ? 1.25 : 0.8, timeAt(event.offsetX));
+  };
+  canvas.onkeydown = (event) => {
     if (!keys[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
     event.preventDefault();
     moves[keys[event.key]]();
-  });
-  all("[data-move]").forEach((button) => button.addEventListener("click", moves[button.dataset.move]));
+  };
+  for (const button of all("[data-move]")) button.onclick = moves[button.dataset.move];
   for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", draw);
   new ResizeObserver(draw).observe(canvas.parentElement);
 }

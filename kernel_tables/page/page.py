@@ -50,18 +50,16 @@ def write_page(profile: Profile, path: Path, step_name: str = "step") -> None:
 
 def _describe(profile: Profile) -> str:
     """The file, the GPU, versions, steps and the time of the recording, as far as the capture contains them."""
-    window, facts, is_torch = profile.recorded_window, profile.metadata, profile.capture.is_torch
-    version, began_ns = facts.get("EXPORT_PRODUCT_VERSION", ""), profile.capture.source.began_utc_ns()
-    torch_version = window.get("torch") or (version if is_torch else "")
+    window, facts, source = profile.recorded_window, profile.metadata, profile.capture.source
+    version, began_ns = facts.get("EXPORT_PRODUCT_VERSION", ""), source.began_utc_ns()
+    torch_version = window.get("torch") or (version if profile.capture.is_torch else "")
     first, done = window.get("first"), window.get("done")  # the number of the first step, and how many were recorded
-    about = [
-        profile.capture.path.name,
-        "CPU" if profile.is_cpu_only else "; ".join(sorted(set(profile.capture.source.gpus()))),
-        f"PyTorch {torch_version}" if torch_version else "",
-        "" if is_torch else f"{facts.get('EXPORT_PRODUCT_NAME', '')} {version}".strip(),
-        f"steps {first} to {first + done - 1}" if isinstance(first, int) and isinstance(done, int) and done else "",
-        f"{datetime.fromtimestamp(began_ns / 1e9, UTC):%Y-%m-%d %H:%M} UTC" if began_ns else "",
-    ]
+    about = [profile.capture.path.name, "CPU" if profile.is_cpu_only else "; ".join(sorted(set(source.gpus())))]
+    about += [f"PyTorch {torch_version}"] if torch_version else []
+    about += [] if profile.capture.is_torch else [f"{facts.get('EXPORT_PRODUCT_NAME', '')} {version}".strip()]
+    is_counted = isinstance(first, int) and isinstance(done, int) and done
+    about += [f"steps {first} to {first + done - 1}"] if is_counted else []
+    about += [f"{datetime.fromtimestamp(began_ns / 1e9, UTC):%Y-%m-%d %H:%M} UTC"] if began_ns else []
     return " · ".join(filter(None, about))
 
 

@@ -108,17 +108,16 @@ def picture(
         for leaf in of_phase:
             one = family(leaf.kernel_class)
             strip[one if families[one] >= 0.005 * families.total() else "other"] += leaf.ms
-        shares = [
-            {"name": one, "ms": strip[one], "share": strip[one] / (ms or 1)} for one in sorted(strip, key=rank_of)
-        ]
+        in_order = sorted(strip, key=rank_of)
+        shares = [{"name": one, "ms": strip[one], "share": strip[one] / (ms or 1)} for one in in_order]
         bar = {"name": name, "ms": ms, "share": ms / total_ms, "length": ms / longest_ms, "is_idle": not of_phase}
         bars.append(bar | {"parts": _parts(of_phase, ms), "families": shares})
     return bars
 
 
 def _parts(leaves: Iterable[Leaf], total_ms: float) -> list[dict]:
-    """The largest parts of a phase, then its time in no inner range and the rest. Parts are the ranges directly in it;
-    one that takes much of the phase is replaced by its inner ranges. Empty if no part is large."""
+    """The largest parts of a phase, then its time in no inner range and the rest; empty if no part is large. Parts are
+    the ranges directly in it; one that takes much of the phase is replaced by its inner ranges."""
     most, times, children, parts = 7, Counter(), {}, Counter()
     for leaf in leaves:
         for depth in range(2, len(leaf.ranges) + 1):
@@ -131,11 +130,11 @@ def _parts(leaves: Iterable[Leaf], total_ms: float) -> list[dict]:
         if largest is None or shown[largest] < 0.4 * total_ms:
             break
         inner = {path: times[path] for path in children[largest]}
-        inner[*largest, largest[-1]] = shown.pop(largest) - sum(inner.values())  # its own time
+        inner[*largest, None, largest[-1]] = shown.pop(largest) - sum(inner.values())  # its own time
         shown |= {path: ms for path, ms in inner.items() if ms > 0}
     for path, ms in shown.items():  # parts with the same name are one part
         parts[path[-1]] += ms
-    large = [(name, ms) for name, ms in parts.most_common(most) if ms >= 0.02 * total_ms]
+    large = [(name, ms) for name, ms in parts.most_common(most) if ms > 0 and ms >= 0.02 * total_ms]
     rest = (("(no inner range)", direct_ms), ("others", total_ms - direct_ms - sum(ms for _, ms in large)))
     large += [(name, ms) for name, ms in rest if large and ms > 0.001 * total_ms]
     ends = [name.rpartition(".")[2] or name for name, _ in large]  # as labels; two components of names that end alike

@@ -152,6 +152,12 @@ def test_the_picture_conserves_the_time_of_a_step_and_splits_large_parts():
         ("mlp", 25), ("softmax", 20), ("attention", 10), ("head", 4.5), ("others", pytest.approx(0.5)),
     ]  # fmt: skip
     assert picture([]) == []
+    nested = [
+        Leaf(("a", "b", "b"), "k", "gemm", 1, 1),
+        Leaf(("a", "b"), "k", "gemm", 2, 1),
+        Leaf(("c", "d"), "k", "gemm", 0, 1),
+    ]
+    assert [(one["name"], one["ms"]) for one in picture(nested)[0]["parts"]] == [("b", 3)]
 
 
 @pytest.fixture(scope="module")
