@@ -11,17 +11,16 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-# What each package may import of the others; the libraries can be installed without the rest.
+# What runs in a recorded program, which may lack what reading needs.
+IN_PROGRAMS = [f"kernel_tables.record.{name}" for name in ("handover", "profilers", "ranges", "recorder", "steps")]
+IN_PROGRAMS += ["kernel_tables.record.injected.sitecustomize"]
+# What each package may import of this project.
 MAY_IMPORT = {
-    "range_marks": (),
     "kernel_tables": (),
-    # the command `record`, which is refused where the recorder is not installed
-    "kernel_tables.commands.record": ("kernel_recorder", "kernel_tables"),
-    "kernel_recorder": ("kernel_tables", "range_marks"),
-    # it runs in programs of others, which may lack what reading needs
-    "kernel_recorder.in_process": ("kernel_tables.kineto.names", "kernel_tables.whole_files", "range_marks"),
+    "kernel_tables.marks": (),
+    **dict.fromkeys(IN_PROGRAMS, ("kernel_tables.files", "kernel_tables.marks", *IN_PROGRAMS)),
     # it runs in the measured process, which loads as little as possible
-    "cs336_model": ("kernel_tables.global_ids", "kernel_tables.kineto", "kernel_tables.whole_files", "range_marks"),
+    "cs336_model": ("kernel_tables.marks", "kernel_tables.trace"),
     # it takes what is measured and how it ended, and starts the rest as programs
     "workflow": (
         "cs336_model.flops",
@@ -36,7 +35,8 @@ MAY_IMPORT = {
 
 def modules() -> dict[str, Path]:
     found = {}
-    for path in (path for package in MAY_IMPORT for path in (ROOT / package).rglob("*.py")):
+    packages = [package for package in MAY_IMPORT if "." not in package]
+    for path in (path for package in packages for path in (ROOT / package).rglob("*.py")):
         parts = path.relative_to(ROOT).with_suffix("").parts
         if not path.name.startswith("test_"):
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
@@ -94,7 +94,8 @@ def test_a_package_imports_no_other_but_those_it_may(package):
 
 
 def test_only_what_runs_in_a_measured_process_imports_torch():
-    inside = ("cs336_model", "range_marks", "kernel_recorder.in_process")
+    # in a notebook, `recorded` runs in the program itself
+    inside = ("cs336_model", "kernel_tables.marks", "kernel_tables.record.context", *IN_PROGRAMS)
     outside = [path for name, path in MODULES.items() if not is_in(name, inside)]
     assert [path for path in outside if any(is_in(name, ["torch"]) for name in imported_by(path))] == []
 
@@ -105,6 +106,7 @@ def loaded(program: str, heavy: set[str]) -> str:
     return subprocess.run([sys.executable, "-c", shown], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
+HEAVY = {"jinja2", "msgspec", "numpy", "pandas", "torch"}
 LIGHT = "cs336_model.locks, cs336_model.results, cs336_model.spec, workflow.freshness, workflow.grid"
 
 
@@ -118,8 +120,16 @@ LIGHT = "cs336_model.locks, cs336_model.results, cs336_model.spec, workflow.fres
         ("workflow.scripts.answers, workflow.scripts.figures, workflow.scripts.page", {"torch"}),
         # a measured process, also that of attention alone
         ("cs336_model.__main__, cs336_model.benchmark, cs336_model.attention", {"pandas"}),
+        # a recorded program, and what reads a capture
+        (
+            "kernel_tables.record.recorder, kernel_tables.record.steps, kernel_tables.marks.modules",
+            HEAVY - {"numpy", "torch"},
+        ),
+        ("kernel_tables.profile, kernel_tables.publish, kernel_tables.trace, kernel_tables.diagnose", {"torch"}),
+        ("kernel_tables.cli, kernel_tables.record.command, kernel_tables.record.nsys", HEAVY),
+        ("kernel_tables, kernel_tables.columns, kernel_tables.errors, kernel_tables.files", HEAVY),
     ],
-    ids=["planning", "tables", "documents", "measuring"],
+    ids=["planning", "tables", "documents", "measuring", "recorded", "reading", "command", "light"],
 )
 def test_nothing_heavy_is_loaded_before_it_is_needed(modules, heavy):
     assert loaded(f"import {modules}", heavy) == "\n"

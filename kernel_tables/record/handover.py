@@ -3,7 +3,6 @@ what to record, and the notes of the processes, one line of JSON per event. Impo
 
 import json
 import os
-import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -50,6 +49,11 @@ class Settings:
     def write(self, folder: Path) -> None:
         """Writes the settings for the processes of the program."""
         (folder / SETTINGS_FILE).write_text(json.dumps(asdict(self)))
+
+
+def read_settings(folder: Path) -> Settings:
+    """The settings that the command left in the folder."""
+    return Settings(**json.loads((folder / SETTINGS_FILE).read_text()))
 
 
 class Notes:
@@ -123,30 +127,3 @@ def is_alive(pid: int) -> bool:
         return False
     except (OSError, IndexError):  # of another user, or no /proc
         return True
-
-
-def attach_to_this_process(handover: str) -> None:
-    """Starts a recorder with the settings in the folder, as soon as PyTorch is imported."""
-    from kernel_tables.marks.imports import when_imported
-
-    folder = Path(handover)
-    settings = Settings(**json.loads((folder / SETTINGS_FILE).read_text()))
-    notes, original_hook = Notes(folder), sys.excepthook
-    notes.add("python")
-
-    def report(kind: type[BaseException], error: BaseException, traceback: object) -> None:
-        if not (issubclass(kind, KeyboardInterrupt) and (folder / ENDING_FILE).exists()):
-            original_hook(kind, error, traceback)
-
-    def attach(_: object) -> None:
-        notes.add("torch")
-        try:
-            from kernel_tables.record.recorder import watch_for_window
-
-            watch_for_window(settings, notes)
-        except Exception as error:  # the program goes on without a recorder, and the command prints why
-            notes.add("refused", reason=one_line_error(error))
-
-    if settings.quiet_end:
-        sys.excepthook = report
-    when_imported("torch", attach)

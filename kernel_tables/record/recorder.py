@@ -16,12 +16,10 @@ from typing import Any
 
 import torch
 
-from kernel_tables.marks.imports import when_imported
 from kernel_tables.marks.marker import is_in_backward
-from kernel_tables.record import handover
 from kernel_tables.record.handover import Notes, one_line_error
 from kernel_tables.record.profilers import NsysProfiler, Ranks, TorchProfiler
-from kernel_tables.record.ranges import AddedRanges, CompilationHooks, ProgramRanges
+from kernel_tables.record.ranges import AddedRanges
 
 
 class Recorder:
@@ -159,33 +157,3 @@ def count_compiled() -> int:
     """The graphs that torch.compile has compiled in this process; 0 if TorchDynamo keeps no count, or is not there."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     return int(counters.get("stats", {}).get("unique_graphs", 0))
-
-
-def watch_for_window(settings: handover.Settings, notes: Notes) -> None:
-    """Sets the hooks that record the window of this process. Raises RuntimeError if nsys cannot record this PyTorch."""
-    from kernel_tables.record.steps import WINDOWS
-
-    to_nvtx = settings.profiler == handover.NSYS
-    if to_nvtx and not torch.backends.cuda.is_built():
-        raise RuntimeError("this PyTorch is built without CUDA, so nsys has nothing to record of it")
-    if settings.added_ranges != handover.NEVER:
-        CompilationHooks(in_torch_profile=not to_nvtx)  # never closed
-
-    def is_wanted(kind: str) -> bool:
-        has_own = window.has_own_ranges if kind == handover.MODULES else window.has_own_steps
-        return settings.added_ranges == handover.ALWAYS or (settings.added_ranges != handover.NEVER and not has_own)
-
-    ranks = Ranks(notes)
-    ranks.watch()
-    profiler = NsysProfiler(ranks) if to_nvtx else TorchProfiler()
-    recorder = Recorder(notes, ranks, profiler, AddedRanges(is_wanted, settings.depth, to_nvtx=to_nvtx))
-    window = WINDOWS[settings.window](recorder, settings)
-    ranges = ProgramRanges(
-        to_nvtx=to_nvtx, is_recording=lambda: recorder.is_open, before=window.before_range, after=window.after_range
-    )
-    ranges.watch_torch()
-    when_imported("nvtx", ranges.watch_nvtx)
-    # nsys records on while the program profiles itself; PyTorch's profiler is left to the program.
-    profiler.watch_program(recorder.note_profile if to_nvtx else recorder.leave_profiler)
-    window.attach()
-    recorder.end_with_process()

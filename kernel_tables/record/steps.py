@@ -18,11 +18,28 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
+from kernel_tables.marks.imports import when_imported
 from kernel_tables.marks.marker import is_in_backward
 from kernel_tables.marks.modules import ModuleParts, model_name
-from kernel_tables.record import handover
-from kernel_tables.record.handover import CALLS, GRAPH, MODULE, NSYS, OPTIMIZER, STEP, WEIGHTS, Settings
-from kernel_tables.record.profilers import with_callbacks
+from kernel_tables.record.handover import (
+    ALWAYS,
+    CALLS,
+    GRAPH,
+    MODULE,
+    MODULES,
+    NEVER,
+    NSYS,
+    OPTIMIZER,
+    PROGRAM,
+    RANGE,
+    SECONDS,
+    STEP,
+    WEIGHTS,
+    Notes,
+    Settings,
+)
+from kernel_tables.record.profilers import NsysProfiler, Ranks, TorchProfiler, with_callbacks
+from kernel_tables.record.ranges import AddedRanges, CompilationHooks, ProgramRanges
 from kernel_tables.record.recorder import Recorder
 
 
@@ -372,10 +389,30 @@ class WatchedWeights:
         return version
 
 
-WINDOWS = {
-    handover.STEPS: StepsWindow,
-    handover.CALLS: StepsWindow,
-    handover.RANGE: RangeWindow,
-    handover.SECONDS: SecondsWindow,
-    handover.PROGRAM: ProgramWindow,
-}
+def watch_for_window(settings: Settings, notes: Notes) -> None:
+    """Sets the hooks that record the window of this process. Raises RuntimeError if nsys cannot record this PyTorch."""
+    to_nvtx = settings.profiler == NSYS
+    if to_nvtx and not torch.backends.cuda.is_built():
+        raise RuntimeError("this PyTorch is built without CUDA, so nsys has nothing to record of it")
+    if settings.added_ranges != NEVER:
+        CompilationHooks(in_torch_profile=not to_nvtx)  # never closed
+
+    def is_wanted(kind: str) -> bool:
+        has_own = window.has_own_ranges if kind == MODULES else window.has_own_steps
+        return settings.added_ranges == ALWAYS or (settings.added_ranges != NEVER and not has_own)
+
+    ranks = Ranks(notes)
+    ranks.watch()
+    profiler = NsysProfiler(ranks) if to_nvtx else TorchProfiler()
+    recorder = Recorder(notes, ranks, profiler, AddedRanges(is_wanted, settings.depth, to_nvtx=to_nvtx))
+    windows = {RANGE: RangeWindow, SECONDS: SecondsWindow, PROGRAM: ProgramWindow}
+    window = windows.get(settings.window, StepsWindow)(recorder, settings)
+    ranges = ProgramRanges(
+        to_nvtx=to_nvtx, is_recording=lambda: recorder.is_open, before=window.before_range, after=window.after_range
+    )
+    ranges.watch_torch()
+    when_imported("nvtx", ranges.watch_nvtx)
+    # nsys records on while the program profiles itself; PyTorch's profiler is left to the program.
+    profiler.watch_program(recorder.note_profile if to_nvtx else recorder.leave_profiler)
+    window.attach()
+    recorder.end_with_process()

@@ -31,17 +31,41 @@ def run_own_sitecustomize():
         spec.loader.exec_module(module)
 
 
-def attach(handover):
-    """Lets the recorder wait for PyTorch, or notes why it cannot."""
+def attach(folder):
+    """Starts a recorder in this process as soon as PyTorch is imported, or notes why it cannot."""
     if sys.version_info < (3, 11):  # noqa: UP036 (of the program's Python)
-        with open(os.path.join(handover, "notes.jsonl"), "a") as notes:
+        with open(os.path.join(folder, "notes.jsonl"), "a") as notes:
             note = {"event": "old_python", "pid": os.getpid(), "version": sys.version.split()[0]}
             notes.write(json.dumps(note) + "\n")
         return
     sys.meta_path.insert(0, OnlyTheRecorder)
-    from kernel_tables.record.handover import attach_to_this_process
+    from pathlib import Path
 
-    attach_to_this_process(handover)
+    from kernel_tables.marks.imports import when_imported
+    from kernel_tables.record import handover
+
+    settings, notes = handover.read_settings(Path(folder)), handover.Notes(Path(folder))
+    notes.add("python")
+
+    def start(_):
+        notes.add("torch")
+        try:
+            from kernel_tables.record.steps import watch_for_window
+
+            watch_for_window(settings, notes)
+        except Exception as error:  # the program goes on without a recorder, and the command prints why
+            notes.add("refused", reason=handover.one_line_error(error))
+
+    original_hook = sys.excepthook
+
+    def hide_ctrl_c(kind, error, traceback):
+        """Hides the traceback of the Ctrl-C with which the command ends the program."""
+        if not (issubclass(kind, KeyboardInterrupt) and (notes.folder / handover.ENDING_FILE).exists()):
+            original_hook(kind, error, traceback)
+
+    if settings.quiet_end:
+        sys.excepthook = hide_ctrl_c
+    when_imported("torch", start)
 
 
 sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != FOLDER]
