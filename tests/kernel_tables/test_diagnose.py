@@ -21,6 +21,7 @@ from tests.kernel_tables.synthetic import Synthetic
 
 CAPTURES = Path(__file__).parents[1] / "captures"
 STEPS = 8
+ROW = SOFTMAX.replace("8, float", "4, float")
 NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
@@ -65,7 +66,8 @@ def training(
 
 def items(program: Program, number: int) -> None:
     for _ in range(4):
-        program.item()
+        program.copy(32 << 10, 1, kind=2, pageable=True)
+        program.wait()
         program.pause(30)
         program.launch(GEMM, 100)
 
@@ -80,9 +82,9 @@ def wait_for_data(program: Program, us: float = 3000) -> None:
         program.pause(us)
 
 
-def launch(program: Program, names: list[str], us: float = 100) -> None:
+def launch(program: Program, names: list[str]) -> None:
     for name in names:
-        program.launch(name, 200 if name == GEMM else us)
+        program.launch(name, {GEMM: 200, ROW: 4}.get(name, 100))
 
 
 PLANTED = {
@@ -124,6 +126,17 @@ PRECEDENCE = {  # of several rules that could report the same time, the one that
     ),
     "tiny elementwise kernels in a row": (
         "small_kernels", lambda: training(in_step=lambda p, _: p.replay([MUL] * 120, 3, 1)),
+    ),
+    "a value that is read at the end of each step": (
+        "idle_sync", lambda: training(optimizer=lambda p: (p.launch(ADAM, 60), p.item(), p.pause(120))),
+    ),
+    "an optimizer that launches late": (
+        "unfused_optimizer", lambda: training(optimizer=lambda p: [p.launch(MUL, 3, 30) for _ in range(110)]),
+    ),
+    "tiny kernels before the host waits at the end of each step": (
+        "small_kernels",
+        lambda: training(in_step=lambda p, _: [p.launch(MUL, 0.9, 8) for _ in range(400)], between=Program.wait,
+                         kernel=300),
     ),
     "an optimizer of few elementwise kernels": (
         "unfused_optimizer", lambda: training(optimizer=lambda p: [p.launch(MUL, 20) for _ in range(24)]),
@@ -171,6 +184,7 @@ def test_what_a_finding_costs_holds_for_a_host_that_was_ahead_of_the_gpu(tmp_pat
                 if empties:
                     program.free()
                     for _ in range(4):
+                        program.pause(45)
                         program.allocate(100)
                 for us, host, count in ((20, 60, 40), (100, 5, 60)):
                     for _ in range(count):
@@ -237,6 +251,10 @@ ATTENTION = {  # kernels of the forward and of the backward pass; ms of both, as
     "a router of experts": ([GEMM, SOFTMAX, TOPK, MUL, GEMM], [GEMM], 0, 0),
     "a norm written out": ([GEMM, REDUCE, MUL, REDUCE, MUL, GEMM], [GEMM], 0, 0),
     "a loss and its backward pass": ([GEMM, SOFTMAX, MUL, REDUCE, MUL, MUL, GEMM], [GEMM], 0, 0),
+    "twins that are apart": ([GEMM, SOFTMAX, GEMM], [GEMM, *[MUL] * 3, GEMM, SOFTMAX_BACKWARD, GEMM, GEMM], 0.5, 0.7),
+    "a softmax over a row of logits": ([GEMM, ROW, GEMM], [GEMM], 0, 0),
+    "a softmax and its backward pass": ([GEMM, SOFTMAX, MUL, SOFTMAX_BACKWARD, GEMM], [GEMM], 0, 0),
+    "a softmax at the end of a pass": ([GEMM, MUL, GEMM, SOFTMAX], [GEMM], 0, 0),
     "a softmax between passes": ([GEMM, SOFTMAX], [SOFTMAX_BACKWARD, GEMM], 0, 0),
 }
 
@@ -339,7 +357,27 @@ def test_gains_are_of_a_step_before_recording_which_leaves_less_idle_time_on_a_g
         assert (said.gain_ms, said.gain_percent) == (pytest.approx(1.5), pytest.approx(60))  # what the kernels leave
         assert "fixing it saves at most 60 % of a step before recording. To" in said.sentence(time.percent_base)
     else:  # shorter than its kernels, or longer than a recorded step: no base
+        assert said.gain_ms == pytest.approx(7 / 8 * (4 + 0.05 + 0.004 - 1) + 1 / 8 * 4, rel=0.02)
         assert time.before_ns is None and said.gain_percent == pytest.approx(100 * said.gain_ms * 1e6 / time.ns)
+
+
+def test_gains_without_a_gpu_are_not_cut_to_a_step_before_recording(tmp_path):
+    capture = Synthetic().metadata("CAPTURE_BACKEND", "torch").metadata(WINDOW_KEY, '{"step_before_s": 0.00006}')
+    for at in range(0, 300_000, 100_000):
+        capture.range("step", at, at + 100_000).range(NEXT, at, at + 45_000)
+        capture.kernel("aten::mm", at=at + 50_000, start=at + 50_000, duration=40_000, device=-1)
+    said = said_of(capture, tmp_path)["waiting_for_data"]
+    assert (said.gain_ms, said.gain_percent) == (0.045, pytest.approx(75))
+
+
+def test_communication_during_computation_is_no_finding(tmp_path):
+    capture = Synthetic().range("step", 0, 1_000_000).kernel(GEMM, at=0, start=10, duration=800_000)
+    capture.kernel(NCCL, at=100, start=500_000, duration=400_000, stream=9)
+    assert "exposed_communication" not in said_of(capture, tmp_path)
+    capture.kernel(NCCL, at=200, start=900_000, duration=90_000, stream=9).kernel(
+        NCCL, at=300, start=1_000_000, stream=9, duration=900_000
+    )
+    assert "exposed_communication" in said_of(capture, tmp_path)
 
 
 # Abstentions, counters, users' rules, documents

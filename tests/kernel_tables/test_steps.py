@@ -68,6 +68,7 @@ def test_without_a_gpu_a_step_is_operators_waiting_for_data_and_other_host_time(
     capture, ms = Synthetic().metadata("CAPTURE_BACKEND", "torch"), 1_000_000
     for at in range(0, 300 * ms, 100 * ms):
         capture.range("step", at, at + 100 * ms).range(NEXT, at, at + 45 * ms)
+        capture.range(NEXT, at + 90 * ms, at + 99 * ms, thread=2)  # which fetches what nobody waits for
         for part in range(4):
             begin = at + (50 + 11 * part) * ms
             capture.kernel("aten::linear", at=begin, start=begin, duration=10 * ms, device=-1)
@@ -81,12 +82,13 @@ def test_without_a_gpu_a_step_is_operators_waiting_for_data_and_other_host_time(
 def test_of_two_processes_side_by_side_a_step_is_that_of_one_on_its_gpu(tmp_path):
     capture = Synthetic()
     for process in (1, 2):
-        for at in range(0, 800_000, 100_000):
+        for at in range(process * 1_000_000, process * 1_000_000 + 800_000, 100_000):
             capture.range("step", at, at + 100_000, process=process)
             capture.kernel(GEMM, at=at, start=at + 10, duration=49_000, process=process, device=process)
     with read(capture, tmp_path) as profile:
         scope = Scope(profile)
     assert [device.number for device in scope.devices] == [1, 2]
+    assert [device.span_ns for device in scope.devices] == [800_000, 800_000]
     assert (len(scope.step_ranges), scope.steps_on_devices) == (16, 16)
     assert scope.per_step_ms(scope.busy_ns(scope.is_kernel)) == pytest.approx(0.049)
 
