@@ -3,7 +3,6 @@
 TABLES are what commands write, and the tables of a Profile. The page of columns is made of them.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -19,33 +18,29 @@ class Column:
     is_optional: bool = False  # the column may be missing
 
 
-def columns(*parts: str | Iterable[Column]) -> tuple[Column, ...]:
-    """The columns in `parts`, which are columns, or texts with lines "name | dtype | unit | meaning". "name?" means
-    that the column may be missing, "dtype?" that a value may be missing. Raises ValueError for other lines."""
+def columns(text: str) -> tuple[Column, ...]:
+    """The columns in `text`, with lines "name | dtype | unit | meaning". "name?" means that the column may be missing,
+    "dtype?" that a value may be missing. Raises ValueError for other lines."""
     declared: list[Column] = []
-    for part in parts:
-        if not isinstance(part, str):
-            declared += part
-            continue
-        for line in filter(str.strip, part.splitlines()):
-            fields = [" ".join(field.split()) for field in line.split("|")]
-            if len(fields) != 4 or fields[1].removesuffix("?") not in ("text", "int", "float", "bool", "object"):
-                raise ValueError(f"{line.strip()!r} declares no column; write: name | dtype | unit | meaning")
-            (name, dtype, unit, meaning), is_optional = fields, fields[0].endswith("?")
-            name, may_be_null = name.removesuffix("?"), dtype.endswith("?")
-            declared.append(Column(name, dtype.removesuffix("?"), unit, meaning, may_be_null, is_optional))
+    for line in filter(str.strip, text.splitlines()):
+        fields = [" ".join(field.split()) for field in line.split("|")]
+        if len(fields) != 4 or fields[1].removesuffix("?") not in ("text", "int", "float", "bool", "object"):
+            raise ValueError(f"{line.strip()!r} declares no column; write: name | dtype | unit | meaning")
+        (name, dtype, unit, meaning), is_optional = fields, fields[0].endswith("?")
+        name, may_be_null = name.removesuffix("?"), dtype.endswith("?")
+        declared.append(Column(name, dtype.removesuffix("?"), unit, meaning, may_be_null, is_optional))
     return tuple(declared)
 
 
-RANK = columns("rank? | int | | number of the rank; only for several captures or with `--ranks`")
-STEP_OF_A_DEVICE = columns("""
+RANK = "rank? | int | | number of the rank; only for several captures or with `--ranks`"
+STEP_OF_A_DEVICE = """
     rank | int | | number of the rank
     device | int | | number of its device
     step | int | | number of the step of this rank
-""")
+"""
 TABLES: dict[str, tuple[Column, ...]] = {
-    "ranges": RANK
-    + columns("""
+    "ranges": columns(f"""
+    {RANK}
     range | text | | name of the range; with `--tree`, its path
     depth? | int | | only with `--tree`: 0 for the outermost range
     instances | int | | occurrences of the range; one that a CUDA graph captured occurs in each replay, too
@@ -54,8 +49,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
     memops | int | | copies and fills
     memop_time_ns | int | ns | their time
     """),
-    "kernels": RANK
-    + columns(r"""
+    "kernels": columns(rf"""
+    {RANK}
     range | text | | range path, joined with ` > `; a standalone `>` in a name is written `\>`
     kernel | text | | full name; `[CUDA memcpy ...]`, `[CUDA memset]`, `[CUDA graph N]`
     class | text | | class of the kernel
@@ -66,8 +61,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
     max_ns | int | ns | longest GPU time of a launch
     std_ns | float? | ns | sample standard deviation; missing for one launch
     """),
-    "classes": RANK
-    + columns("""
+    "classes": columns(f"""
+    {RANK}
     class | text | | name of the class
     kernels | int | | distinct names of kernels
     launches | int | | number of launches
@@ -123,8 +118,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     launches | int? | | launches of the phase
     us_per_launch | float? | µs | own time per launch, µs
     """),
-    "communication": STEP_OF_A_DEVICE
-    + columns("""
+    "communication": columns(f"""{STEP_OF_A_DEVICE}
     step_ns | int | ns | time of the step: `compute_ns` + `exposed_communication_ns` + `exposed_memory_ns` + `idle_ns`
     compute_ns | int | ns | time in which a kernel computed
     exposed_communication_ns | int | ns | time in which only collectives ran
@@ -137,8 +131,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     transfer_ns | int? | ns | sum over the collectives of the shortest kernel of any rank
     waiting_ns | int? | ns | the same sum for the rank's own kernels, less `transfer_ns`
     """),
-    "communication --collectives": STEP_OF_A_DEVICE
-    + columns("""
+    "communication --collectives": columns(f"""{STEP_OF_A_DEVICE}
     number | int | | number of the collective in the step, by launch, from 0
     operation | text | | `all-reduce`, `all-gather`, ...
     range | text | | innermost range around its launch

@@ -3,10 +3,9 @@
 A Table is made without pandas, whose import takes as long as reading most captures.
 """
 
-import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,11 +43,6 @@ class Table:
         """The rows, the longest time first, then by name."""
         keys = list(zip((-self.columns[time]).tolist(), *(self.columns[name] for name in names), strict=True))
         return self.take(sorted(range(len(self)), key=keys.__getitem__))
-
-    def write_csv(self, file: TextIO) -> None:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(self.columns)
-        writer.writerows(self.rows())
 
     def to_pandas(self) -> "pd.DataFrame":
         """The table as a DataFrame."""

@@ -92,15 +92,6 @@ def test_a_replayed_activity_belongs_to_the_ranges_of_its_node(case, tmp_path):
         assert ["/".join(profile.paths[path]) for path in profile.activities()["path_id"]] == expected.split()
 
 
-@pytest.mark.parametrize("column", ["start", "globalTid", "graphNodeId", "originalGraphNodeId"])
-def test_without_a_column_of_the_creations_kernels_belong_to_the_launch(column, tmp_path):
-    capture = replay(captured_step().range("step", 100, 200), 110, 1)
-    path = capture.write(tmp_path / "capture.sqlite", lacking=(f"CUDA_GRAPH_NODE_EVENTS.{column}",))
-    with kernel_tables.read(path) as profile:
-        assert profile.kernels()["range"].tolist() == ["step"]
-        assert profile.attribution.node_unknown.tolist() == [True]
-
-
 def test_nodes_whose_creation_is_not_in_the_capture_are_unknown(tmp_path):
     capture = captured_step().range("step", 100, 200).node(11, 95, original=1).node(12, 95, original=99)
     path = replay(capture, 110, 11, 12, 13).kernel("not replayed", 120).write(tmp_path / "capture.sqlite")

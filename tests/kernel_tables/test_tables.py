@@ -1,7 +1,6 @@
 """The tables of captures: their sums by brute force, what they keep apart, and their declared columns."""
 
 import gzip
-import io
 import math
 import random
 import sqlite3
@@ -19,7 +18,7 @@ import kernel_tables
 from kernel_tables.attribution import path_text
 from kernel_tables.columns import TABLES, column_names, columns
 from kernel_tables.errors import NotConserved, TraceError
-from kernel_tables.output import code, compact_table
+from kernel_tables.output import code, compact_table, write_table
 from tests.kernel_tables.brute_force import Rows
 from tests.kernel_tables.synthetic import Synthetic, random_capture
 
@@ -172,12 +171,13 @@ def test_launches_and_time_that_are_lost_on_the_way_are_refused(read):
 
 @pytest.mark.parametrize("name", ["tiny_2025.3.1", "graph_replayed_2025.3.2", "nccl_2025.3.1"])
 def test_shuffled_rows_give_the_same_bytes(name, read, tmp_path):
-    def written(path: Path) -> list[str]:
+    def written(path: Path) -> list[bytes]:
+        files = [tmp_path / table for table in ("kernels", "classes", "ranges", "tree")]
         with kernel_tables.read(path) as profile:
-            files = [io.StringIO() for _ in range(4)]
-            for file, table in zip(files, ("kernels", "classes", "ranges", "tree"), strict=True):
-                profile.table(table.replace("tree", "ranges"), tree=table == "tree").write_csv(file)
-        return [file.getvalue() for file in files]
+            for file in files:
+                table = profile.table(file.name.replace("tree", "ranges"), tree=file.name == "tree")
+                write_table(table, file, "csv")
+        return [file.read_bytes() for file in files]
 
     read(CAPTURES / f"{name}.sqlite.gz").close()
     path, chosen = tmp_path / "capture.sqlite", random.Random(3)
