@@ -3,7 +3,6 @@
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -127,17 +126,10 @@ def _with_phases(scope: Scope) -> list[tuple[str, ...]]:
     return [(*map(readable_name, path[:1]), *path[1:]) for path in with_phases_as_siblings(inner)]
 
 
-class Timeline(NamedTuple):
-    """One step on a time axis: lanes of bars for the script, and what their legend shows."""
-
-    data: dict[str, list]  # lanes: title, start, length (ns) and kind of each bar; kinds: name, path or None, look
-    phases: list[str]
-    families: list[str]
-    note: str  # a sentence if only the first part of it fits
-
-
-def capture_timeline(scope: Scope, names: Names) -> Timeline:
-    """The timeline of the middle step (without steps, of the complete capture)."""
+def capture_timeline(scope: Scope, names: Names) -> dict[str, object]:
+    """The timeline of the middle step (without steps, of the complete capture): `data`, the lanes with title, start,
+    length (ns) and kind of each bar, and the kinds with name, path or None, and look; `phases` and `families` of the
+    legend; `note`, a sentence if only its first part fits."""
     profile, work, ranges, calls = scope.profile, scope.activities, scope.ranges, scope.profile.capture.calls
     opened, rows, first_ns, limit_ns, note = _excerpt(scope)
     lanes, kinds, phases, families, paths = {}, {}, set(), set(), _with_phases(scope)
@@ -188,7 +180,8 @@ def capture_timeline(scope: Scope, names: Names) -> Timeline:
     for _, (title, bars) in sorted(lanes.items()):
         of_lane = zip(("start", "length", "kind"), zip(*sorted(bars), strict=True), strict=True)
         data["lanes"].append({"title": title, **dict(of_lane)})
-    return Timeline(data, [name for name in PHASES if name in phases], sorted(families, key=rank_of), note)
+    phases, families = [name for name in PHASES if name in phases], sorted(families, key=rank_of)
+    return {"data": data, "phases": phases, "families": families, "note": note}
 
 
 def _excerpt(scope: Scope) -> tuple[np.ndarray, np.ndarray, int, int, str]:

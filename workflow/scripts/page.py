@@ -18,7 +18,7 @@ from markupsafe import Markup
 import kernel_tables
 from kernel_tables.attribution import names_in
 from kernel_tables.files import written_whole
-from kernel_tables.page.page import Timeline, capture_timeline
+from kernel_tables.page.page import capture_timeline
 from kernel_tables.page.parts import Leaf, Names, flame, html_environment, picture
 from kernel_tables.perfetto import write_timeline
 from kernel_tables.steps import Scope
@@ -104,7 +104,7 @@ def leaves_by_run(kernels: pd.DataFrame | None, first: str | None) -> dict[str, 
     return leaves
 
 
-def show_capture(capture: str | None, classes: list, names: Names, trace_file: Path) -> Timeline | None:
+def show_capture(capture: str | None, classes: list, names: Names, trace_file: Path) -> dict | None:
     """The timeline of the middle step of a capture, None without one; writes the trace for Perfetto."""
     if capture is None or not Path(capture).stat().st_size:  # a run that was not captured has an empty file
         with written_whole(trace_file) as partial:
