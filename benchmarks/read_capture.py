@@ -1,5 +1,6 @@
-"""Measures how fast a capture is read: `python benchmarks/read_capture.py [--kernels 1000000] [--repeats 3]`.
+"""Measures how fast a capture is read: `python benchmarks/read_capture.py [--kernels 1000000] [--ranges N]`.
 
+For a large capture `--kernels 10000000`, for one with many ranges `--kernels 2200000 --ranges 16000000 --repeats 1`.
 `kernel-tables kernels` reads a made-up capture, and SQLite adds up the columns that this command needs, without making
 a Python object: no reader by SQLite is faster. Both are whole processes; the fastest of the repeats counts. Printed
 are the ratios of the command to that read, and its peak memory as a multiple of the file.
@@ -32,8 +33,8 @@ for statement in (
 """
 
 
-def write_capture(path: Path, kernels: int) -> None:
-    """Writes a capture of this many kernels, each with its launch, and a fifth as many ranges, three deep. Rows are as
+def write_capture(path: Path, kernels: int, ranges: int) -> None:
+    """Writes a capture of this many kernels, each with its launch, and about this many ranges, three deep. Rows are as
     wide as real ones: other columns have the value of a real row."""
     path.write_bytes(gzip.decompress(REAL_CAPTURE.read_bytes()))
     with closing(sqlite3.connect(path)) as connection, connection:
@@ -47,10 +48,13 @@ def write_capture(path: Path, kernels: int) -> None:
         insert(connection, KERNEL, kernels, kernel | {"globalPid": PROCESS, "demangledName": "n % 60"})
         call = {"start": "5000 * n + 2000", "end": "5000 * n + 3500", "correlationId": "n + 1", "nameId": 1000}
         insert(connection, CALL, kernels, call | {"globalTid": PROCESS + 444})
-        for level, launches in enumerate((1000, 50, 5)):  # of a range
-            times = {"start": f"{5000 * launches} * n + {level}", "end": f"{5000 * launches} * (n + 1) - {level}"}
+        steps = max(ranges // 211, 1)
+        innermost_ns = max(5000 * kernels // (200 * steps), 6)
+        for level, (count, length) in enumerate(((1, 200), (10, 20), (200, 1))):  # in a step, and in innermost ranges
+            begin, end = f"{length * innermost_ns} * n", f"{length * innermost_ns} * (n + 1)"
+            times = {"start": f"{begin} + {level}", "end": f"{end} - {level}"}
             others = {"text": f"'level {level} part ' || n % 20", "eventType": 59, "globalTid": PROCESS + 444}
-            insert(connection, RANGE, kernels // launches, times | others, empty=level == 0)
+            insert(connection, RANGE, steps * count, times | others, empty=level == 0)
 
 
 def insert(connection: sqlite3.Connection, table: str, rows: int, expressions: dict, *, empty: bool = True) -> None:
@@ -83,11 +87,12 @@ def cost(command: list[str], repeats: int) -> tuple[float, float, float]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--kernels", type=int, default=1_000_000)
+    parser.add_argument("--ranges", type=int, help="default: a fifth of the kernels")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         capture = Path(folder, "capture.sqlite")
-        write_capture(capture, options.kernels)
+        write_capture(capture, options.kernels, options.ranges or options.kernels // 5)
         size = capture.stat().st_size
         bare = cost([sys.executable, "-c", BARE_READ, str(capture)], options.repeats)
         ours = cost([sys.executable, "-m", "kernel_tables", "kernels", str(capture)], options.repeats)
