@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from difflib import get_close_matches
+from itertools import chain
 from math import inf
 from pathlib import Path
 from shutil import get_terminal_size
@@ -232,13 +233,7 @@ class Command:
         return rules
 
     def _show(self, text: str) -> None:
-        """Writes text to the output."""
-        if self.options.output is not None:
-            output.write_text(text, self.options.output)
-            return
-        encoding = sys.stdout.encoding or "utf-8"
-        sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
-        sys.stdout.flush()  # before messages on standard error
+        output.write_text(text, self.options.output)
 
     def _write(self, table) -> None:
         """Writes a table to the output, as aligned text or in its format."""
@@ -296,7 +291,7 @@ class Command:
         columns = {"rank": np.repeat([rank for rank, *_ in parts], list(map(len, tables)))}
         for name, first in tables[0].columns.items():
             values = [table.columns[name] for table in tables]
-            columns[name] = sum(values, []) if isinstance(first, list) else np.concatenate(values)
+            columns[name] = list(chain.from_iterable(values)) if isinstance(first, list) else np.concatenate(values)
         return Table(columns)
 
     def _sorted(self, profile: Profile, process: int | None):
@@ -338,9 +333,8 @@ class Command:
         share = int(sum(table.columns["total_ns"][len(rows) :])) / all_ns if all_ns else None
         names = {} if options.full else text.names_of(table)
         make = text.kernel_lines if options.command == "kernels" else text.class_lines
-        return make(rows, all_ns, width, heading, names) + text.rest_line(
-            left_out, options.command, share, width, heading
-        )
+        rest = text.rest_line(left_out, options.command, share, width, heading)
+        return make(rows, all_ns, width, heading, names) + rest
 
     def trace(self) -> int:
         """Writes the timeline."""

@@ -26,13 +26,6 @@ if TYPE_CHECKING:
 FORMATS = ("csv", "md", "json", "parquet")
 # Control characters, marks of byte order and of the direction of text, ends of lines, halves of surrogate pairs.
 INVISIBLE = r"\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
-SPECIAL_IN_MARKDOWN = re.compile(
-    r"[\\`*\[\]<>|$~&]"
-    r"|@(?=\w)"  # a mention
-    r"|(?<![A-Za-z0-9_])_+|_+(?![A-Za-z0-9_])"
-    r"|:(?=//)|(?<!\d):(?=[\w+-]+:)|:(?=[a-z+_-][\w+-]*:)"  # the colon of a link or of an emoji
-    r"|^[#+=-]"
-)
 
 
 def format_of(path: Path | None) -> str:
@@ -49,7 +42,7 @@ def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: st
     if table_format == "parquet":
         buffer, table = io.BytesIO(), table.to_pandas() if hasattr(table, "to_pandas") else table
         table.to_parquet(buffer, index=False)
-        _write(buffer.getvalue(), path)
+        write_text(buffer.getvalue(), path)
         return
     columns = columns_of(table)
     rows = zip(*columns.values(), strict=True)
@@ -71,12 +64,9 @@ def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: st
     write_text(text, path)
 
 
-def write_text(text: str, path: Path | None) -> None:
+def write_text(text: str | bytes, path: Path | None) -> None:
     """Writes the text to `path`, completely or not at all; to standard output if that is None."""
-    _write(text.encode(), path)
-
-
-def _write(content: bytes, path: Path | None) -> None:
+    content = text if isinstance(text, bytes) else text.encode()
     if path is None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -91,11 +81,11 @@ def columns_of(table: Table | pd.DataFrame) -> dict[str, list]:
     """The columns of a table by name, as Python's values; a missing one is None."""
     columns = table.columns if isinstance(table.columns, dict) else {name: table[name] for name in table.columns}
     lists = {name: values if isinstance(values, list) else values.tolist() for name, values in columns.items()}
-    return {name: [None if _is_missing(value) else value for value in values] for name, values in lists.items()}
-
-
-def _is_missing(value: object) -> bool:
-    return value is None or value is not value or type(value).__name__ == "NAType" or value != value  # NaN, pd.NA
+    # pd.NA is compared first: it has no truth value. NaN is not itself.
+    return {
+        name: [None if type(value).__name__ == "NAType" or value != value else value for value in values]
+        for name, values in lists.items()
+    }
 
 
 def as_json(value: object, indent: int | None = 1) -> str:
@@ -119,7 +109,14 @@ def compact_table(headings: Sequence[str], rows: Iterable[Iterable[str]], right_
 
 def escaped(text: str) -> str:
     """The text as Markdown that renders as the text itself, also in a table."""
-    line = SPECIAL_IN_MARKDOWN.sub(lambda match: "".join(f"\\{character}" for character in match[0]), _one_line(text))
+    special = (
+        r"[\\`*\[\]<>|$~&]"
+        r"|@(?=\w)"  # a mention
+        r"|(?<![A-Za-z0-9_])_+|_+(?![A-Za-z0-9_])"
+        r"|:(?=//)|(?<!\d):(?=[\w+-]+:)|:(?=[a-z+_-][\w+-]*:)"  # the colon of a link or of an emoji
+        r"|^[#+=-]"
+    )
+    line = re.sub(special, lambda match: "".join(f"\\{character}" for character in match[0]), _one_line(text))
     return re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", line)  # the number of a list
 
 
