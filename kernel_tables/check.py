@@ -311,7 +311,7 @@ class _Check:
             r"\bdropped\b|\blost\b|incomplete .*events|buffer.*(overflow|full|exceeded)|out of (disk space|memory)"
             r"|no space left"
         )
-        for severity, message in dict.fromkeys(self.capture.messages):
+        for (severity, message), processes in Counter(self.capture.messages).items():
             text = " ".join(message[:500].split())
             text = f"{text}..." if len(message) > 500 else text.removesuffix(".")
 
@@ -336,7 +336,8 @@ class _Check:
                 meaning = "nothing is known to be lost; nothing has to be done"
             else:
                 continue
-            yield finding(code, f"nsys: {visible(text)}: {meaning}")
+            source = f"nsys, of {processes} processes" if processes > 1 else "nsys"
+            yield finding(code, f"{source}: {visible(text)}: {meaning}")
 
     def threads(self) -> Iterator[Finding]:
         """The finding about launches that inherit ranges of two or more threads."""

@@ -58,9 +58,7 @@ RUNTIME, NVTX, GRAPH_NODES, STRINGS = (
     "StringIds",
 )
 METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # one or the other, by nsys's version
-OVERHEAD = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
-LABELS = {KERNEL: ("demangledName", "shortName"), MEMCPY: ("copyKind",), GRAPH: ("graphId", "graphExecId")}
-PUSHED, RANGE_TYPES, DOMAIN_TYPE = 59, (59, 60), 75  # of NVTX events: pushed; pushed or started; created domain
+PUSHED, STARTED, DOMAIN_TYPE = 59, 60, 75  # of NVTX events: ranges that were pushed or started; created domains
 COPY_KINDS = (  # of exports without ENUM_CUDA_MEMCPY_OPER
     "Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array",
     "Array-to-Device", "Device-to-Array", "Device-to-Device", "Host-to-Host", "Peer-to-Peer",
@@ -197,6 +195,12 @@ class Export(Source):
                 f"cut off: {size} bytes where its header says {stated}; the copy or the export did not finish: copy or"
                 " export it again"
             )
+        elif journals := [
+            f for end in ("journal", "wal") if (f := Path(f"{self.file}-{end}")).is_file() and f.stat().st_size
+        ]:
+            problem = (
+                f"{journals[0].name} is next to it, so its writer has not finished; wait for it, or export it again"
+            )
         else:
             return
         raise TraceError(f"{self.path}: {problem}")
@@ -293,7 +297,7 @@ class Export(Source):
                         np.array([cell or 0 for cell in cells], np.int64),
                         is_null if is_null.any() else None,
                     )
-                yield found, [str(cell or "").encode(errors="replace") for cell in texts]
+                yield found, [c if isinstance(c, bytes) else str(c or "").encode(errors="replace") for c in texts]
 
     def read(
         self, table: str, columns: dict[str, str | tuple[str, ...]], texts: _Texts | None = None
@@ -304,10 +308,6 @@ class Export(Source):
         for name, candidates in columns.items():
             candidates = (candidates,) if isinstance(candidates, str) else candidates
             chosen[name] = next((candidate for candidate in candidates if candidate in known), None)
-        arrays = {name: _Column(0) for name in columns}
-        if not known:
-            result = {name: column.result() for name, column in arrays.items()}
-            return result | {"text": np.empty(0, np.int64)} if texts else result
         with contextlib.suppress(Unusual):
             if table not in self.keyed:
                 return self._read(table, chosen, texts, by_pages=True)
@@ -316,14 +316,14 @@ class Export(Source):
     def _read(
         self, table: str, chosen: dict[str, str | None], texts: _Texts | None, by_pages: bool
     ) -> dict[str, np.ndarray]:
-        known = self.columns[table]
-        # Each of the two is a look-up; together they would read all rows.
-        rows = self.rows(f"SELECT (SELECT max(rowid) FROM {table}) - (SELECT min(rowid) FROM {table})")[0][0] or 0
+        known, rows = self.columns.get(table, {}), 0
+        if known:  # each of the two is a look-up; together they would read all rows
+            rows = self.rows(f"SELECT (SELECT max(rowid) FROM {table}) - (SELECT min(rowid) FROM {table})")[0][0] or 0
         expected = min(rows + 1, self.file.stat().st_size // 8)
         arrays = {name: _Column(expected, wide=name in ("start", "end")) for name in chosen}
         codes, wanted = [np.empty(0, np.int32)], list(dict.fromkeys(column for column in chosen.values() if column))
         text = "text" if texts is not None and "text" in known else None
-        for found, raw in self.batches(table, wanted, text, by_pages):
+        for found, raw in self.batches(table, wanted, text, by_pages) if known else ():
             count = len(next(iter(found.values()))[0])
             for name, column in arrays.items():
                 if chosen[name] is None:
@@ -381,13 +381,14 @@ class Export(Source):
         return {key: str(value) for key, value in found.items() if value is not None}
 
     def activities(self) -> Activities:
+        labels_of = {KERNEL: ("demangledName", "shortName"), MEMCPY: "copyKind", GRAPH: ("graphId", "graphExecId")}
         nodes = "graphNodeId" if self.columns.get(GRAPH_NODES) else "no graph"
         parts, names = [], []
         for kind, table in enumerate(TABLES):
             wanted = {
                 "start": "start", "end": "end", "correlation": "correlationId", "process": "globalPid",
                 "stream": "streamId", "device": "deviceId",
-                "label": LABELS.get(table, ()), "node": (nodes,) if nodes in self.columns.get(table, {}) else (),
+                "label": labels_of.get(table, ()), "node": (nodes,) if nodes in self.columns.get(table, {}) else (),
             }  # fmt: skip
             self._require(table, "start", "end", "correlationId")
             columns = self.read(table, wanted)
@@ -474,7 +475,7 @@ class Export(Source):
             "type": "eventType",
         }
         columns = self.read(NVTX, wanted, texts)
-        is_range = np.isin(columns["type"], RANGE_TYPES)
+        is_range = np.isin(columns["type"], (PUSHED, STARTED))
         columns = {name: column[is_range] for name, column in columns.items()}
         is_open = columns["end"] == NONE
         self.require_times(NVTX, columns["start"], np.where(is_open, columns["start"], columns["end"]))
@@ -525,18 +526,17 @@ class Export(Source):
         return Nodes(**columns)
 
     def overhead(self) -> tuple[np.ndarray, np.ndarray]:
-        parts = [
-            self.read(table, {"start": "start", "end": "end"}) for table in OVERHEAD if self.has(table, "start", "end")
-        ]
-        return tuple(
-            np.concatenate([part[name] for part in parts] or [np.empty(0, np.int64)]) for name in ("start", "end")
-        )
+        tables = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
+        parts = [self.read(table, {"start": "start", "end": "end"}) for table in tables]
+        return np.concatenate([part["start"] for part in parts]), np.concatenate([part["end"] for part in parts])
 
     def messages(self) -> list[tuple[int, str]]:
+        """nsys's messages, once for each process."""
         if not self.has("DIAGNOSTIC_EVENT", "severity", "text"):
             return []
-        rows = self.rows("SELECT DISTINCT severity, text FROM DIAGNOSTIC_EVENT")
-        return [(level if isinstance(level, int) else 2, " ".join(str(text).split())) for level, text in rows]
+        process = "globalPid" if self.has("DIAGNOSTIC_EVENT", "globalPid") else "NULL"
+        rows = self.rows(f"SELECT DISTINCT severity, text, {process} FROM DIAGNOSTIC_EVENT")
+        return [(level if isinstance(level, int) else 2, " ".join(str(text).split())) for level, text, _ in rows]
 
     def _facts(self) -> dict[str, str]:
         for table in METADATA:
@@ -567,10 +567,6 @@ class Export(Source):
             texts = np.array(["" if NONE in one else "x".join(map(str, one)) for one in found.T.tolist()], object)
             result[size] = np.append(texts[index.reshape(-1)], [""] * (sum(self.counts) - xyz.shape[1]))
         return result
-
-    @property
-    def has_copies(self) -> bool:
-        return MEMCPY not in self.columns or self.has(MEMCPY, "bytes", "srcKind", "dstKind")
 
     def copies(self) -> dict[str, np.ndarray]:
         wanted = {"bytes": ("bytes",), "source": ("srcKind",), "target": ("dstKind",)}

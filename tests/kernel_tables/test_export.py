@@ -59,7 +59,7 @@ def test_activities_have_names_places_and_what_only_some_commands_need(tmp_path)
         assert work.device.tolist() == [0] * 4 + [1, 0, 0, 0] and work.stream_number.tolist()[3:5] == [7, 9]
         assert capture.source.sizes()["grid"].tolist() == [""] * 4 + ["16x6x8"] + [""] * 3
         copies = {name: column.tolist()[5] for name, column in capture.source.copies().items()}
-        assert copies == {"bytes": 64, "source": 0, "target": 2} and capture.source.has_copies
+        assert copies == {"bytes": 64, "source": 0, "target": 2}
         assert capture.calls.end is None and set(capture.calls.names.values()) == {"cudaLaunchKernel"}
         capture.load_call_ends()
         assert (capture.calls.end - capture.calls.start == 1).all() and not capture.calls.failed.any()
@@ -204,6 +204,9 @@ def test_what_is_no_export_is_refused_with_what_to_do(path, tmp_path):
     assert "the file is empty" in str(refusal(empty))
     empty.write_bytes(path.read_bytes()[:9000])
     assert "cut off: 9000 bytes" in str(refusal(empty))
+    path.with_name("capture.sqlite-wal").write_bytes(b"not yet in the file")
+    assert "capture.sqlite-wal is next to it" in str(refusal(path))
+    path.with_name("capture.sqlite-wal").unlink()
     assert "is a table of an nsys that is newer" in str(
         refusal(changed(path, f"ALTER TABLE {NVTX} RENAME TO {NVTX}_V2"))
     )
