@@ -107,7 +107,7 @@ def mark_compiled(is_compiling: Callable[[], bool]) -> None:
     if _marker is not None:
         from kernel_tables.marks import compiled
 
-        compiled.follow_compiled(lambda origins: compiled.joint_name(map(find_part, origins.stack_traces)))
+        compiled.follow_compiled(lambda traces, _: compiled.joint_name(map(find_part, traces)))
         compiled.open_ranges(_marker)
 
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import GradientEdge, Node
 
-from kernel_tables.marks.marker import Chain, Marker, common_length, uncompiled
+from kernel_tables.marks.marker import Marker, common_length, uncompiled
 
 _originals: dict[str, Callable[..., Any]] = {}  # functions of torch.autograd that `follow_backward` has replaced
 
@@ -59,20 +59,18 @@ def _reopening_parts(original: Callable[..., Any], marker: Marker, name: str | N
     return uncompiled(wrapper, with_calls=False)
 
 
-class _Hooks(threading.local):
-    """A tensor by which nodes get their hooks. A thread makes it once, since making it would show in a profile."""
-
-    def __init__(self) -> None:
-        self.tensor = torch.empty(0)
-
-
-_hooks = _Hooks()
-
-
 class _BackwardPass:
     """A block in which the backward pass from these roots opens parts, on each thread that it uses: autograd may run
     nodes on other threads than the calling one, one for each device. Its end closes all. A checkpoint enters such a
     block inside the node of another backward pass."""
+
+    class Local(threading.local):
+        """A tensor by which nodes get their hooks. A thread makes it once, since making it would show in a profile."""
+
+        def __init__(self) -> None:
+            self.tensor = torch.empty(0)
+
+    local = Local()
 
     def __init__(self, marker: Marker, roots: Iterable[Any]) -> None:
         self.marker, self.roots = marker, roots
@@ -104,7 +102,7 @@ class _BackwardPass:
         dictionary, handed over as Tensor.register_hook does it. As a side effect, a part opens without any kernel if
         the gradient of its result was asked for. A retained graph keeps an empty dictionary of each pass.
         """
-        first, end, tensor = 0, 0, _hooks.tensor
+        first, end, tensor = 0, 0, self.local.tensor
         for number, node in self._numbered_nodes():
             if not first <= number < end:  # else the same parts as of the node before, which is the usual case
                 first, end, chain = self.marker.state.parts_of_node(number)
@@ -131,7 +129,7 @@ class _BackwardPass:
                     nodes.append(next_node)
 
     @uncompiled
-    def _open_parts(self, chain: Chain, gradient: Tensor | None) -> None:
+    def _open_parts(self, chain: tuple, gradient: Tensor | None) -> None:
         if self.marker.state.reopened_parts is chain:
             return
         if threading.get_ident() != self.calling_thread and gradient is not None:

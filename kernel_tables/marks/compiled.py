@@ -16,13 +16,6 @@ from kernel_tables.marks import JOINT
 from kernel_tables.marks.marker import Marker, common_length
 
 
-class KernelOrigins(NamedTuple):
-    """The operations that a kernel is made of, as far as inductor knows them."""
-
-    stack_traces: list[str]  # of calls in the model, as Python prints them
-    nodes: list[Any]  # of the FX graph that inductor lowers
-
-
 class PartRange(NamedTuple):
     """A range for parts. It stays open from one kernel to the next if both its name and its instance are the same."""
 
@@ -30,18 +23,20 @@ class PartRange(NamedTuple):
     instance: Any = None  # tells ranges of one name apart
 
 
-# Whose operations a kernel computes, as the function given to `follow_compiled` returns them: a joint name, or another
-# constant whose repr is valid Python, since the compiled program contains it. Unknown parts are a false value.
-Parts = Any
 _marker: Marker | None = None  # set by open_ranges, as the next
-_ranges_of: Callable[[Parts], Sequence[PartRange]] = list
+_ranges_of: Callable[[Any], Sequence[PartRange]] = list
 _local = threading.local()  # `parts` whose kernels this thread launches now, and the `ranges` that are open for them
 _original_methods: dict[str, Callable[..., Any]] = {}  # of inductor's PythonWrapperCodegen, while it is changed
 
 
-def follow_compiled(parts_of: Callable[[KernelOrigins], Parts]) -> None:
-    """From now on, programs that inductor writes enter the parts of each kernel before they call it. `parts_of` returns
-    the parts. Programs from inductor's cache enter them only if they were written after this call."""
+def follow_compiled(parts_of: Callable[[list[str], list[Any]], Any]) -> None:
+    """From now on, programs that inductor writes enter the parts of each kernel before they call it. Programs from
+    inductor's cache enter them only if they were written after this call.
+
+    `parts_of` returns the parts whose operations a kernel computes, from what inductor knows of it: the stack traces of
+    calls in the model, as Python prints them, and nodes of the FX graph. Parts are a joint name, or another constant
+    whose repr is valid Python, since the compiled program contains it; unknown ones are a false value.
+    """
     from torch._inductor import config, debug
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
     from torch._inductor.virtualized import V
@@ -63,7 +58,7 @@ def follow_compiled(parts_of: Callable[[KernelOrigins], Parts]) -> None:
             key = f"{kernel_name}:{debug_handle}"
             names = set(getattr(debug, nodes_of).get(key, ()))
             nodes = [node for node in V.graph.graph.nodes if node.name in names]
-            parts = parts_of(KernelOrigins(getattr(debug, traces).get(key, []), nodes))
+            parts = parts_of(getattr(debug, traces).get(key, []), nodes)
             self.add_import_once("from kernel_tables.marks import compiled as marked_parts")
             self.opens_parts = True
             self.writeline(f"marked_parts.enter({parts!r})")
@@ -90,10 +85,10 @@ def leave_compiled() -> None:
 
 
 def open_ranges(
-    marker: Marker | None, ranges_of: Callable[[Parts], Sequence[PartRange]] = lambda parts: [PartRange(parts)]
+    marker: Marker | None, ranges_of: Callable[[Any], Sequence[PartRange]] = lambda parts: [PartRange(parts)]
 ) -> None:
     """From now on, the marker opens ranges for the parts that compiled programs enter; with None, there are no ranges.
-    `ranges_of` returns the ranges for a value of Parts, outermost first."""
+    `ranges_of` returns the ranges for parts, outermost first."""
     global _marker, _ranges_of
     _marker, _ranges_of = marker, ranges_of
 
@@ -103,7 +98,7 @@ def joint_name(parts: Iterable[str | None]) -> str:
     return JOINT.join(sorted({part for part in parts if part}))
 
 
-def enter(parts: Parts) -> None:
+def enter(parts: Any) -> None:
     """Called by compiled programs: the next kernels compute operations of these parts ("": unknown parts)."""
     if _marker is None or getattr(_local, "parts", "") == parts:
         return

@@ -10,7 +10,7 @@ import sys
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 from urllib.parse import quote
 
 import torch
@@ -18,10 +18,8 @@ from torch.autograd import _get_sequence_nr as next_node_number  # counter of th
 
 from kernel_tables.marks import RECOMPUTATION
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 
-
-def uncompiled(function: Function, *, with_calls: bool = True) -> Function:
+def uncompiled(function: Callable, *, with_calls: bool = True) -> Callable:
     """The function, marked so that torch.compile does not compile it, nor with `with_calls` what it calls: a hook that
     runs in a program, parts of which are compiled. Before PyTorch 2.7, unmarked."""
     # torch.compiler.disable would import the compiler, which takes seconds, and would break the graph of a caller.
@@ -75,17 +73,14 @@ def encoded(name: str) -> str:
     return name if is_kept else "%=" + quote(name, safe=" ", errors="surrogatepass")
 
 
-Chain = tuple["PartInstance", ...]  # nested parts, the outermost first
-
-
 class PartInstance:
-    """One call of a part in a forward pass. `chain` holds the parts around it, then itself."""
+    """One call of a part in a forward pass. Its `chain` holds the parts around it, the outermost first, then itself."""
 
     __slots__ = ("chain", "name")
 
-    def __init__(self, name: str, around: Chain) -> None:
+    def __init__(self, name: str, around: tuple) -> None:
         self.name = name
-        self.chain: Chain = (*around, self)
+        self.chain = (*around, self)
 
 
 def common_length(first: Sequence, second: Sequence) -> int:
@@ -104,13 +99,14 @@ class MarkerState(threading.local):
     MAX_CHAINS = 1 << 17  # remembered; older ones are forgotten, so that memory does not grow for ever
 
     def __init__(self) -> None:
-        self.forward_parts: Chain = ()  # the open parts of a forward pass
-        self.reopened_parts: Chain = ()  # parts that a backward pass has opened again, for the node that runs
+        # chains of PartInstance
+        self.forward_parts: tuple = ()  # the open parts of a forward pass
+        self.reopened_parts: tuple = ()  # parts that a backward pass has opened again, for the node that runs
         # the reopened parts of a checkpoint's node, closed while it computes parts again; None at other times
-        self.suspended_parts: Chain | None = None
+        self.suspended_parts: tuple | None = None
         # chains[i] was open while this thread made the nodes from first_nodes[i] to first_nodes[i + 1] - 1
         self.first_nodes: list[int] = []
-        self.chains: list[Chain] = []
+        self.chains: list[tuple] = []
 
     def record(self) -> None:
         """Notes that the nodes from the next one on are made in the parts that are open now."""
@@ -123,7 +119,7 @@ class MarkerState(threading.local):
         if len(self.first_nodes) > self.MAX_CHAINS:
             del self.first_nodes[: self.MAX_CHAINS // 2], self.chains[: self.MAX_CHAINS // 2]
 
-    def parts_of_node(self, number: int) -> tuple[int, int, Chain]:
+    def parts_of_node(self, number: int) -> tuple[int, int, tuple]:
         """The parts that were open when this thread made this node (none if that is forgotten), after the numbers of
         the nodes that were made in them: the first, and one more than the last."""
         index = bisect_right(self.first_nodes, number)
@@ -177,7 +173,7 @@ class Marker:
         state.record()
 
     @uncompiled
-    def reopen(self, chain: Chain) -> None:
+    def reopen(self, chain: tuple) -> None:
         """Makes `chain` the reopened parts of this thread: closes open parts that are not in it, and opens the missing
         ones. So a part gets one range in the backward pass for one in the forward pass, if its nodes run in a row."""
         open_parts = self.state.reopened_parts

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 from functools import cache
 from types import ModuleType
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -50,14 +50,6 @@ class mark:
         self.end()
 
 
-class ModuleCall(NamedTuple):
-    """A call of a module that has not returned."""
-
-    module: nn.Module
-    name: str | None  # of the module's part; None if it has none
-    contexts: list[AbstractContextManager]  # the ranges that are open for it
-
-
 class ModuleParts:
     """Opens and closes the parts. `name_of` returns the name of a module, or None for no part; `part` makes the context
     manager of a name. `around` makes another one for each outermost call, from the module and the arguments; a call
@@ -76,7 +68,9 @@ class ModuleParts:
     ) -> None:
         self._part, self._name_of, self._around = part, name_of, around
         self._handles: list[RemovableHandle] = []
-        self._local = threading.local()  # `calls`: of modules on the calling thread, the outermost first
+        # `calls` that have not returned on this thread, the outermost first: the module, the name of its part or None,
+        # and the ranges that are open for it
+        self._local = threading.local()
 
     def begin(self) -> None:
         """Opens parts from now on."""
@@ -93,7 +87,7 @@ class ModuleParts:
             self._close_last()
 
     @property
-    def _calls(self) -> list[ModuleCall]:
+    def _calls(self) -> list[tuple[nn.Module, str | None, list[AbstractContextManager]]]:
         return self._local.__dict__.setdefault("calls", [])
 
     def _register(self) -> None:
@@ -115,25 +109,25 @@ class ModuleParts:
         contexts = []
         if self._around and not calls and not is_in_backward():
             contexts.append(self._around(module, args, keyword_arguments()))
-        outer_name = next((call.name for call in reversed(calls) if call.name is not None), None)
+        outer_name = next((outer for _, outer, _ in reversed(calls) if outer is not None), None)
         if name not in (None, outer_name):  # a wrapper and its module have the same name, but get one range
             contexts.append(self._part(name))
-        calls.append(ModuleCall(module, name, contexts))
+        calls.append((module, name, contexts))
         for context in contexts:
             context.__enter__()
 
     @uncompiled
     def _call_ends(self, module: nn.Module, *_: Any) -> None:
-        if torch.compiler.is_compiling() or all(module is not call.module for call in self._calls):
+        if torch.compiler.is_compiling() or all(module is not called for called, *_ in self._calls):
             return
         while self._close_last() is not module:  # inner calls whose end was missed are closed, too
             pass
 
     def _close_last(self) -> nn.Module:
-        call = self._calls.pop()
-        for context in reversed(call.contexts):
+        module, _, contexts = self._calls.pop()
+        for context in reversed(contexts):
             context.__exit__(None, None, None)
-        return call.module
+        return module
 
 
 @cache

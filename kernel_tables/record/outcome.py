@@ -7,25 +7,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from kernel_tables.output import duration, visible
-from kernel_tables.record import keeping
-from kernel_tables.record.handover import (
-    CALLS,
-    GRAPH,
-    MODULE,
-    NSYS,
-    OPTIMIZER,
-    PROGRAM,
-    RANGE,
-    RANK_WAIT_S,
-    SECONDS,
-    STEPS,
-    WEIGHTS,
-    Settings,
-    is_alive,
-)
+from kernel_tables.record import handover, keeping
+from kernel_tables.record.handover import Settings, is_alive
 from kernel_tables.record.program import ProgramEnd
 
-STEP_NOUNS = {MODULE: "call", GRAPH: "replay"}  # what a step is called, by what defines it; otherwise "step"
+STEP_NOUNS = {
+    handover.MODULE: "call",
+    handover.GRAPH: "replay",
+}  # what a step is called, by what defines it; otherwise "step"
 STEP_TIMES = ("step_before_s", "step_within_s")
 
 
@@ -57,7 +46,7 @@ def is_recorded(notes: list[dict]) -> bool:
     if not saved_s:
         return False
     expected = {note["pid"] for note in notes if note["event"] == "open"}
-    if time.time() <= min(saved_s) + RANK_WAIT_S:
+    if time.time() <= min(saved_s) + handover.RANK_WAIT_S:
         expected.update(_rank_notes(notes, expected))
     final_events = ("saved", "lost", "refused", "exit")  # afterwards, a process neither writes a window nor starts over
     finished = {note["pid"] for note in notes if note["event"] in final_events}
@@ -103,7 +92,9 @@ class Outcome:
     @property
     def has_recording(self) -> bool:
         """Whether the profiler wrote anything that can become a capture. nsys does however the program ends."""
-        return self.opened is not None if self.settings.profiler == NSYS else self.last_note("saved") is not None
+        return (
+            self.opened is not None if self.settings.profiler == handover.NSYS else self.last_note("saved") is not None
+        )
 
     @property
     def ended_in_window(self) -> bool:
@@ -119,7 +110,11 @@ class Outcome:
     @property
     def _has_steps(self) -> bool:
         """Whether the recorder opened ranges of steps; in windows of other kinds, it does not know the steps."""
-        return self.opened is not None and self.opened["has_steps"] and self.settings.window in (STEPS, CALLS)
+        return (
+            self.opened is not None
+            and self.opened["has_steps"]
+            and self.settings.window in (handover.STEPS, handover.CALLS)
+        )
 
     @property
     def expected_steps(self) -> int | None:
@@ -141,31 +136,31 @@ class Outcome:
         facts |= {name: opened[name] for name in ("by", "name", "number", "first") if name in opened}
         facts |= {name: closed[name] for name in ("done", "repeated", *STEP_TIMES, "compilations") if name in closed}
         return keeping.Recording(
-            pid=opened["pid"], by_nsys=self.settings.profiler == NSYS, torch_version=opened["torch"],
+            pid=opened["pid"], by_nsys=self.settings.profiler == handover.NSYS, torch_version=opened["torch"],
             ended_in_step=self.was_cut and self._has_steps and "first" in opened,  # noted when the first step begins
             rank=self.rank, rank_count=self.rank_note["of"] if self.rank_note else 1, window_facts=facts,
         )  # fmt: skip
 
     def window_phrase(self) -> str:
         """What was recorded: "steps 6 to 8 of process 123, by nsys", or "steps 6 to 8 of rank 1, process 123, ..."."""
-        profiler = "nsys" if self.settings.profiler == NSYS else "PyTorch's profiler"
+        profiler = "nsys" if self.settings.profiler == handover.NSYS else "PyTorch's profiler"
         separator = " of" if self.rank is None else f"{self.rank_phrase},"
         return f"{self._content_phrase()}{separator} process {self.opened['pid']}, by {profiler}"
 
     def _content_phrase(self) -> str:
         settings, opened, closed = self.settings, self.opened, self.closed
-        if settings.window == SECONDS:
+        if settings.window == handover.SECONDS:
             return f"{settings.duration_s:g} s"
-        if settings.window == PROGRAM:
+        if settings.window == handover.PROGRAM:
             return "cudaProfilerStart to cudaProfilerStop"
         if "first" not in opened:  # the window opened for the capture of a CUDA graph, and no step began
             return "from the first capture of a CUDA graph until the program ended, without a step"
         first, done = opened["first"], closed.get("done", 0)
         last = first + max(done, 1) - 1
         step_kind = opened.get("by")  # what defines a step; instances of a range have none
-        noun = "instance" if settings.window == RANGE else STEP_NOUNS.get(step_kind, "step")
+        noun = "instance" if settings.window == handover.RANGE else STEP_NOUNS.get(step_kind, "step")
         numbers = f"{noun} {first}" if last == first else f"{noun}s {first} to {last}"
-        if settings.window == RANGE:
+        if settings.window == handover.RANGE:
             return f"{numbers} of range '{visible(settings.range)}'"
         if self.was_cut and not done:
             return f"a part of {noun} {first}" if closed else f"from {noun} {first} until the program ended"
@@ -185,14 +180,14 @@ class Outcome:
             yield (
                 "the program uses PyTorch's profiler itself; nsys takes the records of the GPU, so that profile may"
                 " lack kernels; --profiler torch leaves that profiler to the program"
-                if self.settings.profiler == NSYS
+                if self.settings.profiler == handover.NSYS
                 else "the window starts later, since the program used PyTorch's profiler itself until then"
             )
         yield from self._step_sentence()
         if self.has_prelude:
             yield "the capture begins earlier, where a CUDA graph was captured; these steps alone: --under step"
-        steps = max((count for kind, _, count in self._repetitions() if kind == OPTIMIZER), default=0)
-        if self.settings.window == STEPS and self.opened.get("by") == MODULE and steps:
+        steps = max((count for kind, _, count in self._repetitions() if kind == handover.OPTIMIZER), default=0)
+        if self.settings.window == handover.STEPS and self.opened.get("by") == handover.MODULE and steps:
             skip = self.settings.skip
             advice = "--skip N, with N above the number of these calls," if steps > skip else f"--skip {steps - 1}"
             yield f"the program took {steps} optimizer steps after these calls; {advice} records steps instead"
@@ -206,20 +201,22 @@ class Outcome:
     def _step_sentence(self) -> Iterator[str]:
         """What defines a step, if that is not obvious."""
         by, name, number = (self.opened.get(key) for key in ("by", "name", "number"))
-        names = [visible(str(actor)) for kind, actor, _ in self.closed.get("repeated", ()) if kind == OPTIMIZER]
+        names = [
+            visible(str(actor)) for kind, actor, _ in self.closed.get("repeated", ()) if kind == handover.OPTIMIZER
+        ]
         counts = [names[:end].count(one) for end, one in enumerate(names, start=1)]
         names = [one if count == 1 else f"{one} {count}" for one, count in zip(names, counts, strict=True)]
-        if by == OPTIMIZER and len(names) > 1 and number < len(names):  # the notes may not list all
+        if by == handover.OPTIMIZER and len(names) > 1 and number < len(names):  # the notes may not list all
             listed = ", ".join([*names[:4], *(["..."] if len(names) > 4 else [])])
             yield f"the program has several optimizers ({listed}); a step ends with a step of {names[number]}"
-        elif by == MODULE:
+        elif by == handover.MODULE:
             yield f"a step is a call of {visible(name)}, and what follows it until the next"
-        elif by == WEIGHTS:
+        elif by == handover.WEIGHTS:
             yield (
                 f"a step begins with the first call of a model after {visible(name)} has changed the weights, since its"
                 " own steps are compiled, or inside the backward pass"
             )
-        elif by == GRAPH:
+        elif by == handover.GRAPH:
             yield "a step ends with each replay of a CUDA graph"
 
     def cost_sentence(self) -> Iterator[str]:
@@ -272,32 +269,36 @@ class Outcome:
         reached = max((note.get("reached", 0) for note in self.notes if note["event"] == "exit"), default=None)
         made = "an unknown number" if reached is None else str(reached)  # of steps, calls or instances
         has_optimizer = any(note.get("has_optimizer") for note in self.notes)
-        if settings.window == STEPS and has_optimizer and all(kind == MODULE for kind, *_ in repeated):
+        if (
+            settings.window == handover.STEPS
+            and has_optimizer
+            and all(kind == handover.MODULE for kind, *_ in repeated)
+        ):
             return (
                 "the program has an optimizer, which changed no weights between calls of a model (or all of it is"
                 " compiled as one function); --calls records calls of the model instead, and --seconds S a fixed time"
             )
-        if settings.window in (STEPS, CALLS) and reached == 0:
+        if settings.window in (handover.STEPS, handover.CALLS) and reached == 0:
             return (
                 "the program took no step of a PyTorch optimizer, and called no model; record for a fixed time with"
                 " --seconds S, or a range that the program opens with --range NAME"
             )
-        if self.last_note("profile") and settings.profiler != NSYS:
+        if self.last_note("profile") and settings.profiler != handover.NSYS:
             return "the program used PyTorch's profiler itself; --profiler nsys can record it at the same time"
-        if settings.window == STEPS and repeated:  # the first three of what it repeated
+        if settings.window == handover.STEPS and repeated:  # the first three of what it repeated
             texts = [f"{count} {STEP_NOUNS.get(kind, 'step')}s of {visible(name)}" for kind, name, count in repeated]
             made += f" ({', '.join(texts[:3])})"
-        if settings.window == RANGE:
+        if settings.window == handover.RANGE:
             return (
                 f"the window starts at instance {settings.skip + 1} of range '{visible(settings.range or '')}', and the"
                 f" program opened {made}; compare the name, or take a smaller --skip"
             )
-        if settings.window == PROGRAM:
+        if settings.window == handover.PROGRAM:
             return "the program did not call cudaProfilerStart through PyTorch"
-        if settings.window == SECONDS and reached == 0:
+        if settings.window == handover.SECONDS and reached == 0:
             return "the program called no module of PyTorch; record a range that it opens with --range NAME"
-        if settings.window == SECONDS:
-            cause = ", or it did not use the GPU" if settings.profiler == NSYS else ""
+        if settings.window == handover.SECONDS:
+            cause = ", or it did not use the GPU" if settings.profiler == handover.NSYS else ""
             return f"the program ended within the {settings.delay_s:g} s of --after, or its main thread was busy{cause}"
-        begin = f"step {settings.skip}" if settings.window == STEPS else f"call {settings.skip} of a model"
+        begin = f"step {settings.skip}" if settings.window == handover.STEPS else f"call {settings.skip} of a model"
         return f"the window starts after {begin}, and the program made {made}; a smaller --skip starts it earlier"

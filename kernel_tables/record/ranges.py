@@ -401,11 +401,11 @@ class CompilationHooks:
 Chain = tuple[int, ...]  # the ids of modules, each called inside the one before
 
 
-def module_chains(origins: compiled.KernelOrigins) -> tuple[Chain, ...]:
+def module_chains(_: list[str], nodes: list[Any]) -> tuple[Chain, ...]:
     """The distinct chains of modules that called the operations of a kernel (for a backward kernel, the operations that
     it differentiates), sorted."""
     chains = set()
-    for node in origins.nodes:
+    for node in nodes:
         stack = node.meta.get("fwd_nn_module_stack") or node.meta.get("nn_module_stack") or {}
         keys = [str(key).partition("@")[0] for key in stack]  # "7", or "7@1" for the second call
         chains.add(tuple(int(key) for key in keys if key.isdecimal()))

@@ -21,23 +21,8 @@ from torch.optim.optimizer import Optimizer
 from kernel_tables.marks.imports import when_imported
 from kernel_tables.marks.marker import is_in_backward
 from kernel_tables.marks.modules import ModuleParts, model_name
-from kernel_tables.record.handover import (
-    ALWAYS,
-    CALLS,
-    GRAPH,
-    MODULE,
-    MODULES,
-    NEVER,
-    NSYS,
-    OPTIMIZER,
-    PROGRAM,
-    RANGE,
-    SECONDS,
-    STEP,
-    WEIGHTS,
-    Notes,
-    Settings,
-)
+from kernel_tables.record import handover
+from kernel_tables.record.handover import Notes, Settings
 from kernel_tables.record.profilers import NsysProfiler, Ranks, TorchProfiler, with_callbacks
 from kernel_tables.record.ranges import AddedRanges, CompilationHooks, ProgramRanges
 from kernel_tables.record.recorder import Recorder
@@ -57,7 +42,7 @@ class Window:
     def before_range(self, name: str, *, of_torch: bool) -> None:
         """A range is about to open, with `of_torch` one that PyTorch opens itself."""
         self.has_own_ranges |= not of_torch and self.recorder.is_waiting
-        self.has_own_steps |= name == STEP and self.recorder.is_waiting
+        self.has_own_steps |= name == handover.STEP and self.recorder.is_waiting
 
     def after_range(self, name: str, optimizer: Any = None) -> None:
         """A range has closed. If it was around the step of an optimizer, `optimizer` is that."""
@@ -142,7 +127,7 @@ class SecondsWindow(Window):
 
     def _watch(self) -> None:
         time.sleep(self.settings.delay_s)
-        while self.settings.profiler == NSYS and not torch.cuda.is_initialized():
+        while self.settings.profiler == handover.NSYS and not torch.cuda.is_initialized():
             time.sleep(0.01)
         while self.recorder.is_waiting:
             self._call_on_main_thread(self.recorder.open)
@@ -239,7 +224,7 @@ class StepsWindow(Window):
 
     def attach(self) -> None:
         self._calls.begin()
-        if self.settings.window == CALLS:
+        if self.settings.window == handover.CALLS:
             return
         graph = torch.cuda.graphs.CUDAGraph
         graph.replay = with_callbacks(graph.replay, after=self._after_replay)
@@ -248,11 +233,11 @@ class StepsWindow(Window):
 
     def after_range(self, name: str, optimizer: Any = None) -> None:
         """Counts the step of the optimizer, if the range was around one."""
-        if optimizer is None or self.settings.window == CALLS or self._is_capturing():
+        if optimizer is None or self.settings.window == handover.CALLS or self._is_capturing():
             return
         if not is_in_backward():  # else _before_call notices that the weights have changed
             self._stop_other_counts()
-            self._count(OPTIMIZER, optimizer, type(optimizer).__name__)
+            self._count(handover.OPTIMIZER, optimizer, type(optimizer).__name__)
 
     def progress(self) -> dict[str, Any]:
         repeated = [[action.kind, action.name, action.count] for action in self._actions.values()]
@@ -264,10 +249,10 @@ class StepsWindow(Window):
         """Drops the counts of replays and calls, and stops watching weights and calls, once an optimizer made a step
         in Python; the action that defines a step keeps counting."""
         self._weights.stop()
-        if self._step_action is None or self._step_action.kind != MODULE:
+        if self._step_action is None or self._step_action.kind != handover.MODULE:
             self._calls.end()
         for key, action in list(self._actions.items()):
-            if action.kind in (GRAPH, MODULE) and action is not self._step_action:
+            if action.kind in (handover.GRAPH, handover.MODULE) and action is not self._step_action:
                 del self._actions[key]
 
     @staticmethod
@@ -280,7 +265,7 @@ class StepsWindow(Window):
 
     def _after_replay(self, graph: Any) -> None:
         if not self._is_capturing():
-            self._count(GRAPH, graph, "a CUDA graph")
+            self._count(handover.GRAPH, graph, "a CUDA graph")
 
     def _before_call(self, module: nn.Module, args: tuple, keywords: dict[str, Any]) -> None:
         was_waiting = self.recorder.is_waiting
@@ -291,11 +276,11 @@ class StepsWindow(Window):
         if was_waiting:  # the kinds of calls in the window depend on the calls before it
             self.recorder.ranges.classify_call(module, args, keywords)
         # With CALLS, optimizers are not watched, so `has_optimizers` is false.
-        if self._weights.has_optimizers and (self._step_action is None or self._step_action.kind != MODULE):
+        if self._weights.has_optimizers and (self._step_action is None or self._step_action.kind != handover.MODULE):
             for optimizer in self._weights.changed():
-                self._count(WEIGHTS, optimizer, type(optimizer).__name__)
+                self._count(handover.WEIGHTS, optimizer, type(optimizer).__name__)
         else:
-            self._count(MODULE, module, model_name(module))
+            self._count(handover.MODULE, module, model_name(module))
         if was_waiting and self.recorder.is_open:  # the window opened in this call, so its range is not open yet
             self.recorder.ranges.call_begins(module, args)
 
@@ -317,7 +302,7 @@ class StepsWindow(Window):
             else:
                 recorder.ranges.step_begins()
         elif self._may_define_steps(action):
-            completed = action.count - 1 if action.kind == MODULE else action.count  # a call is about to begin
+            completed = action.count - 1 if action.kind == handover.MODULE else action.count  # a call is about to begin
             if completed >= self.settings.skip and not self._is_followed_by_optimizer(action, previous_repetition):
                 self._begin_window(action, first=completed + 1, by=kind, name=name)
 
@@ -327,15 +312,15 @@ class StepsWindow(Window):
         `previous_repetition` is the number of the action's repetition before this one. If A and B take turns, B has
         made one step fewer after each step of A, and its last step came after the previous one of A.
         """
-        others = [other for other in self._actions.values() if other.kind == action.kind == OPTIMIZER]
+        others = [other for other in self._actions.values() if other.kind == action.kind == handover.OPTIMIZER]
         return any(other.count == action.count - 1 and other.last_repetition > previous_repetition for other in others)
 
     def _may_define_steps(self, action: RepeatedAction) -> bool:
         if self._step_action is None:  # a window that is open already has opened for the capture of a CUDA graph
             return self.recorder.is_waiting or self.recorder.is_open
         # Calls may have been an evaluation before training.
-        is_provisional = self._step_action.kind == MODULE and self.settings.window != CALLS
-        return is_provisional and action.kind == OPTIMIZER and self.recorder.can_start_over
+        is_provisional = self._step_action.kind == handover.MODULE and self.settings.window != handover.CALLS
+        return is_provisional and action.kind == handover.OPTIMIZER and self.recorder.can_start_over
 
     def _begin_window(self, action: RepeatedAction, **facts: Any) -> None:
         """Opens the window, if it can open, and begins its first step."""
@@ -391,21 +376,21 @@ class WatchedWeights:
 
 def watch_for_window(settings: Settings, notes: Notes) -> None:
     """Sets the hooks that record the window of this process. Raises RuntimeError if nsys cannot record this PyTorch."""
-    to_nvtx = settings.profiler == NSYS
+    to_nvtx = settings.profiler == handover.NSYS
     if to_nvtx and not torch.backends.cuda.is_built():
         raise RuntimeError("this PyTorch is built without CUDA, so nsys has nothing to record of it")
-    if settings.added_ranges != NEVER:
+    if settings.added_ranges != handover.NEVER:
         CompilationHooks(in_torch_profile=not to_nvtx)  # never closed
 
     def is_wanted(kind: str) -> bool:
-        has_own = window.has_own_ranges if kind == MODULES else window.has_own_steps
-        return settings.added_ranges == ALWAYS or (settings.added_ranges != NEVER and not has_own)
+        has_own = window.has_own_ranges if kind == handover.MODULES else window.has_own_steps
+        return settings.added_ranges == handover.ALWAYS or (settings.added_ranges != handover.NEVER and not has_own)
 
     ranks = Ranks(notes)
     ranks.watch()
     profiler = NsysProfiler(ranks) if to_nvtx else TorchProfiler()
     recorder = Recorder(notes, ranks, profiler, AddedRanges(is_wanted, settings.depth, to_nvtx=to_nvtx))
-    windows = {RANGE: RangeWindow, SECONDS: SecondsWindow, PROGRAM: ProgramWindow}
+    windows = {handover.RANGE: RangeWindow, handover.SECONDS: SecondsWindow, handover.PROGRAM: ProgramWindow}
     window = windows.get(settings.window, StepsWindow)(recorder, settings)
     ranges = ProgramRanges(
         to_nvtx=to_nvtx, is_recording=lambda: recorder.is_open, before=window.before_range, after=window.after_range

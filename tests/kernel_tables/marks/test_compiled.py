@@ -25,7 +25,7 @@ def test_a_set_of_parts_has_one_name():
 def opened():
     """The names of ranges as they open, closed ones as "/"; and inductor as it was afterwards."""
     names = []
-    compiled.follow_compiled(lambda origins: compiled.joint_name(map(part_of, origins.stack_traces)))
+    compiled.follow_compiled(lambda traces, _: compiled.joint_name(map(part_of, traces)))
     compiled.open_ranges(Marker(Emitter(names.append, lambda: names.append("/"))))
     yield names
     compiled.open_ranges(None)

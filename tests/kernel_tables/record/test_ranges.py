@@ -10,7 +10,6 @@ import torch
 from torch import nn
 from torch.autograd.profiler import profile, record_function
 
-from kernel_tables.marks.compiled import KernelOrigins
 from kernel_tables.marks.marker import Emitter
 from kernel_tables.record import ranges as ranges_module
 from kernel_tables.record.ranges import (
@@ -176,6 +175,6 @@ def test_a_kernel_is_in_the_modules_around_all_that_it_serves_and_in_their_set(c
 def test_an_operation_of_the_backward_pass_serves_the_modules_that_it_differentiates():
     forward = {"1": ("L['self']", None), "2@1": ("L['self'].blocks.0", None)}
     metas = [{"nn_module_stack": forward}, {"fwd_nn_module_stack": {"1": ()}, "nn_module_stack": forward}, {}]
-    assert module_chains(KernelOrigins([], [SimpleNamespace(meta=meta) for meta in metas])) == ((1,), (1, 2))
+    assert module_chains([], [SimpleNamespace(meta=meta) for meta in metas]) == ((1,), (1, 2))
     (_, first), (_, second) = (ranges_of_chains(((MODEL, block),), NAMES.get) for block in (BLOCK, OTHER_BLOCK))
     assert first.name == second.name and first != second  # a layer that follows another is another instance
