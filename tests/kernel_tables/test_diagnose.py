@@ -21,7 +21,7 @@ from tests.kernel_tables.synthetic import Synthetic
 
 CAPTURES = Path(__file__).parents[1] / "captures"
 STEPS = 8
-ROW = SOFTMAX.replace("8, float", "4, float")
+ROW, SHORT = SOFTMAX.replace("8, float", "4, float"), GEMM.replace("128x256", "64x64")
 NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
 
@@ -84,7 +84,7 @@ def wait_for_data(program: Program, us: float = 3000) -> None:
 
 def launch(program: Program, names: list[str]) -> None:
     for name in names:
-        program.launch(name, {GEMM: 200, ROW: 4}.get(name, 100))
+        program.launch(name, {GEMM: 200, ROW: 4, SHORT: 4}.get(name, 100))
 
 
 PLANTED = {
@@ -252,7 +252,7 @@ ATTENTION = {  # kernels of the forward and of the backward pass; ms of both, as
     "a norm written out": ([GEMM, REDUCE, MUL, REDUCE, MUL, GEMM], [GEMM], 0, 0),
     "a loss and its backward pass": ([GEMM, SOFTMAX, MUL, REDUCE, MUL, MUL, GEMM], [GEMM], 0, 0),
     "twins that are apart": ([GEMM, SOFTMAX, GEMM], [GEMM, *[MUL] * 3, GEMM, SOFTMAX_BACKWARD, GEMM, GEMM], 0.5, 0.7),
-    "a softmax over a row of logits": ([GEMM, ROW, GEMM], [GEMM], 0, 0),
+    "a softmax over a row of logits": ([SHORT, ROW, SHORT], [SHORT], 0, 0),
     "a softmax and its backward pass": ([GEMM, SOFTMAX, MUL, SOFTMAX_BACKWARD, GEMM], [GEMM], 0, 0),
     "a softmax at the end of a pass": ([GEMM, MUL, GEMM, SOFTMAX], [GEMM], 0, 0),
     "a softmax between passes": ([GEMM, SOFTMAX], [SOFTMAX_BACKWARD, GEMM], 0, 0),
