@@ -30,7 +30,6 @@ from kernel_tables.capture import (
     Ranges,
     Source,
     blocks,
-    distinct,
     numbered,
     range_name,
 )  # fmt: skip
@@ -305,8 +304,8 @@ class Export(Source):
         """Integer arrays by name; `columns` gives the column of each, or candidates for it. NULL, and a column that the
         table lacks, become NONE. With `texts`, "text" is the index of each row's text in it."""
         known, chosen = self.columns.get(table, {}), {}
-        for name, candidates in columns.items():
-            candidates = (candidates,) if isinstance(candidates, str) else candidates
+        for name, given in columns.items():
+            candidates = (given,) if isinstance(given, str) else given
             chosen[name] = next((candidate for candidate in candidates if candidate in known), None)
         with contextlib.suppress(Unusual):
             if table not in self.keyed:
@@ -370,15 +369,17 @@ class Export(Source):
 
     def strings(self, ids: np.ndarray) -> dict[int, str]:
         """The string of each id that is used."""
-        used = set(distinct(ids).tolist()) - {NONE}
-        if not used or not self.has(STRINGS, "id", "value"):
-            return {}
-        found = {}
-        for first in range(0, len(used), 500):
-            part = sorted(used)[first : first + 500]
+        used, found = numbered(ids)[0].tolist(), {}
+        for first in range(0, len(used) if self.has(STRINGS, "id", "value") else 0, 500):
+            part = used[first : first + 500]
             marks = ", ".join("?" * len(part))
             found |= dict(self.rows(f"SELECT id, value FROM {STRINGS} WHERE id IN ({marks})", *part))
-        return {key: str(value) for key, value in found.items() if value is not None}
+        return {key: self.text(value) for key, value in found.items() if value is not None and key != NONE}
+
+    @staticmethod
+    def text(value: object) -> str:
+        """A value of any type as text."""
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else "" if value is None else str(value)
 
     def activities(self) -> Activities:
         labels_of = {KERNEL: ("demangledName", "shortName"), MEMCPY: "copyKind", GRAPH: ("graphId", "graphExecId")}
@@ -436,11 +437,11 @@ class Export(Source):
 
     def calls(self) -> Calls:
         self._require(RUNTIME, "start", "globalTid", "correlationId")
-        wanted = {"start": "start", "thread": "globalTid", "correlation": "correlationId", "name": ("nameId",)}
+        wanted = {"start": "start", "thread": "globalTid", "correlation": "correlationId", "name": "nameId"}
         columns = self.read(RUNTIME, wanted)
         self.require_times(RUNTIME, columns["start"], columns["start"])
-        threads, index = _few(columns.pop("thread"))
-        ids, columns["name"] = _few(columns["name"])
+        threads, index = numbered(columns.pop("thread"))
+        ids, columns["name"] = numbered(columns["name"])
         strings = self.strings(ids)
         names = {
             number: re.sub(r"_v\d+$", "", strings[key]) for number, key in enumerate(ids.tolist()) if key in strings
@@ -466,20 +467,13 @@ class Export(Source):
     def ranges(self) -> Ranges:
         self._require(NVTX, "start", "end", "globalTid", "eventType")
         texts = _Texts()
-        wanted = {
-            "start": "start",
-            "end": "end",
-            "thread": "globalTid",
-            "text_id": ("textId",),
-            "domain": ("domainId",),
-            "type": "eventType",
-        }
-        columns = self.read(NVTX, wanted, texts)
+        wanted = {"start": "start", "end": "end", "thread": "globalTid", "type": "eventType"}
+        columns = self.read(NVTX, wanted | {"text_id": "textId", "domain": "domainId"}, texts)
         is_range = np.isin(columns["type"], (PUSHED, STARTED))
         columns = {name: column[is_range] for name, column in columns.items()}
         is_open = columns["end"] == NONE
         self.require_times(NVTX, columns["start"], np.where(is_open, columns["start"], columns["end"]))
-        ids, index = np.unique(columns["text_id"], return_inverse=True)
+        ids, index = numbered(columns["text_id"])
         strings = self.strings(ids)
         if lost := len(set(ids.tolist()) - strings.keys() - {NONE}):
             raise impossible(
@@ -489,12 +483,12 @@ class Export(Source):
                 " report again",
             )
         registered = [strings.get(key, "").encode(errors="replace") for key in ids.tolist()]
-        code = np.where(columns["text"] == 0, texts.add(registered)[index.reshape(-1)], columns["text"])
-        used, code = np.unique(code, return_inverse=True)
+        code = np.where(columns["text"] == 0, texts.add(registered)[index], columns["text"])
+        used, code = numbered(code)
         all_names = list(texts.index)
         names = [all_names[number] or UNNAMED for number in used.tolist()]
         place = sorted(range(len(names)), key=names.__getitem__)  # so that the order of rows does not count
-        code, names = np.argsort(place)[code.reshape(-1)], [names[number] for number in place]
+        code, names = np.argsort(place)[code], [names[number] for number in place]
         end = np.where(is_open, self.last_time() if is_open.any() else 0, columns["end"])
         return Ranges.in_order(
             columns["start"], end, columns["thread"], code.astype(np.int32), names, columns["domain"],
@@ -503,6 +497,7 @@ class Export(Source):
         )  # fmt: skip
 
     def last_time(self) -> int:
+        """The end of the capture: the latest end, or start of an open range."""
         tables = [table for table in (*TABLES, RUNTIME, NVTX) if self.has(table, "start", "end")]
         last = max(self.rows(f'SELECT max(ifnull("end", start)) FROM {table}')[0][0] or 0 for table in tables)
         self.require_times(RUNTIME, np.array([0]), np.array([last]))  # of an API call: other ends are checked
@@ -517,7 +512,7 @@ class Export(Source):
             else f"ifnull(text, (SELECT value FROM {STRINGS} WHERE id = textId))"
         )
         rows = self.rows(f"SELECT globalTid, domainId, {text} FROM {NVTX} WHERE eventType = {DOMAIN_TYPE}")
-        return {(thread & ~THREAD_BITS, domain): str(name or "") for thread, domain, name in rows if thread is not None}
+        return {(thread & ~THREAD_BITS, domain): self.text(name) for thread, domain, name in rows if thread is not None}
 
     def nodes(self) -> Nodes:
         wanted = {"time": "start", "thread": "globalTid", "node": "graphNodeId", "original": "originalGraphNodeId"}
@@ -541,7 +536,9 @@ class Export(Source):
     def _facts(self) -> dict[str, str]:
         for table in METADATA:
             if self.has(table, "name", "value"):
-                return {str(name): str(value) for name, value in self.rows(f"SELECT name, value FROM {table}")}
+                return {
+                    self.text(name): self.text(value) for name, value in self.rows(f"SELECT name, value FROM {table}")
+                }
         return {}
 
     def _bounds(self) -> tuple[int, int]:
@@ -569,7 +566,7 @@ class Export(Source):
         return result
 
     def copies(self) -> dict[str, np.ndarray]:
-        wanted = {"bytes": ("bytes",), "source": ("srcKind",), "target": ("dstKind",)}
+        wanted = {"bytes": "bytes", "source": "srcKind", "target": "dstKind"}
         kernels, _, _, graphs = self.counts
         parts = [self.read(table, wanted) for table in (MEMCPY, MEMSET)]
         return {
@@ -578,13 +575,13 @@ class Export(Source):
         }
 
     def call_ends(self) -> dict[str, np.ndarray]:
-        columns = self.read(RUNTIME, {"start": "start", "end": ("end", "start"), "returned": ("returnValue",)})
+        columns = self.read(RUNTIME, {"start": "start", "end": ("end", "start"), "returned": "returnValue"})
         self.require_times(RUNTIME, columns["start"], columns["end"])
         return {"end": columns["end"], "failed": columns["returned"] > 0}
 
     def os_calls(self) -> dict[str, object]:
         self._require("OSRT_API", "start", "end", "globalTid")
-        columns = self.read("OSRT_API", {"start": "start", "end": "end", "thread": "globalTid", "name": ("nameId",)})
+        columns = self.read("OSRT_API", {"start": "start", "end": "end", "thread": "globalTid", "name": "nameId"})
         self.require_times("OSRT_API", columns["start"], columns["end"])
         ids, columns["name"] = numbered(columns["name"])
         strings = self.strings(ids)
@@ -605,7 +602,7 @@ class Export(Source):
         samples = self.read("COMPOSITE_EVENTS", {"id": "id", "start": "start", "thread": "globalTid"})
         self.require_times("COMPOSITE_EVENTS", samples["start"], samples["start"])
         frames = self.read(
-            "SAMPLING_CALLCHAINS", {"id": "id", "symbol": ("symbol",), "module": ("module",), "depth": "stackDepth"}
+            "SAMPLING_CALLCHAINS", {"id": "id", "symbol": "symbol", "module": "module", "depth": "stackDepth"}
         )
         symbols, modules = self.strings(frames["symbol"]), self.strings(frames["module"])
         is_python = np.array([modules.get(key, "").endswith(".py") for key in frames["module"].tolist()], bool)
@@ -671,14 +668,3 @@ class Export(Source):
         table = "TARGET_INFO_SESSION_START_TIME"
         rows = self.rows(f"SELECT utcEpochNs FROM {table}") if self.has(table, "utcEpochNs") else []
         return min((time for (time,) in rows if isinstance(time, int)), default=None)
-
-
-def _few(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct values, and the index of each as a small integer; for few distinct values."""
-    if values.strides == (0,):
-        return np.array(values[:1]), np.broadcast_to(np.int8(0), len(values))
-    few = distinct(values)
-    index = np.empty(len(values), np.min_scalar_type(-len(few)))
-    for block in blocks(len(values)):
-        index[block] = np.searchsorted(few, values[block])
-    return few, index
