@@ -33,6 +33,8 @@ def read(path: str | os.PathLike, classes: Sequence = (), *, up_to_damage: bool 
     read, and ImpossibleCapture, which is one, if what it says is impossible.
     """
     path = Path(path)
+    if path.exists() and not path.is_file():  # to open a pipe may never end
+        raise TraceError(f"{path}: a folder, a pipe or a device, not a capture; name the .sqlite or .json file")
     try:
         with path.open("rb") as file:
             begin = file.read(4096)

@@ -1,6 +1,7 @@
 """Exports of nsys as captures: columns, times, names, and what is refused."""
 
 import gzip
+import os
 import random
 import sqlite3
 from contextlib import closing
@@ -80,6 +81,13 @@ def test_calls_and_samples_of_the_host(tmp_path):
             assert found["start"].tolist() == start and [found["names"][name] for name in found["name"]] == names
         assert source.nccl_calls() == [(100, 110, thread_id(1), "ncclAllReduce", 1 << 20, 77)]
         assert source.gpus() == [] and source.began_utc_ns() is None and source.torch_collectives() == {}
+
+
+def test_a_message_that_processes_repeat_is_one_finding_with_their_number(tmp_path):
+    made = whole().diagnostic(2, "Something is old.", process=2).diagnostic(2, "Something is old.", process=2)
+    with kernel_tables.read(made.write(tmp_path / "capture.sqlite")) as profile:
+        (finding,) = profile.check()
+        assert finding.message.startswith("nsys, of 2 processes: Something is old")
 
 
 def test_the_order_of_rows_does_not_count(tmp_path):
@@ -210,6 +218,8 @@ def test_what_is_no_export_is_refused_with_what_to_do(path, tmp_path):
     assert "is a table of an nsys that is newer" in str(
         refusal(changed(path, f"ALTER TABLE {NVTX} RENAME TO {NVTX}_V2"))
     )
+    os.mkfifo(tmp_path / "pipe")
+    assert "not a capture" in str(refusal(tmp_path / "pipe")) and "No such file" in str(refusal(tmp_path / "absent"))
     done = run_command("kernels", report)
     assert done.returncode == 2 and not done.stdout and done.stderr.count(b"\n") == 1
 
