@@ -79,9 +79,6 @@ CASES = {  # by what it shows: a capture, and the path of each of its activities
     "nodes of another process are other nodes": (
         replay(captured_step().range("other", 0, 50, process=2).node(1, 10, process=2), 110, 1), "forward/norm",
     ),
-    "a node that was made before the capture is unknown": (
-        replay(Synthetic().range("step", 100, 200).node(7, -5).node(8, 90, original=7), 110, 8), "step",
-    ),
 }  # fmt: skip
 
 
@@ -94,9 +91,10 @@ def test_a_replayed_activity_belongs_to_the_ranges_of_its_node(case, tmp_path):
 
 def test_nodes_whose_creation_is_not_in_the_capture_are_unknown(tmp_path):
     capture = captured_step().range("step", 100, 200).node(11, 95, original=1).node(12, 95, original=99)
-    path = replay(capture, 110, 11, 12, 13).kernel("not replayed", 120).write(tmp_path / "capture.sqlite")
+    capture.node(7, -5).node(14, 95, original=7)
+    path = replay(capture, 110, 11, 12, 13, 14).kernel("not replayed", 120).write(tmp_path / "capture.sqlite")
     with kernel_tables.read(path) as profile:
-        assert profile.attribution.node_unknown.tolist() == [False, True, True, False]
+        assert profile.attribution.node_unknown.tolist() == [False, True, True, True, False]
 
 
 def test_a_captured_range_is_opened_once_in_every_replay_and_steps_are_those_of_the_launches(tmp_path):
