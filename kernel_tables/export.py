@@ -32,6 +32,7 @@ from kernel_tables.capture import (
     blocks,
     numbered,
     range_name,
+    take,
 )  # fmt: skip
 from kernel_tables.errors import ImpossibleCapture, TraceError, impossible
 from kernel_tables.files import REPORT_SUFFIXES
@@ -469,10 +470,16 @@ class Export(Source):
         texts = _Texts()
         wanted = {"start": "start", "end": "end", "thread": "globalTid", "type": "eventType"}
         columns = self.read(NVTX, wanted | {"text_id": "textId", "domain": "domainId"}, texts)
-        is_range = np.isin(columns["type"], (PUSHED, STARTED))
-        columns = {name: column[is_range] for name, column in columns.items()}
-        is_open = columns["end"] == NONE
-        self.require_times(NVTX, columns["start"], np.where(is_open, columns["start"], columns["end"]))
+        if not (is_range := np.isin(columns["type"], (PUSHED, STARTED))).all():
+            rows = np.flatnonzero(is_range)
+            columns = {name: take(column, rows) for name, column in columns.items()}
+        unclosed = np.flatnonzero(columns["end"] == NONE)
+        if len(unclosed):
+            columns["end"] = np.array(columns["end"])  # which may be one value in no memory
+            columns["end"][unclosed] = columns["start"][unclosed]
+        self.require_times(NVTX, columns["start"], columns["end"])
+        if len(unclosed):
+            columns["end"][unclosed] = self.last_time()
         ids, index = numbered(columns["text_id"])
         strings = self.strings(ids)
         if lost := len(set(ids.tolist()) - strings.keys() - {NONE}):
@@ -483,16 +490,17 @@ class Export(Source):
                 " report again",
             )
         registered = [strings.get(key, "").encode(errors="replace") for key in ids.tolist()]
-        code = np.where(columns["text"] == 0, texts.add(registered)[index], columns["text"])
+        code = columns.pop("text")
+        if (unwritten := np.flatnonzero(code == 0)).size:
+            code[unwritten] = texts.add(registered)[index[unwritten]]
         used, code = numbered(code)
         all_names = list(texts.index)
         names = [all_names[number] or UNNAMED for number in used.tolist()]
         place = sorted(range(len(names)), key=names.__getitem__)  # so that the order of rows does not count
-        code, names = np.argsort(place)[code], [names[number] for number in place]
-        end = np.where(is_open, self.last_time() if is_open.any() else 0, columns["end"])
+        code, names = np.argsort(place).astype(np.int32)[code], [names[number] for number in place]
         return Ranges.in_order(
-            columns["start"], end, columns["thread"], code.astype(np.int32), names, columns["domain"],
-            columns["type"] == PUSHED, self._domains() if len(columns["start"]) else {}, int(is_open.sum()),
+            columns["start"], columns["end"], columns["thread"], code, names, columns["domain"],
+            columns["type"] == PUSHED, self._domains() if len(code) else {}, len(unclosed),
             by_name=self.facts.get("CAPTURE_BACKEND") != "torch",
         )  # fmt: skip
 

@@ -168,6 +168,13 @@ def test_what_a_capture_cannot_hold_gives_no_figure(path, code, statement):
     assert [finding.code for finding in refusal(path).findings] == [code]
 
 
+def test_ranges_that_were_never_closed_end_with_the_capture_and_may_be_longer_than_it_says(path):
+    changed(path, f'UPDATE {NVTX} SET "end" = NULL', "UPDATE ANALYSIS_DETAILS SET startTime = 700, duration = 300")
+    with kernel_tables.read(path) as profile:
+        ranges = profile.capture.ranges
+        assert ranges.unclosed == 4 and set(ranges.end.tolist()) == {445}
+
+
 def test_times_whose_sum_overflows_and_calls_that_end_before_they_start(path):
     changed(path, "DROP TABLE ANALYSIS_DETAILS", f'UPDATE {RUNTIME} SET "end" = start - 1')
     with kernel_tables.read(path) as profile, pytest.raises(ImpossibleCapture, match="end before they start"):
