@@ -508,7 +508,7 @@ class Export(Source):
         """The end of the capture: the latest end, or start of an open range."""
         tables = [table for table in (*TABLES, RUNTIME, NVTX) if self.has(table, "start", "end")]
         last = max(self.rows(f'SELECT max(ifnull("end", start)) FROM {table}')[0][0] or 0 for table in tables)
-        self.require_times(RUNTIME, np.array([0]), np.array([last]))  # of an API call: other ends are checked
+        self.require_times(RUNTIME, *2 * [np.array([last])])  # of an API call: other ends are checked
         return last
 
     def _domains(self) -> dict[tuple[int, int], str]:
