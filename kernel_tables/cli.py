@@ -24,6 +24,7 @@ from kernel_tables.errors import ERROR, IMPOSSIBLE, ImpossibleCapture, TraceErro
 
 if TYPE_CHECKING:
     from kernel_tables.profile import Profile
+    from kernel_tables.tables import Table
 
 CAPTURE = "an nsys SQLite export, a capture of `record`, or JSON of torch.profiler; gzipped or not"
 FILE, FLAG, TEXTS = {"type": Path, "metavar": "FILE"}, {"action": "store_true"}, {"action": "append", "default": []}
@@ -168,28 +169,18 @@ class Command:
         self.options = options
         self.paths = [vars(options)[name] for name in ("capture", "before", "after") if name in options]
         self.paths += getattr(options, "captures", ())
-        if options.command != "report":
-            self._require_output()
+        if options.command == "report" and options.output is None:
+            options.output = Path(f"{self.paths[0].name.partition('.')[0] or 'capture'}.html")
+        chosen = getattr(options, "format", None)
+        self.format = chosen or output.format_of(options.output)
         # Whether a table is written as aligned text. For `names`, that is the default also in a file or a pipe.
-        is_default = options.command == "names" or (sys.stdout is not None and sys.stdout.isatty())
-        self.wants_text = options.command not in ("report", "trace") and (
-            options.format == "text" or (options.output is None and options.format is None and is_default)
-        )
+        is_default = options.command == "names" or sys.stdout.isatty()
+        self.wants_text = chosen == "text" or (options.output is None and chosen is None and is_default)
         self.width = get_terminal_size((120, 24)).columns
-
-    def _require_output(self) -> None:
-        inputs = [path for capture in self.paths for path in (capture, *files.reports_beside(capture))]
-        reason = ""
-        if self.options.output is not None:
-            files.require_no_capture(self.options.output, inputs)
-        elif sys.stdout is None:
-            reason = "standard output is closed"
-        elif any(files.is_same_file(1, path) for path in inputs):
-            reason = "standard output is the capture itself, which is never written over"
-        elif self.options.format == "parquet" and sys.stdout.isatty():
-            reason = "parquet is binary and standard output is a terminal"
-        if reason:
-            raise TraceError(f"{reason}; name a file with -o FILE")
+        if options.output is not None:
+            files.require_no_capture(options.output, self.paths)
+        elif self.format == "parquet" and sys.stdout.isatty():
+            raise TraceError("parquet is binary and standard output is a terminal; name a file with -o FILE")
 
     @contextmanager
     def _profiles(self) -> Iterator[list[Profile]]:
@@ -244,97 +235,82 @@ class Command:
         else:
             output.write_table(table, self.options.output, self.format)
 
-    @property
-    def format(self) -> str:
-        return self.options.format or output.format_of(self.options.output)
-
     # The commands
 
     def ranges(self) -> int:
         """Writes the table of the command: in text one table per rank, else rows with a column `rank`."""
         from kernel_tables import text
 
-        options = self.options
+        options, is_tree = self.options, getattr(self.options, "tree", False)
+        if options.sort and is_tree:
+            raise TraceError("--sort and --tree: a tree has a fixed order; give only one of the two")
         default_top = text.ROWS_IN_A_TERMINAL if self.wants_text else 0
-        top = default_top if options.top is None else options.top
+        top = default_top if options.top is None else max(options.top, 0)
         with self._profiles() as profiles:
-            parts = [(0, profiles[0], None)]
-            if has_ranks := options.ranks or len(profiles) > 1:
+            parts = [(None, profiles[0], None)]
+            if options.ranks or len(profiles) > 1:
                 from kernel_tables.ranks import ranks_of
 
                 parts = [(rank.number, rank.profile, rank.process) for rank in ranks_of(profiles)]
-            tables = [self._sorted(profile, process) for _, profile, process in parts]
-            shown = [table.take(range(min(top, len(table)) if top > 0 else len(table))) for table in tables]
+            tables = [
+                self._sorted(profile.table(options.command, options.under, process, is_tree))
+                for _, profile, process in parts
+            ]
             if not self.wants_text:
-                self._write(self._joined(parts, shown) if has_ranks else shown[0])
+                shown = [table.take(range(len(table))[: top or None]) for table in tables]
+                self._write(self._joined([rank for rank, *_ in parts], shown))
                 return 0
-            lines = ""
-            for (rank, profile, process), table, rows in zip(parts, tables, shown, strict=True):
-                lines += f"{bool(lines) * chr(10)}rank {rank}\n" if len(parts) > 1 else ""
-                lines += self._lines(profile, process, table, rows)
-            if any(profile.is_cpu_only for profile in profiles):
-                lines += fill(text.CPU_ONLY_NOTE, self.width) + "\n"
-            if any(profile.has_graphs_as_one for profile in profiles):
-                lines += fill(text.GRAPHS_NOTE, self.width) + "\n"
-            self._show(lines)
+            lines = []
+            for (rank, profile, process), table in zip(parts, tables, strict=True):
+                heading = f"rank {rank}\n" if len(parts) > 1 else ""
+                lines.append(heading + self._lines(profile, process, table, top))
+            notes = [text.CPU_ONLY_NOTE] if any(profile.is_cpu_only for profile in profiles) else []
+            notes += [text.GRAPHS_NOTE] if any(profile.has_graphs_as_one for profile in profiles) else []
+            self._show("\n".join(lines) + "".join(f"{fill(note, self.width)}\n" for note in notes))
         return 0
 
     kernels = classes = ranges
 
     @staticmethod
-    def _joined(parts: list[tuple], tables: list):
-        """The tables below one another, with a first column for the rank of each row."""
+    def _joined(ranks: list[int | None], tables: list) -> Table:
+        """The tables below one another, with a first column for the rank of each row if ranks are known."""
         import numpy as np
 
         from kernel_tables.tables import Table
 
-        columns = {"rank": np.repeat([rank for rank, *_ in parts], list(map(len, tables)))}
+        columns = {} if ranks[0] is None else {"rank": np.repeat(ranks, list(map(len, tables)))}
         for name, first in tables[0].columns.items():
             values = [table.columns[name] for table in tables]
             columns[name] = list(chain.from_iterable(values)) if isinstance(first, list) else np.concatenate(values)
         return Table(columns)
 
-    def _sorted(self, profile: Profile, process: int | None):
-        options, is_tree = self.options, getattr(self.options, "tree", False)
-        table = profile.table(options.command, options.under, process, is_tree)
-        if options.sort is None:
+    def _sorted(self, table: Table) -> Table:
+        name = self.options.sort
+        if name is None:
             return table
-        if is_tree:
-            raise TraceError("--sort and --tree: a tree has a fixed order; give only one of the two")
-        if options.sort not in table.columns:
-            raise TraceError(f"--sort {options.sort}: no such column; there are {', '.join(table.columns)}")
-        column = output.columns_of(table)[options.sort]
-        is_number = not isinstance(table.columns[options.sort], list)
-        keys = [-inf if value is None else value for value in column] if is_number else column
+        if name not in table.columns:
+            raise TraceError(f"--sort {name}: no such column; there are {', '.join(table.columns)}")
+        is_number, values = not isinstance(table.columns[name], list), output.columns_of(table)[name]
+        keys = [-inf if value is None else value for value in values]
         return table.take(sorted(range(len(table)), key=keys.__getitem__, reverse=is_number))
 
-    def _lines(self, profile: Profile, process: int | None, table, rows) -> str:
-        """The rows as text, and a line on those that are left out. Below a tree of the whole capture, there is the time
-        of a step, too."""
+    def _lines(self, profile: Profile, process: int | None, table: Table, top: int) -> str:
+        """The first rows as text, below a tree of the whole capture with the time of a step."""
         from kernel_tables import text
 
-        options, width, heading = self.options, self.width, text.time_heading(profile.is_cpu_only)
-        all_ns = int(sum(profile.table("classes", options.under, process).columns["total_ns"]))
-        left_out = len(table) - len(rows)
-        if options.command == "ranges":
-            if not len(table):
-                return "no range was recorded; `kernel-tables kernels` shows what ran\n"
-            if not options.tree:
-                lines = text.range_lines(rows, all_ns, width, heading)
-                return lines + text.rest_line(left_out, "ranges", None, width, heading)
-            max_rows = text.ROWS_IN_A_TERMINAL if options.top is None else options.top
-            lines = text.tree_lines(profile, max_rows, width, options.under, process)
-            if options.under is None and process is None:
-                from kernel_tables.steps import Scope, step_time
+        name, under = self.options.command, self.options.under
+        if name == "ranges" and not len(table):
+            return "no range was recorded; `kernel-tables kernels` shows what ran\n"
+        if name != "ranges" or not self.options.tree:
+            full = getattr(self.options, "full", False)
+            return text.ranking_lines(name, profile, table, top, self.width, under, process, full)
+        lines = text.tree_lines(profile, top, self.width, under, process)
+        if under is None and process is None:
+            from kernel_tables.steps import Scope, step_time
 
-                time = step_time(Scope(profile, "step"))
-                lines += fill(time.sentence, width, subsequent_indent="  ") + "\n" if time and time.steps else ""
-            return lines
-        share = int(sum(table.columns["total_ns"][len(rows) :])) / all_ns if all_ns else None
-        names = {} if options.full else text.names_of(table)
-        make = text.kernel_lines if options.command == "kernels" else text.class_lines
-        rest = text.rest_line(left_out, options.command, share, width, heading)
-        return make(rows, all_ns, width, heading, names) + rest
+            time = step_time(Scope(profile, "step"))
+            lines += fill(time.sentence, self.width, subsequent_indent="  ") + "\n" if time and time.steps else ""
+        return lines
 
     def trace(self) -> int:
         """Writes the timeline."""
@@ -347,9 +323,7 @@ class Command:
 
     def report(self) -> int:
         """Writes the page, over an older page only; prints its name."""
-        (capture,) = self.paths
-        page = self.options.output or Path(f"{capture.name.partition('.')[0] or 'capture'}.html")
-        files.require_no_capture(page, [capture, *files.reports_beside(capture)])
+        page = self.options.output
         is_replacement = page.is_file()
         mark = b'<meta name="generator" content="kernel-tables">'
         if is_replacement and mark not in files.first_bytes(page, 2000):

@@ -45,26 +45,11 @@ def full_disk_as_os_error(path: Path) -> Iterator[None]:
 
 def require_no_capture(target: Path, inputs: Iterable[Path]) -> None:
     """Raises TraceError if `target` is one of `inputs` (by any name or link), or an existing report or SQLite file."""
-    if any(is_same_file(target, path) for path in inputs):
+    if target.exists() and any(path.exists() and target.samefile(path) for path in inputs):
         raise TraceError(f"{target}: that is the capture itself, which is never written over; name another file")
     is_named_as_capture = target.name.removesuffix(".gz").endswith((".sqlite", *REPORT_SUFFIXES))
     if target.is_file() and (is_named_as_capture or first_bytes(target, len(SQLITE_MAGIC)) == SQLITE_MAGIC):
         raise TraceError(f"{target}: that is a capture, which is never written over; name another file")
-
-
-def reports_beside(path: Path) -> list[Path]:
-    """The nsys reports next to an SQLite file with the same name. It was probably exported from one of them."""
-    stem = path.name.removesuffix(".gz").removesuffix(".sqlite")
-    candidates = (path.with_name(stem + suffix) for suffix in REPORT_SUFFIXES)
-    return [report for report in candidates if report != path and report.exists()]
-
-
-def is_same_file(file: Path | int, other: Path | int) -> bool:
-    """Whether two paths, or descriptors of open files, lead to the same existing file."""
-    try:
-        return os.path.samestat(os.stat(file), os.stat(other))
-    except OSError:
-        return False
 
 
 def first_bytes(path: Path, count: int) -> bytes:

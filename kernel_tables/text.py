@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
-from math import isnan
 from typing import TYPE_CHECKING
 from unicodedata import combining, east_asian_width
 
@@ -49,9 +48,9 @@ class TextColumn:
     heading: str
     cells: Sequence[str]
     right: bool = True  # right-aligned, as numbers are; else left-aligned
+    drop_rank: int = 0
     min_chars: int | None = None  # None: texts are not cut
     cut_start: bool = False  # texts are cut at the start, not at the end
-    drop_rank: int = 0
 
     @property
     def width(self) -> int:
@@ -123,140 +122,133 @@ def table_lines(table, width: int) -> str:
     """Any table in this width. Columns of numbers that are all zero or missing are left out, except those of ranks,
     devices and steps. Then columns that do not fit are dropped, processes and threads first, then the last ones; a note
     below lists them."""
-    keys, dispensable = ("rank", "device", "step"), {"process": 101, "thread": 100}
+    keys, first_dropped = ("rank", "device", "step"), {"process": 101, "thread": 100}
 
-    def column(name: str, values: list, drop_rank: int) -> TextColumn:
-        if is_text[name]:  # never dropped
+    def number(value: float, unit_ns: int) -> str:
+        if value is None:
+            return "–"
+        if unit_ns:
+            return duration(unit_ns * value)
+        return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
+
+    columns, rank = [], 0
+    for name, values in columns_of(table).items():
+        if any(isinstance(value, (str, bool)) for value in values):
             texts = ["–" if value is None else str(value) for value in values]
-            return TextColumn(name, texts, right=False, min_chars=16)
-        if name in dispensable or name in keys:
-            return TextColumn(name, list(map(str, values)), drop_rank=dispensable.get(name, 0))
-        numbers = [float("nan") if value is None else float(value) for value in values]
-        heading, texts = name.replace("_", " "), list(map(number, numbers))
-        if name.endswith("_ns"):
-            heading = name.removesuffix("_ns")
+            columns.append(TextColumn(name, texts, right=False, min_chars=16))
+            continue
+        rank += 1
+        if name in keys or name in first_dropped:
+            columns.append(TextColumn(name, list(map(str, values)), drop_rank=first_dropped.get(name, 0)))
+        elif any(values):
+            unit_ns = 1 if name.endswith("_ns") else 1000 if name.startswith("us_") else 0
+            heading = name.removesuffix("_ns").removeprefix("us_")
             heading = f"{heading} time" if heading in keys else heading.replace("_", " ")
-            texts = list(map(duration, numbers))
-        elif name.startswith("us_"):
-            heading, texts = name.removeprefix("us_").replace("_", " "), [duration(1e3 * us) for us in numbers]
-        return TextColumn(heading, texts, drop_rank=drop_rank)
-
-    def number(value: float) -> str:
-        return "–" if isnan(value) else f"{value:,.0f}" if value.is_integer() else f"{value:,.4g}"
-
-    values = columns_of(table)
-    is_text = {name: any(isinstance(value, (str, bool)) for value in column) for name, column in values.items()}
-    first_rank = 1 - sum(is_text.values())  # later columns have higher ranks
-    columns = [
-        column(name, values[name], rank)
-        for rank, name in enumerate(values, start=first_rank)
-        if name in keys or is_text[name] or any(values[name])
-    ]
+            columns.append(TextColumn(heading, [number(value, unit_ns) for value in values], drop_rank=rank))
     kept = fitting(columns, width)
     dropped = [column.heading for column in columns if column not in kept]
     note = f"without {', '.join(dropped)}; --format csv prints all columns, to the nanosecond"
     return aligned(kept, width) + (textwrap.fill(note, width) + "\n" if dropped else "")
 
 
-# Tables of ranges, kernels and classes
+# Tables of ranges, kernels, classes and changes
+
+# The columns of tables: the heading, the column, its format, and drop_rank, min_chars and cut_start of TextColumn.
+TIME, SHARE, BAR = ("GPU time", "total_ns", "time"), ("share", "total_ns", "share"), ("", "total_ns", "bar", 3)
+COLUMNS: dict[str, tuple[tuple, ...]] = {
+    "ranges": (
+        ("range", "range", "text", 0, 24), ("times", "instances", "count", 7), ("kernels", "kernels", "count", 2),
+        TIME, SHARE, ("", "total_ns", "bar", 8), ("copies, fills", "memops", "count", 9),
+    ),
+    "kernels": (
+        ("kernel", "kernel", "kernel", 0, 24), ("range", "range", "text", 1, 12, True),
+        ("class", "class", "text", 6, 12), ("launches", "launches", "count", 2), TIME, SHARE, BAR,
+        ("mean", "mean_ns", "time", 5), ("min", "min_ns", "time", 8), ("max", "max_ns", "time", 7),
+    ),
+    "classes": (
+        ("class", "class", "text", 0, 24), ("kernels", "kernels", "count", 2), ("launches", "launches", "count", 1),
+        TIME, SHARE, BAR, ("most time in", "largest_kernel", "kernel", 4, 24),
+    ),
+    "diff": (
+        ("level", "level", "text"), ("name", "name", "kernel", 0, 20), ("change", "change", "text"),
+        ("before", "before", "number", 0, 10), ("after", "after", "number", 0, 10), ("more", "ms_more", "ms", 3),
+        ("ratio", "ratio", "ratio", 2), ("launches", "launches", "number", 1),
+    ),
+}  # fmt: skip
 
 
-def range_lines(table, all_ns: int, width: int, heading: str) -> str:
-    """The table of ranges."""
-    rows = columns_of(table)
-    times = [kernels + memops for kernels, memops in zip(rows["gpu_time_ns"], rows["memop_time_ns"], strict=True)]
-    columns = [
-        TextColumn("range", rows["range"], right=False, min_chars=24),
-        _counts("times", rows["instances"], drop_rank=2),
-        _counts("kernels", rows["kernels"], drop_rank=1),
-        *_times(heading, times, all_ns),
-        _counts("copies, fills", rows["memops"], drop_rank=4),
-    ]
+def declared_lines(
+    name: str, rows: Mapping[str, Sequence], width: int, all_ns: int = 0, time: str = "GPU time",
+    short: Mapping[str, str] | None = None,
+) -> str:  # fmt: skip
+    """The rows in the columns of COLUMNS; empty columns are left out, except the bars. Kernels have their names in
+    `short`; without it, their names are full, and are not cut."""
+    formats = {
+        "kernel": lambda name: (short or {}).get(name, name), "count": "{:,}".format, "time": duration,
+        "share": lambda ns: percent(ns / (all_ns or 1)), "bar": lambda ns: bar(ns / (all_ns or 1), 12),
+        "ms": _ms, "ratio": "× {:.3g}".format,
+    }  # fmt: skip
+    columns = []
+    for heading, key, kind, *drop_rank_and_cut in COLUMNS[name]:
+        texts = ["" if value is None else formats.get(kind, str)(value) for value in rows[key]]
+        column = TextColumn(heading, texts, kind not in ("text", "kernel", "bar"), *drop_rank_and_cut)
+        if column.heading == TIME[0]:
+            column = replace(column, heading=time)
+        if kind == "kernel" and short is None:
+            column = replace(column, min_chars=None)
+        columns += [column] if any(texts) or not texts else []
     return aligned(columns, width)
+
+
+def ranking_lines(
+    name: str, profile: Profile, table, top: int, width: int, under: str | None = None, process: int | None = None,
+    full: bool = False, all_rows_command: str = "--top 0",
+) -> str:  # fmt: skip
+    """The first `top` rows (0: all) of a table "ranges", "kernels" or "classes" of the profile, and below them how many
+    are left out, and what shows them."""
+    rows, time = columns_of(table), time_heading(profile.is_cpu_only)
+    all_ns = int(sum(profile.table("classes", under, process).columns["total_ns"]))
+    short, rest = None, ""
+    if name == "ranges":
+        pairs = zip(rows["gpu_time_ns"], rows["memop_time_ns"], strict=True)
+        rows |= {"total_ns": list(map(sum, pairs)), "memops": [count or None for count in rows["memops"]]}
+    elif not full:
+        from kernel_tables.names import short_names
+
+        short = short_names(rows["kernel" if name == "kernels" else "largest_kernel"])
+    if name == "kernels":
+        rows["range"] = [path or "(no range)" for path in rows["range"]]
+    left_out = len(table) - top if top > 0 else 0
+    if name != "ranges" and all_ns:
+        rest = f", {percent(sum(rows['total_ns'][top:]) / all_ns)} of the {time}"
+    shown = {key: values[: top if top > 0 else None] for key, values in rows.items()}
+    lines = declared_lines(name, shown, width, all_ns, time, short)
+    return lines + _rest(left_out, name + rest, width, all_rows_command)
 
 
 def tree_lines(
     profile: Profile, max_rows: int, width: int, under: str | None = None, process: int | None = None,
     all_rows_command: str = "--top 0",
 ) -> str:  # fmt: skip
-    """The tree of ranges in about `max_rows` rows (0: all). A line below it says how many ranges are left out, and that
-    `all_rows_command` shows them."""
-    from kernel_tables.tree import RangeTree
+    """The tree of ranges, cut to the `max_rows` longest ones (0: all), in the same form."""
+    from kernel_tables.tree import longest, range_tree
 
-    tree = RangeTree(profile, under, process)
-    rows = tree.rows(max_rows)
-    left_out = len(tree) - sum(row.range_count == 1 for row in rows)  # other rows are sums of smaller ranges
+    tree = range_tree(profile, under, process)
+    nodes = longest(tree, max(max_rows, 0))
+    rows = {
+        "range": ["  " * node.depth + cut(node.label, 60) for node in nodes],
+        "instances": [node.instances for node in nodes],
+        "kernels": [node.kernels for node in nodes],
+        "total_ns": [node.ns for node in nodes],
+        "memops": [node.memops or None for node in nodes],
+    }
     all_ns = int(sum(profile.table("classes", under, process).columns["total_ns"]))
-    heading, nodes = time_heading(profile.is_cpu_only), [row.node for row in rows]
-    memops = [f"{node.memops:,}" if node.memops else "" for node in nodes]
-    columns = [
-        TextColumn("range", ["  " * row.depth + cut(row.label, 60) for row in rows], right=False, min_chars=24),
-        TextColumn("times", ["" if node.instances is None else f"{node.instances:,}" for node in nodes], drop_rank=7),
-        _counts("kernels", [node.kernels for node in nodes], drop_rank=2),
-        *_times(heading, [node.ns for node in nodes], all_ns, bar_drop_rank=8),
-        *([TextColumn("copies, fills", memops, drop_rank=9)] if any(memops) else []),
-    ]
-    return aligned(columns, width) + rest_line(left_out, "ranges", None, width, heading, all_rows_command)
+    lines = declared_lines("ranges", rows, width, all_ns, time_heading(profile.is_cpu_only))
+    return lines + _rest(len(tree) - len(nodes), "ranges", width, all_rows_command)
 
 
-def names_of(table) -> dict[str, str]:
-    """The short names of the kernels in a table, all different."""
-    from kernel_tables.names import short_names
-
-    rows = columns_of(table)
-    return short_names(rows["kernel" if "kernel" in rows and "range" in rows else "largest_kernel"])
-
-
-def kernel_lines(table, all_ns: int, width: int, heading: str, short: Mapping[str, str]) -> str:
-    """The kernels by range path, with their names in `short`. If `short` is empty, names are full, and are not cut."""
-    rows = columns_of(table)
-    columns = [
-        _kernels("kernel", rows["kernel"], short),
-        TextColumn("range", [path or "(no range)" for path in rows["range"]], False, 12, cut_start=True, drop_rank=1),
-        TextColumn("class", rows["class"], right=False, min_chars=12, drop_rank=6),
-        _counts("launches", rows["launches"], drop_rank=2),
-        *_times(heading, rows["total_ns"], all_ns),
-        TextColumn("mean", list(map(duration, rows["mean_ns"])), drop_rank=5),
-        TextColumn("min", list(map(duration, rows["min_ns"])), drop_rank=8),
-        TextColumn("max", list(map(duration, rows["max_ns"])), drop_rank=7),
-    ]
-    return aligned(columns, width)
-
-
-def class_lines(table, all_ns: int, width: int, heading: str, short: Mapping[str, str]) -> str:
-    """The classes of kernels, each with the kernel with the most time, whose name is in `short` as above."""
-    rows = columns_of(table)
-    columns = [
-        TextColumn("class", rows["class"], right=False, min_chars=24),
-        _counts("kernels", rows["kernels"], drop_rank=2),
-        _counts("launches", rows["launches"], drop_rank=1),
-        *_times(heading, rows["total_ns"], all_ns),
-        _kernels("most time in", rows["largest_kernel"], short, drop_rank=4),
-    ]
-    return aligned(columns, width)
-
-
-def rest_line(
-    left_out: int, noun: str, share: float | None, width: int, heading: str, all_rows_command: str = "--top 0"
-) -> str:
-    """The line below a table on its left-out rows: how many `noun`, their `share` of the time if it is given, and what
-    shows all. "" if there are none."""
-    if not left_out:
-        return ""
-    share_text = "" if share is None else f", {percent(share)} of the {heading}"
-    return cut(f"{left_out:,} more {noun}{share_text}; {all_rows_command} shows all", width) + "\n"
-
-
-def _kernels(heading: str, names: Sequence[str], short: Mapping[str, str], drop_rank: int = 0) -> TextColumn:
-    texts = [short.get(name, name) for name in names]
-    return TextColumn(heading, texts, right=False, min_chars=24 if short else None, drop_rank=drop_rank)
-
-
-def _times(heading: str, times: Sequence[float], all_ns: int, bar_drop_rank: int = 3) -> list[TextColumn]:
-    """The columns of the times, of their shares of `all_ns`, and of these as bars."""
-    shares = [time / all_ns if all_ns else 0.0 for time in times]
-    bars = TextColumn("", [bar(share, 12) for share in shares], right=False, drop_rank=bar_drop_rank)
-    return [TextColumn(heading, list(map(duration, times))), TextColumn("share", list(map(percent, shares))), bars]
+def _rest(left_out: int, what: str, width: int, all_rows_command: str) -> str:
+    return cut(f"{left_out:,} more {what}; {all_rows_command} shows all", width) + "\n" if left_out > 0 else ""
 
 
 def bar(share: float, width: int) -> str:
@@ -265,16 +257,13 @@ def bar(share: float, width: int) -> str:
     return "█" * full + " ▏▎▍▌▋▊▉"[rest].strip()
 
 
-def _counts(heading: str, counts: Sequence[int], drop_rank: int) -> TextColumn:
-    return TextColumn(heading, [f"{count:,}" for count in counts], drop_rank=drop_rank)
-
-
 # Findings, differences, names
 
 
 def finding_lines(findings: list, width: int, time=None, lists_unchecked: bool = False, noun: str = "kernels") -> str:
     """The `time` of a step (steps.StepTime), the findings in their order, and how many rules could not be checked.
     With `lists_unchecked`, these rules are listed by reason. `noun` is Scope.noun."""
+    from kernel_tables.diagnose import abstained_by_reason
     from kernel_tables.names import short_names
 
     lines = [*_wrapped(time.sentence, width, ""), ""] if time else []
@@ -289,15 +278,12 @@ def finding_lines(findings: list, width: int, time=None, lists_unchecked: bool =
             lines += _wrapped(f"{noun}: {listed}", width)
         lines += [*_wrapped(f"→ {finding.advice}", width), ""]
     lines += [] if reported else ["No rule finds anything."]
-    reasons: dict[str, list[str]] = {}
-    for finding in findings:
-        if finding.abstained:
-            reasons.setdefault(finding.message, []).append(finding.code)
+    unchecked = abstained_by_reason(findings)
     if lists_unchecked:
-        for reason, codes in reasons.items():
+        for reason, codes in unchecked.items():
             lines += _wrapped(f"not checked: {', '.join(codes)} ({reason})", width, "")
-    elif reasons:
-        count = sum(map(len, reasons.values()))
+    elif unchecked:
+        count = sum(map(len, unchecked.values()))
         needs = "1 rule needs" if count == 1 else f"{count} rules need"
         lines += _wrapped(f"{needs} what this capture does not have; --all names them", width, "")
     return "\n".join(lines) + "\n"
@@ -318,37 +304,22 @@ def change_lines(changes, tolerance: float, width: int) -> str:
     from kernel_tables import diff
     from kernel_tables.names import short_names
 
-    rows = columns_of(changes)
-    verdict = (
-        f"nothing differs: no time by more than {100 * tolerance:g} %, {100 * diff.MIN_SHARE:g} % of a step and"
-        f" {diff.STANDARD_ERRORS} standard errors\n"
-        if all(change == diff.SAME for change in rows["change"])
-        else ""
-    )
+    rows, verdict = columns_of(changes), ""
+    if all(change == diff.SAME for change in rows["change"]):
+        least = f"{100 * diff.MIN_SHARE:g} % of a step and {diff.STANDARD_ERRORS} standard errors"
+        verdict = f"nothing differs: no time by more than {100 * tolerance:g} %, {least}\n"
     if not rows["level"]:
         return verdict
-    is_fact, levels = [change == diff.FACT for change in rows["change"]], rows["level"]
-    kernels = short_names(name for level, name in zip(levels, rows["name"], strict=True) if level == "kernel")
-
-    def side(name: str) -> list[str]:
-        pairs = zip(is_fact, rows[name], rows[f"ms_{name}"], strict=True)
-        return [fact if of_fact else _ms(ms) for of_fact, fact, ms in pairs]
-
-    launches = [
-        "" if old is None else " → ".join(dict.fromkeys((f"{old:,.4g}", f"{new:,.4g}")))
+    is_fact = [change == diff.FACT for change in rows["change"]]
+    for side in ("before", "after"):
+        pairs = zip(is_fact, rows[side], rows[f"ms_{side}"], strict=True)
+        rows[side] = [fact if of_fact else _ms(ms) for of_fact, fact, ms in pairs]
+    rows["launches"] = [
+        None if old is None else " → ".join(dict.fromkeys((f"{old:,.4g}", f"{new:,.4g}")))
         for old, new in zip(rows["launches_before"], rows["launches_after"], strict=True)
     ]
-    columns = [
-        TextColumn("level", levels, right=False),
-        TextColumn("name", [kernels.get(name, name) for name in rows["name"]], right=False, min_chars=20),
-        TextColumn("change", rows["change"], right=False),
-        TextColumn("before", side("before"), min_chars=10),
-        TextColumn("after", side("after"), min_chars=10),
-        TextColumn("more", list(map(_ms, rows["ms_more"])), drop_rank=3),
-        TextColumn("ratio", ["" if ratio is None else f"× {ratio:.3g}" for ratio in rows["ratio"]], drop_rank=2),
-        TextColumn("launches", launches, drop_rank=1),
-    ]
-    return aligned(columns, width) + verdict + "times and launches are per step\n"
+    kernels = short_names(name for level, name in zip(rows["level"], rows["name"], strict=True) if level == "kernel")
+    return declared_lines("diff", rows, width, short=kernels) + verdict + "times and launches are per step\n"
 
 
 def fact_lines(facts: Iterable[tuple[str, str, str]], width: int) -> str:
@@ -367,7 +338,7 @@ def _wrapped(text: str, width: int, indent: str = "    ") -> list[str]:
 
 
 def _ms(ms: float | None) -> str:
-    return "" if ms is None or isnan(ms) else duration(1e6 * ms)
+    return "" if ms is None else duration(1e6 * ms)
 
 
 # For programs that were recorded

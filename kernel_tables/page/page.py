@@ -18,7 +18,7 @@ from kernel_tables.page.parts import LOOKS, PHASES, PLAIN, Leaf, Names, look_of,
 from kernel_tables.profile import Profile
 from kernel_tables.steps import Scope, step_time
 from kernel_tables.text import CPU_ONLY_NOTE, time_heading
-from kernel_tables.tree import COMMUNICATION, RangeTree, readable_name, with_phases_as_siblings
+from kernel_tables.tree import COMMUNICATION, longest, range_tree, readable_name, with_phases_as_siblings
 
 MAX_ROWS, MAX_LEAVES, MAX_BARS = 1000, 3000, 12_000  # of a table, a flame graph and a timeline
 
@@ -65,7 +65,7 @@ def _describe(profile: Profile) -> str:
 def _tables(scope: Scope, under: str | None) -> dict[str, tuple]:
     """The tables by name: the kinds of columns by heading, the rows, a sentence on rows that were left out, a title."""
     profile, work, ns, tables = scope.profile, scope.activities, scope.duration_ns, {}
-    classes, tree = list(profile.table("classes", under).rows()), RangeTree(profile, under)
+    classes, tree = list(profile.table("classes", under).rows()), range_tree(profile, under)
     kernels = [row for row in profile.table("kernels", under).rows() if row[2] not in ("memcpy", "memset")]
     all_ns, moved = sum(row[3] for row in classes) or 1, profile.capture.source.copies()["bytes"]
     time = f"{time_heading(profile.is_cpu_only)}=time | share=share"
@@ -76,8 +76,8 @@ def _tables(scope: Scope, under: str | None) -> dict[str, tuple]:
         tables[name] = dict(column.split("=") for column in columns.split(" | ")), rows[:MAX_ROWS], rest, title
 
     rows = [
-        ((depth, label), node.instances, node.kernels, node.ns, node.ns / all_ns, node.memops)
-        for depth, label, node, _ in tree.rows(MAX_ROWS)
+        ((node.depth, node.label), node.instances, node.kernels, node.ns, node.ns / all_ns, node.memops)
+        for node in longest(tree, MAX_ROWS)
     ]
     columns = f"range=range | times=count | kernels=count | {time} | copies, fills=count"
     add("Ranges with inner ones below outer ones", columns, rows, len(tree))

@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path, PurePath
 from shutil import get_terminal_size
@@ -25,7 +25,6 @@ from kernel_tables.record.handover import NSYS, STEP, TORCH
 if TYPE_CHECKING:
     from kernel_tables.profile import Profile
     from kernel_tables.record.outcome import Outcome
-    from kernel_tables.record.program import ProgramEnd
 
 
 def add_options(command: argparse.ArgumentParser) -> None:
@@ -94,26 +93,25 @@ def settings_of(options: argparse.Namespace) -> handover.Settings:
         (handover.CALLS, options.calls), (handover.PROGRAM, options.cuda_profiler_api),
     ):  # fmt: skip
         window = kind if is_asked else window
-    if options.steps < 1 or options.skip < 0:
-        raise TraceError("--steps has to be at least 1, and --skip at least 0")
-    if window == handover.STEPS and options.skip < 1:
-        raise TraceError("--skip 0: a step begins where the one before ends, so the first cannot be recorded; --skip 1")
-    if (options.seconds is not None and options.seconds <= 0) or options.after < 0:
-        raise TraceError("--seconds has to be more than 0, and --after no less than 0")
     # a GPU that the driver shows, without importing torch
     has_gpu = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
     profiler = options.profiler or (NSYS if nsys.find() and has_gpu else TORCH)
-    if profiler == NSYS and nsys.find() is None:
-        raise TraceError("--profiler nsys: there is no nsys on PATH; install Nsight Systems, or take --profiler torch")
-    if options.nsys_options and profiler != NSYS:
-        raise TraceError("--nsys-options: this machine records by PyTorch's profiler, which has none of these")
-    for option in options.nsys_options:
-        if not re.fullmatch(
-            r"--(?!output|export|force-overwrite|capture-range|command-file)[a-z][a-z-]*(=.+)?", option
-        ):
-            raise TraceError(
-                f"--nsys-options {option!r}: write --name=value; what opens the window and the file is ours"
-            )
+    ours = r"--(output|export|force-overwrite|capture-range|command-file)"
+    refused = [one for one in options.nsys_options if re.match(ours, one) or not re.match(r"--[a-z][a-z-]*(=.|$)", one)]
+    for is_invalid, message in (
+        (options.steps < 1 or options.skip < 0, "--steps has to be at least 1, and --skip at least 0"),
+        (window == handover.STEPS and options.skip < 1,
+         "--skip 0: a step begins where the one before ends, so the first cannot be recorded; --skip 1"),
+        ((options.seconds is not None and options.seconds <= 0) or options.after < 0,
+         "--seconds has to be more than 0, and --after no less than 0"),
+        (profiler == NSYS and nsys.find() is None,
+         "--profiler nsys: there is no nsys on PATH; install Nsight Systems, or take --profiler torch"),
+        (options.nsys_options and profiler != NSYS,
+         "--nsys-options: this machine records by PyTorch's profiler, which has none of these"),
+        (refused, f"--nsys-options {refused}: write --name=value; what opens the window and the file is ours"),
+    ):  # fmt: skip
+        if is_invalid:
+            raise TraceError(message)
     added_ranges, depth = parse_ranges(options.ranges)
     return handover.Settings(
         profiler=profiler, window=window, skip=options.skip, steps=options.steps, range=options.range,
@@ -152,7 +150,7 @@ def record(options: argparse.Namespace) -> int:
             end_when=lambda: options.end and is_recorded(handover.read_notes(folder)),
         )  # fmt: skip
         notes = handover.read_notes(folder)
-        outcomes = outcomes_of(settings, notes, program_end, folder_is_gone=not folder.exists())
+        outcomes = outcomes_of(settings, notes, program_end)
         recorded = [outcome for outcome in outcomes if outcome.has_recording]
         recordings = [outcome.recording(program_text(program)) for outcome in recorded]
         try:
@@ -162,43 +160,35 @@ def record(options: argparse.Namespace) -> int:
                 error = TraceError(f"{output}: {error.strerror or error}; check the path and the space on its disk")
             captures = [error] * len(recorded)
     with suppress(BrokenPipeError):  # nobody reads the messages; the captures are kept, and the exit status is the same
-        say(*_end_sentences(program_end, options.time_limit))
+        if program_end.timed_out:
+            say(f"the program was ended at the time limit of {options.time_limit:g} s")
+        elif program_end.by_request:
+            say("the program was ended as by Ctrl-C, since its window is recorded")
+        elif program_end.returncode:
+            say(f"the program {program_end.phrase}")
         for outcome in outcomes:
             if not outcome.has_recording:
                 say(f"nothing was recorded{outcome.rank_phrase}: {outcome.missing_reason()}")
-        _print_captures(recorded, captures)
-    has_capture = any(isinstance(capture, Path) for capture in captures)
-    return program_end.exit_status or (0 if has_capture else 3)
+        for outcome, capture in zip(recorded, captures, strict=True):
+            if isinstance(capture, TraceError):
+                say(f"nothing is kept{outcome.rank_phrase}: {capture}")
+        kept = [pair for pair in zip(recorded, captures, strict=True) if isinstance(pair[1], Path)]
+        if kept:
+            _print_captures(kept)
+    return program_end.exit_status or (0 if kept else 3)
 
 
-def _end_sentences(program_end: ProgramEnd, time_limit_s: float | None) -> Iterator[str]:
-    if program_end.timed_out:
-        yield f"the program was ended at the time limit of {time_limit_s:g} s"
-    elif program_end.by_request:
-        yield "the program was ended as by Ctrl-C, since its window is recorded"
-    elif program_end.returncode:
-        yield f"the program {program_end.phrase}"
-
-
-def _print_captures(recorded: Sequence[Outcome], captures: Sequence[Path | TraceError]) -> None:
+def _print_captures(kept: Sequence[tuple[Outcome, Path]]) -> None:
     """Prints which captures were written and remarks on them, what is in each (the first one last, and in full), and
     the cost of communication between several."""
-    pairs = []
-    for outcome, capture in zip(recorded, captures, strict=True):
-        if isinstance(capture, TraceError):
-            say(f"nothing is kept{outcome.rank_phrase}: {capture}")
-        else:
-            pairs.append((outcome, capture))
-    if not pairs:
-        return
-    sentences = [sentence for outcome, _ in pairs for sentence in outcome.remarks()]
-    say(*dict.fromkeys(sentences), *recorded[0].cost_sentence())
-    for outcome, capture in pairs:
+    sentences = [sentence for outcome, _ in kept for sentence in outcome.remarks()]
+    say(*dict.fromkeys(sentences), *kept[0][0].cost_sentence())
+    for outcome, capture in kept:
         say(f"{capture}: {outcome.window_phrase()}; kernel-tables report {capture} makes a page of it")
-    for outcome, capture in [*pairs[1:], pairs[0]]:
-        _print_contents(capture, outcome, in_full=capture is pairs[0][1])
-    if len(pairs) > 1:
-        _print_communication(*zip(*pairs, strict=True))
+    for outcome, capture in [*kept[1:], kept[0]]:
+        _print_contents(capture, outcome, in_full=capture is kept[0][1])
+    if len(kept) > 1:
+        _print_communication([capture for _, capture in kept], step_name=kept[0][0].settings.range or STEP)
 
 
 def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
@@ -238,32 +228,26 @@ def _print_tree_or_kernels(profile: Profile, capture: Path, under: str | None) -
         command = f"kernel-tables ranges --tree{f' --under {under}' if under else ''} {file} --top 0"
         lines = text.tree_lines(profile, text.ROWS_IN_A_TERMINAL, width, under, all_rows_command=command)
     else:
-        kernels, heading = profile.kernels(), text.time_heading(profile.is_cpu_only)
-        shown, all_ns = kernels.head(text.ROWS_IN_A_TERMINAL), int(kernels["total_ns"].sum())
-        lines = text.kernel_lines(shown, all_ns, width, heading, text.names_of(kernels))
         command = f"kernel-tables kernels {file} --top 0"
-        lines += text.rest_line(len(kernels) - len(shown), "kernels", None, width, heading, all_rows_command=command)
+        kernels, top = profile.table("kernels"), text.ROWS_IN_A_TERMINAL
+        lines = text.ranking_lines("kernels", profile, kernels, top, width, all_rows_command=command)
     encoding = sys.stderr.encoding or "utf-8"  # it may lack the characters of bars
     print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
     say(*([text.CPU_ONLY_NOTE] if profile.is_cpu_only else []))
 
 
-def _print_communication(outcomes: Sequence[Outcome], captures: Sequence[Path]) -> None:
+def _print_communication(captures: Sequence[Path], step_name: str) -> None:
     from kernel_tables.profile import read
     from kernel_tables.ranks import communication, ranks_of
     from kernel_tables.text import communication_sentences
 
-    step_name = outcomes[0].settings.range or STEP
     try:
         with ExitStack() as stack:
             ranks = ranks_of([stack.enter_context(read(path)) for path in captures])
-            printed_numbers = {rank.number: rank.number for rank in ranks}
-            if len(ranks) == len(outcomes):  # captures may lack the numbers of their ranks; both are in the same order
-                printed_numbers = dict(zip(printed_numbers, (outcome.rank for outcome in outcomes), strict=True))
-            sentences = list(communication_sentences(communication(ranks, step_name), printed_numbers))
+            numbers = {rank.number: rank.number for rank in ranks}
+            sentences = list(communication_sentences(communication(ranks, step_name), numbers))
     except TraceError as error:
-        say(f"the cost of communication is unknown: {error}")
-        return
+        sentences = [f"the cost of communication is unknown: {error}"]
     if sentences:
         option = "" if step_name == STEP else f" --step-name {shlex.quote(step_name)}"
         files = shlex.join(map(str, captures))

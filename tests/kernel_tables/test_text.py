@@ -1,13 +1,14 @@
 """What the commands print where a person reads; and the tree of ranges: phases side by side, children that add up."""
 
 import random
+from collections import Counter
 
 import pandas as pd
 import pytest
 
 import kernel_tables
 from kernel_tables.text import TextColumn, aligned, bar, cut, table_lines, text_width
-from kernel_tables.tree import RangeTree
+from kernel_tables.tree import longest, range_tree
 from tests.kernel_tables.command import run_command
 from tests.kernel_tables.program import GEMM, MUL, NCCL, Program
 from tests.kernel_tables.synthetic import Synthetic
@@ -16,7 +17,6 @@ SGEMM, MULTIPLY = (
     "ampere_sgemm_128x64_tn",
     "void at::native::elementwise_kernel<128, 2, at::native::MulFunctor<float>>(int)",
 )
-ADAM = "Optimizer.step#Adam.step"
 
 
 def steps(multiply_ns: int = 1_000_000) -> Synthetic:
@@ -108,12 +108,16 @@ def test_texts_are_cut_where_there_is_no_room_and_columns_left_out_by_rank():
         TextColumn("path", ["outer > inner"], right=False, min_chars=6, cut_start=True, drop_rank=1),
         TextColumn("n", ["12"], drop_rank=6),
     ]
-    assert aligned(columns, 30).splitlines() == ["name         path            n", "a long name  outer > inner  12"]
-    assert aligned(columns, 29).splitlines() == ["name         path", "a long name  outer > inner"]
-    assert aligned(columns, 14).splitlines() == ["name    path", "a lon…  …inner"]
-    assert aligned(columns, 13).splitlines() == ["name", "a long name"]
+    for width, expected in (
+        (30, ["name         path            n", "a long name  outer > inner  12"]),
+        (29, ["name         path", "a long name  outer > inner"]),
+        (14, ["name    path", "a lon…  …inner"]),
+        (13, ["name", "a long name"]),
+    ):
+        assert aligned(columns, width).splitlines() == expected
     assert (cut("kernel", 4), cut("kernel", 4, at_start=True), text_width("核e\u0301")) == ("ker…", "…nel", 3)
-    alike = [TextColumn("name", ["mul scalar-tensor fp32", "mul scalar-tensor bf16", "copy of a tensor"], False, 9)]
+    names = ["mul scalar-tensor fp32", "mul scalar-tensor bf16", "copy of a tensor"]
+    alike = [TextColumn("name", names, right=False, min_chars=9)]
     assert aligned(alike, 13).splitlines()[1:] == ["mul sc…r fp32", "mul sc…r bf16", "copy of a te…"]
     assert [bar(share, 4) for share in (0, 0.5, 0.53125, 2)] == ["", "██", "██▏", "████"]
 
@@ -125,20 +129,20 @@ def test_what_cannot_be_seen_in_a_name_does_not_reach_the_terminal(tmp_path):
     )
 
 
-def rows_of(capture: Synthetic, folder, most: int = 0) -> list[tuple[int, str, int]]:
+def rows_of(capture: Synthetic, folder) -> list[tuple[int, str, int]]:
     """(depth, label, kernels) of the rows of the tree."""
     with kernel_tables.read(capture.write(folder / "capture.sqlite")) as profile:
-        return [(row.depth, row.label, row.node.kernels) for row in RangeTree(profile).rows(most)]
+        return [(node.depth, node.label, node.kernels) for node in range_tree(profile)]
 
 
 @pytest.mark.parametrize("closure", [False, True])
 def test_forward_backward_and_optimizer_are_siblings_whoever_calls_whom(tmp_path, closure):
     passes = Synthetic().range("step", 0, 1000).range("Net", 20, 100).kernel(GEMM, at=30)
     passes.range("backward", 200, 600).range("Net", 210, 500).kernel(GEMM, at=220)
-    passes.range(ADAM, 10 if closure else 650, 900).kernel(MUL, at=700)
-    assert sorted(rows_of(passes, tmp_path)) == sorted([
-        (0, "step", 3), (1, "backward", 1), (2, "Net", 1), (1, "forward", 1), (2, "Net", 1), (1, "optimizer (Adam)", 1)
-    ])  # fmt: skip
+    passes.range("Optimizer.step#Adam.step", 10 if closure else 650, 900).kernel(MUL, at=700)
+    optimizer, net = (1, "optimizer (Adam)", 1), (2, "Net", 1)
+    expected = [(0, "step", 3), (1, "backward", 1), net, (1, "forward", 1), net, optimizer]
+    assert sorted(rows_of(passes, tmp_path)) == sorted(expected)
 
 
 def test_names_are_as_long_as_they_must_be(tmp_path):
@@ -154,29 +158,27 @@ def test_names_are_as_long_as_they_must_be(tmp_path):
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("most", [0, 6, 15])
-def test_the_rows_below_a_row_add_up_to_it(seed, most, tmp_path):
+def test_the_rows_below_a_row_add_up_to_it(seed, tmp_path):
     numbers, program = random.Random(seed), Program()
 
     def fill(depth: int) -> None:
         for _ in range(numbers.randrange(1, 4)):
             program.launch(numbers.choice([GEMM, MUL, NCCL]), numbers.randrange(1, 50))
             if depth:
-                with program.range(numbers.choice(["a", "backward", "Net", ADAM, "FSDP::x (1)"])):
-                    program.pause(1)
+                program.pause(1)
+                names = ["a", "backward", "Net", "Optimizer.step#Adam.step", "FSDP::x (1)"]
+                with program.range(numbers.choice(names)):
                     fill(depth - 1)
-                    program.pause(1)
 
     with program.range("step"):
-        program.pause(1)
         fill(4)
-        program.pause(1)
     with kernel_tables.read(program.capture.write(tmp_path / "capture.sqlite")) as profile:
-        rows = RangeTree(profile).rows(most)
-        assert rows[0].node.ns == profile.classes()["total_ns"].sum()
-    for place, row in enumerate(rows):
-        after = [one.depth for one in rows[place + 1 :]]
-        end = next((n for n, depth in enumerate(after) if depth <= row.depth), len(after))
-        if children := [one.node for one in rows[place + 1 : place + 1 + end] if one.depth == row.depth + 1]:
-            assert sum(one.ns for one in children) == row.node.ns
-            assert sum(one.kernels for one in children) == row.node.kernels
+        nodes = range_tree(profile)
+        assert nodes[0].ns == profile.classes()["total_ns"].sum()
+    sums, around = Counter(), []
+    for node in nodes:
+        around[node.depth :] = [node]
+        sums[id(around[-2]) if node.depth else 0] += node.ns
+    assert all(sums[id(node)] in (0, node.ns) for node in nodes)
+    few = longest(nodes, 6)
+    assert len(few) == 6 and [node.depth for node in few[:2]] == [0, 1] and longest(nodes, 0) == nodes
