@@ -25,12 +25,11 @@ def write_timeline(profiles: Sequence[Profile], path: Path, under: str | None = 
     `measure`, if each has it, else all. Clocks of several captures are aligned, see steps.clock_offsets_ns."""
     if under is None and all("measure" in profile.capture.ranges.names for profile in profiles):
         under = "measure"
-    views = [_View(profile, under) for profile in profiles]
-    offsets = clock_offsets_ns(profiles)
+    views, offsets = [_View(profile, under) for profile in profiles], clock_offsets_ns(profiles)
     first_ns = min(view.first_ns + offset for view, offset in zip(views, offsets, strict=True))
     ranks = numbers_in_run(profiles) or range(len(profiles))  # the position, if captures do not name their ranks
     for index, (view, offset, rank) in enumerate(zip(views, offsets, ranks, strict=True)):
-        view.offset_ns, view.index, view.count, view.rank = offset - first_ns, index, len(views), rank
+        view.offset_ns, view.index, view.rank = offset - first_ns, index, f"rank {rank}, " * (len(views) > 1)
     with gzip.open(path, "wt", 3, "utf-8") if compressed else path.open("w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit": "ns", "writtenBy": "kernel-tables trace", "traceEvents": [\n')
         separator = ""
@@ -44,9 +43,8 @@ def write_timeline(profiles: Sequence[Profile], path: Path, under: str | None = 
 class _View:
     """A capture on the common time axis, and the activities and ranges of it that are written."""
 
-    # The first numbers of tracks: of streams, of the ranges of streams, of further lanes. Threads have their ids.
-    STREAMS, RANGES_OF_STREAMS, LANES = 1 << 24, 1 << 29, 1 << 30
-    offset_ns, index, count, rank = 0, 0, 1, 0  # the clock's distance from the axis, and which of the captures it is
+    # The clock's distance from the axis; which of the captures it is; what precedes names of processes.
+    offset_ns, index, rank = 0, 0, ""
 
     def __init__(self, profile: Profile, under: str | None):
         self.profile, self.work, self.calls = profile, profile.capture.activities, profile.capture.calls
@@ -63,46 +61,49 @@ class _View:
         self.first_ns = min((int(column.min()) for column in starts if len(column)), default=0)
         columns = (self.work.process, self.work.device, self.work.stream_number)
         self.stream_of_row = list(zip(*(column[self.rows].tolist() for column in columns), strict=True))
-        self.streams = {stream: number for number, stream in enumerate(sorted(set(self.stream_of_row)))}
-        # By track and lane, the ends of the slices that are still open, outermost first; the tracks of further lanes.
-        self.open_ends: dict[tuple, list[list[int]]] = defaultdict(list)
-        self.further: dict[tuple, list[tuple]] = defaultdict(list)
-        self.lanes: dict[int, int] = defaultdict(int)  # how many further ones there are, by process
-
-    def pid(self, global_id: int) -> int:
-        """The number of a process, with that of its capture: two captures may have the same process."""
-        return (self.index << 24) + (global_id >> 24 & THREAD_BITS)
+        # By process and label of a track: its number, and the ends of slices that are open, outermost first.
+        self.tids: dict[tuple[int, str], int] = {}
+        self.open_ends: dict[tuple[int, str], list[int]] = defaultdict(list)
 
     def events(self) -> Iterator[dict]:
+        """All events of the capture; names of processes and tracks come last."""
         track_of_call: dict[int, dict] = {}
         yield from self._host(track_of_call)
-        for stream, name, start_ns, end_ns in self._ranges_of_streams():
-            track = (self.pid(stream[0]), self.RANGES_OF_STREAMS + self.streams[stream])
-            yield self._slice(track, name, "range of a stream", start_ns, end_ns)
         yield from self._activities(track_of_call)
-        yield from self._track_names()
+        for (process, device, stream), name, start_ns, end_ns in self._ranges_of_streams():
+            label = f"{_label(device, stream)}: ranges"
+            yield self._slice(process, label, name, "range of a stream", start_ns, end_ns)
+        for (process, label), tid in self.tids.items():
+            track = {"ph": "M", "pid": self._pid(process), "tid": tid}
+            yield track | {"name": "thread_name", "args": {"name": label}}
+        for process in sorted({process for process, _ in self.tids}):
+            name = f"{self.rank}process {process >> 24 & THREAD_BITS}"
+            yield {"ph": "M", "pid": self._pid(process), "tid": 0, "name": "process_name", "args": {"name": name}}
 
-    def _slice(self, track: tuple, name: str, category: str, start_ns: int, end_ns: int, **arguments) -> dict:
-        pid, tid = self._lane(track, start_ns, end_ns)
-        times = {"ts": (start_ns + self.offset_ns) / 1000, "dur": (end_ns - start_ns) / 1000}
-        return {"ph": "X", "name": name, "cat": category, "pid": pid, "tid": tid, **times, "args": arguments}
+    def _pid(self, process: int) -> int:
+        """The number of a process, with that of its capture: two captures may have the same process."""
+        return (self.index << 24) + (process >> 24 & THREAD_BITS)
 
-    def _lane(self, track: tuple, start_ns: int, end_ns: int) -> tuple:
-        """The track itself, or a further lane of it, on which a slice nests: viewers drop or misplace slices of a track
+    def _slice(
+        self, process: int, label: str, name: str, category: str, start_ns: int, end_ns: int, thread: int | None = None,
+        **arguments,
+    ) -> dict:  # fmt: skip
+        """A slice on the track itself, or on a further lane of it, on which it nests: viewers drop or misplace slices
         that overlap without nesting. Slices must come in order of start, then the longest first."""
-        lanes = self.open_ends[track]
-        for number, ends in enumerate(lanes):
+        lane, text = 1, label
+        while True:
+            ends = self.open_ends[process, text]
             while ends and ends[-1] <= start_ns:
                 ends.pop()
             if not ends or end_ns <= ends[-1]:
-                ends.append(end_ns)
-                return self.further[track][number - 1] if number else track
-        lanes.append([end_ns])
-        if len(lanes) == 1:
-            return track
-        self.further[track].append((track[0], self.LANES + self.lanes[track[0]]))
-        self.lanes[track[0]] += 1
-        return self.further[track][-1]
+                break
+            lane, text = lane + 1, f"{label} ({lane + 1})"
+        ends.append(end_ns)
+        new = (1 << 24) + len(self.tids)  # above all ids of threads
+        tid = self.tids.setdefault((process, text), new if thread is None or lane > 1 else thread)
+        times = {"ts": (start_ns + self.offset_ns) / 1000, "dur": (end_ns - start_ns) / 1000}
+        about = {"ph": "X", "name": name, "cat": category, "pid": self._pid(process), "tid": tid}
+        return about | times | {"args": arguments}
 
     def _host(self, track_of_call: dict[int, dict]) -> Iterator[dict]:
         """The slices of the ranges, and of the calls that launched something. The tracks of these calls are put into
@@ -116,10 +117,10 @@ class _View:
         thread = np.append(ranges.thread[self.ranges], calls.threads[calls.thread[self.called]])
         call = np.append(np.full(len(self.ranges), NONE), self.called)
         order = np.lexsort((-end, start))
-        columns = (column[order].tolist() for column in (start, end, thread, call))
-        for row, start_ns, end_ns, thread, call in zip(order.tolist(), *columns, strict=True):
-            track = (self.pid(thread), thread & THREAD_BITS)
-            event = self._slice(track, names[row], "range" if call == NONE else "launch", start_ns, end_ns)
+        columns = (column[order].tolist() for column in (start, end, process_of(thread), thread & THREAD_BITS, call))
+        for row, start_ns, end_ns, process, thread, call in zip(order.tolist(), *columns, strict=True):
+            kind = "range" if call == NONE else "launch"
+            event = self._slice(process, f"thread {thread}", names[row], kind, start_ns, end_ns, thread)
             track_of_call[call] = {"pid": event["pid"], "tid": event["tid"]}
             yield event
 
@@ -162,33 +163,17 @@ class _View:
         rows = zip(order.tolist(), *(column[self.rows[order]].tolist() for column in columns), strict=True)
         texts = {path: path_text(profile.paths[path]) for path in set(profile.attribution.path[self.rows].tolist())}
         for number, (row, start_ns, end_ns, name, kind, path, call) in enumerate(rows):
-            stream = self.stream_of_row[row]
-            track = (self.pid(stream[0]), self.STREAMS + self.streams[stream])
-            arguments = {"range": texts[path], "class": profile.activity_classes[name], "device": stream[1]}
-            event = self._slice(track, work.names[name], KINDS[kind], start_ns, end_ns, **arguments)
+            process, device, stream = self.stream_of_row[row]
+            arguments = {"range": texts[path], "class": profile.activity_classes[name], "device": device}
+            label = _label(device, stream)
+            event = self._slice(process, label, work.names[name], KINDS[kind], start_ns, end_ns, **arguments)
             yield event
             if call != NONE:
-                arrow = {"id": number * self.count + self.index, "cat": "launch", "name": "launch"}
+                arrow = {"id": (self.index << 32) + number, "cat": "launch", "name": "launch"}
                 launch_ns = int(self.calls.start[call])
                 yield arrow | {"ph": "s", "ts": (launch_ns + self.offset_ns) / 1000} | track_of_call[call]
                 yield arrow | {"ph": "f", "bp": "e"} | {key: event[key] for key in ("ts", "pid", "tid")}
 
-    def _track_names(self) -> Iterator[dict]:
-        def named(kind: str, track: tuple, name: str) -> dict:
-            return {"ph": "M", "name": kind, "pid": track[0], "tid": track[1], "args": {"name": name}}
 
-        launching = self.calls.threads[self.calls.thread[self.called]]
-        threads = np.unique(np.append(self.profile.capture.ranges.thread[self.ranges], launching)).tolist()
-        rank = f"rank {self.rank}, " if self.count > 1 else ""
-        for process in sorted({process_of(thread) for thread in threads} | {process for process, _, _ in self.streams}):
-            yield named("process_name", (self.pid(process), 0), f"{rank}process {process >> 24 & THREAD_BITS}")
-        labels = {(self.pid(thread), thread & THREAD_BITS): f"thread {thread & THREAD_BITS}" for thread in threads}
-        for (process, device, stream), number in self.streams.items():
-            label, pid = f"{'CPU' if device < 0 else f'GPU {device}'}, stream {stream}", self.pid(process)
-            labels[pid, self.STREAMS + number] = label
-            if device >= 0:
-                labels[pid, self.RANGES_OF_STREAMS + number] = f"{label}: ranges"
-        for track, label in labels.items():
-            yield named("thread_name", track, label)
-            for lane, further in enumerate(self.further.get(track, ()), start=2):
-                yield named("thread_name", further, f"{label} ({lane})")
+def _label(device: int, stream: int) -> str:
+    return f"{'CPU' if device < 0 else f'GPU {device}'}, stream {stream}"
