@@ -4,6 +4,8 @@ A block that is no valid JSON is repaired where writers are known to be careless
 characters, bare inf and nan, unescaped quotes in names.
 """
 
+import bisect
+import gzip
 import re
 import zlib
 from collections.abc import Iterator
@@ -16,7 +18,6 @@ from kernel_tables.capture import NONE
 from kernel_tables.errors import TraceError, impossible
 
 BLOCK, GZIP = 2 << 20, b"\x1f\x8b"
-BOUNDARY = re.compile(rb"\}\s*,\s*(?=\{)")  # between two events, or within one
 ADVICE = "give the JSON that torch.profiler wrote (export_chrome_trace)"
 
 
@@ -25,7 +26,6 @@ class Args(msgspec.Struct, gc=False):
 
     correlation: Any = NONE
     external: Any = msgspec.field(name="External id", default=NONE)
-    external_old: Any = msgspec.field(name="external id", default=NONE)
     device: Any = NONE
     stream: Any = NONE
     node: Any = msgspec.field(name="graph node id", default=NONE)
@@ -39,15 +39,15 @@ class Args(msgspec.Struct, gc=False):
     forward_thread: Any = msgspec.field(name="Fwd thread id", default=NONE)
     shapes: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
     collective: Any = msgspec.field(name="Collective name", default=None)
-    elements_in: Any = msgspec.field(name="In msg nelems", default=None)
-    elements_out: Any = msgspec.field(name="Out msg nelems", default=None)
+    elements_in: Any = msgspec.field(name="In msg nelems", default=NONE)
+    elements_out: Any = msgspec.field(name="Out msg nelems", default=NONE)
     dtype: Any = None
     group: Any = msgspec.field(name="Process Group Name", default=None)
     group_ranks: Any = msgspec.field(name="Process Group Ranks", default=None)
 
 
 class Event(msgspec.Struct, gc=False):
-    """An event; `ts` and `dur` are microseconds, `ts` as it is written, with more digits than a float has."""
+    """An event; `ts` and `dur` are microseconds as they are written, with more digits than a float has."""
 
     ph: str | None = None
     cat: str | None = None
@@ -55,12 +55,20 @@ class Event(msgspec.Struct, gc=False):
     pid: Any = NONE
     tid: Any = NONE
     ts: msgspec.Raw = msgspec.Raw()
-    dur: float | str | None = None
+    dur: msgspec.Raw = msgspec.Raw()
     args: Args | None = None
     id: Any = NONE
 
 
-DECODER = msgspec.json.Decoder(list[Event])
+class Facts(msgspec.Struct, rename="camel"):
+    """What is read of the object around the events."""
+
+    trace_events: list[Event] = []
+    device_properties: list[dict] = []
+    base_time_nanoseconds: int | None = None
+    distributed_info: dict = {}
+    with_stack: Any = msgspec.field(name="with_stack", default=None)
+    written_by: Any = None
 
 
 class EventFile:
@@ -71,134 +79,101 @@ class EventFile:
     """
 
     def __init__(self, path: Path):
-        self.path, self.facts, self.repairs, self.damage = path, {}, 0, ""
+        self.path, self.facts, self.repairs, self.damage = path, Facts(), 0, ""
+        self._decoder = msgspec.json.Decoder(Facts | list[Event])
 
     def __iter__(self) -> Iterator[list[Event]]:
-        chunks = self._unpacked()
+        chunks, boundary = self._unpacked(), re.compile(rb"\}\s*,\s*(?=\{)")  # between two events, or within one
         head, text = self._head(chunks)
-        done, at_end = len(head), False  # bytes of the file before the text
-        while not at_end and not self.damage:
-            more = next(chunks, b"")
-            text, at_end = text + more, not more
-            cuts = [*BOUNDARY.finditer(text, max(len(text) - (1 << 16), 0))] or [*BOUNDARY.finditer(text)]
-            if at_end or not cuts:
-                continue
+        done = len(head)  # bytes of the file before the text
+        for more in chunks:
+            text += more
+            cuts = [*boundary.finditer(text, max(len(text) - (1 << 16), 0))] or [*boundary.finditer(text)]
             try:
-                yield self._decoded(b"[" + text[: cuts[-1].start() + 1] + b"]")[0]
-            except (ValueError, RecursionError) as error:
-                if "truncated" not in str(error) or len(text) > (64 << 20):
-                    yield self._up_to_damage(text, done, str(error))
+                if cuts:
+                    yield self._decoded(b"[" + text[: cuts[-1].start() + 1] + b"]")
+                    text, done = text[cuts[-1].end() :], done + cuts[-1].end()
+            except ValueError as error:  # the boundary was within an event, or the text is damaged
+                if "truncated" not in str(error) or len(text) > 64 << 20:
+                    yield self._up_to_damage(b"[", text, done, str(error))
                     return
-                continue  # the boundary was within an event
-            text, done = text[cuts[-1].end() :], done + cuts[-1].end()
         try:
-            events, rest = self._decoded(b"[" + text, is_last=True)
-            try:
-                around, repairs = self._without_bad_bytes(head + b"]" + rest)
-                self.facts, self.repairs = msgspec.json.decode(around), self.repairs + repairs
-            except ValueError as error:
-                raise ValueError(f"invalid after the events (byte {len(text) - len(rest) + 1})") from error
-        except (ValueError, RecursionError) as error:
-            events = self._up_to_damage(text, done, str(error))
-        self.facts = self.facts if isinstance(self.facts, dict) else {}
-        yield events
+            last = self._decoded(head + text)
+            self.facts = last if isinstance(last, Facts) else self.facts
+            yield last.trace_events if isinstance(last, Facts) else last
+        except ValueError as error:
+            yield self._up_to_damage(head, text, done, str(error))
 
     def _unpacked(self) -> Iterator[bytes]:
         """The file in parts of at least BLOCK bytes but the last one; a gzip file that is damaged sets `damage`."""
-        with self.path.open("rb") as file:
-            if file.read(2) != GZIP:
-                file.seek(0)
-                yield from iter(lambda: file.read(BLOCK), b"")
-                return
-            file.seek(0)
-            unpacker, parts = zlib.decompressobj(31), []
-            # A gzip file may have several members, with NUL bytes between them.
-            while packed := unpacker.unconsumed_tail or unpacker.unused_data.lstrip(b"\0") or file.read(1 << 18):
-                unpacker = zlib.decompressobj(31) if unpacker.eof else unpacker
-                try:
-                    parts.append(unpacker.decompress(packed, BLOCK))
-                except zlib.error as error:
-                    self.damage = f"it cannot be unpacked ({error}): the gzip file is damaged"
-                    break
-                if sum(map(len, parts)) >= BLOCK:
-                    yield b"".join(parts)
-                    parts.clear()
-            if not unpacker.eof and not self.damage:
-                self.damage = "it cannot be unpacked to its end: the gzip file is cut off"
+        parts: list[bytes] = []
+        with self.path.open("rb") as packed:
+            file = gzip.GzipFile(fileobj=packed) if packed.peek(2).startswith(GZIP) else packed
+            try:
+                while part := file.read1(BLOCK):
+                    parts.append(part)
+                    if sum(map(len, parts)) >= BLOCK:
+                        yield b"".join(parts)
+                        parts.clear()
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                self.damage = f"it cannot be unpacked ({error}): the gzip file is damaged or cut off"
             yield b"".join(parts)
 
     def _head(self, chunks: Iterator[bytes]) -> tuple[bytes, bytes]:
         """What is before the first event, and what was read after it. TraceError if there is no list of events."""
-        text = next(chunks, b"")
-        begin = text.removeprefix(b"\xef\xbb\xbf").lstrip()
-        if not begin.startswith((b"{", b"[")):
-            found = f"no JSON (it begins with {begin[:8]!r})" if begin else "empty"
-            raise TraceError(f"{self.path}: {self.damage or found}; {ADVICE}")
-        begin = len(text) - len(begin)
-        if text[begin : begin + 1] == b"[":
-            return text[begin : begin + 1], text[begin + 1 :]
-        while not (match := re.search(rb'"traceEvents"\s*:\s*\[', text)):
-            if not (more := next(chunks, b"")):
-                try:
-                    keys = ", ".join(repr(key[:40]) for key in list(msgspec.json.decode(text[begin:]))[:6]) or "none"
-                except (ValueError, RecursionError) as error:
-                    raise self.invalid(f"invalid JSON: {error}") from error
-                raise TraceError(f"{self.path}: JSON without 'traceEvents' (its keys: {keys}); {ADVICE}")
+        text = b""
+        for more in chunks:
             text += more
-        return text[begin : match.end()], text[match.end() :]
+            if head := re.match(rb'(?:\xef\xbb\xbf)?\s*(?:\[|\{.*?"traceEvents"\s*:\s*\[)', text, re.DOTALL):
+                return head[0].removeprefix(b"\xef\xbb\xbf"), text[head.end() :]
+        raise TraceError(f"{self.path}: {self.damage or 'no JSON with traceEvents'}; {ADVICE}")
 
     def invalid(self, damage: str) -> TraceError:
         """The error for invalid JSON."""
         advice = "write or copy the trace again, or read what it holds before that: --up-to-damage"
         return impossible(self.path, "invalid_json", f"{damage}; {advice}")
 
-    def _decoded(self, text: bytes, is_last: bool = False) -> tuple[list[Event], bytes]:
-        """The events of an array, repaired if need be, and if it is the last, what follows it. ValueError or
-        RecursionError if it is no valid JSON."""
+    def _decoded(self, text: bytes) -> Facts | list[Event]:
+        """The events of an array or object, repaired if need be. ValueError if it is no valid JSON."""
         first, repairs = None, 0
-        for repair in (None, self._without_bad_bytes, self._with_escapes):
-            if repair:
-                text, more = repair(text)
-                repairs += more
-            end = len(text)
+        for repair in (lambda text: (text, 0), self._without_bad_bytes, self._with_escapes):
+            text, count = repair(text)
+            repairs += count
             try:
                 if not text.isascii():
                     text.decode()  # msgspec does not check what it skips
-                events = DECODER.decode(text)
-            except (ValueError, RecursionError) as error:
+                decoded = self._decoder.decode(text)
+            except ValueError as error:
                 first = first or error
-                found = is_last and re.search(r"trailing characters \(byte (\d+)\)", str(error))
-                if not found:
-                    continue
-                end = text.rindex(b"]", 0, int(found[1])) + 1
-                events = DECODER.decode(text[:end])
+                continue
             self.repairs += repairs
-            return events, text[end:]
+            return decoded
         raise first
 
-    def _up_to_damage(self, text: bytes, done: int, reason: str) -> list[Event]:
+    def _up_to_damage(self, head: bytes, text: bytes, done: int, reason: str) -> list[Event]:
         """The events before the damage; sets `damage`. The text begins after `done` bytes of the file."""
         ends = [0, *(match.start() + 1 for match in re.finditer(rb"\}(?=\s*,?\s*\{)", text)), len(text)]
-        whole, broken, events = 0, len(ends), []
-        while broken - whole > 1:
-            middle = (whole + broken) // 2
+
+        def is_broken(end: int) -> bool:
             try:
-                events, whole = self._decoded(b"[" + text[: ends[middle]] + b"]")[0], middle
-            except (ValueError, RecursionError):
-                broken = middle
-        if not self.damage:
-            found = re.search(r"\(byte (\d+)\)", reason)
-            place = done + (int(found[1]) - 1 if found else ends[whole])
-            self.damage = f"invalid JSON at byte {place} ({reason.partition(' (byte')[0]})"
-        return events
+                self._decoded(b"[" + text[:end] + b"]")
+            except ValueError:
+                return True
+            return False
+
+        end = ends[bisect.bisect(ends, False, key=is_broken) - 1]
+        found = re.search(r"\(byte (\d+)\)", reason)
+        place = done + (int(found[1]) - len(head) if found else end)
+        self.damage = self.damage or f"invalid JSON at byte {place} ({reason.partition(' (byte')[0]})"
+        return self._decoded(b"[" + text[:end] + b"]")
 
     @staticmethod
     def _without_bad_bytes(text: bytes) -> tuple[bytes, int]:
         """The JSON with marks for bytes that are not UTF-8, null for bare numbers that JSON lacks, and spaces for
         control characters; and how many there were."""
-        marked = text.decode("utf-8", "replace")
-        bad_bytes = marked.count("\ufffd") - text.count(b"\xef\xbf\xbd")
-        text, controls = re.subn(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", b" ", marked.encode())
+        marked = text.decode("utf-8", "replace").encode()
+        bad_bytes = marked.count(b"\xef\xbf\xbd") - text.count(b"\xef\xbf\xbd")
+        text, controls = re.subn(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]", b" ", marked)
         bare = rb"(?<=[:,\[\s])-?(?:[Nn]a[Nn]|[Ii]nf(?:inity)?)(?=\s*[,}\]])"
         text, numbers = re.subn(bare, b"null", text)
         return text, bad_bytes + controls + numbers
@@ -208,11 +183,5 @@ class EventFile:
         """The JSON with escapes in names, where Kineto writes none, and how many there were."""
         escape = re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})|(?<!\\)"')
         names = rb'("name": ")([^\n]*?)(", "(?:pid|ts|cat|tid)":)'
-        counts = []
-
-        def escaped(match: re.Match) -> bytes:
-            name, count = escape.subn(lambda bad: b"\\" + bad[0], match[2])
-            counts.append(count)
-            return match[1] + name + match[3]
-
-        return re.sub(names, escaped, text), sum(counts)
+        escaped = re.sub(names, lambda match: match[1] + escape.sub(rb"\\\g<0>", match[2]) + match[3], text)
+        return escaped, len(escaped) - len(text)

@@ -10,7 +10,7 @@ import tempfile
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -63,20 +63,14 @@ def read(path: Path, *, up_to_damage: bool = False) -> Capture:
     Raises TraceError if the file is no trace or without activities, ImpossibleCapture if its JSON is invalid.
     """
     events = Events(path, up_to_damage=up_to_damage)
-    if not len(events[KERNEL]["start"]):
-        launches = sum("Launch" in name for name in events.named("call"))
-        if launches:
-            raise TraceError(
-                f"{path}: a trace without kernels, though with {launches:,} calls that launch them: the profiler saw"
-                " nothing of the GPU; record with ProfilerActivity.CUDA, without another profiler around the program"
-            )
-        if not len(events["operator"]["start"]):
-            counts = Counter(event.cat for some in EventFile(path) for event in some).most_common(4)
-            found = ", ".join(f"{count:,} {category or 'without a category'}" for category, count in counts)
-            raise TraceError(
-                f"{path}: a trace without kernels and operators (events by category: {found or 'none'}); {ADVICE}"
-            )
-    on_gpu = bool(len(events[KERNEL]["start"]))
+    on_gpu = len(events[KERNEL]["start"]) > 0
+    if not on_gpu and (launches := len(events.rows_named("call", "Launch"))):
+        raise TraceError(
+            f"{path}: a trace without kernels, though with {launches:,} calls that launch them: the profiler saw"
+            " nothing of the GPU; record with ProfilerActivity.CUDA, without another profiler around the program"
+        )
+    if not on_gpu and not len(events["operator"]["start"]):
+        raise TraceError(f"{path}: a trace without kernels and operators; {ADVICE}")
     return events.capture(on_gpu, modules.derived_ranges(events, on_gpu=on_gpu), with_notes=True)
 
 
@@ -133,15 +127,13 @@ class Events(Source):
         self.path, self.unclosed, self.whole_microseconds = path, 0, True
         self.names, self.shapes, self.size_texts, self.copy_words = Numbers(), Numbers(), Numbers(), Numbers()
         self.collectives: list[Args] = []
-        self._no_args = Args()
-        self._substitutes = Numbers()
-        file = EventFile(path)
-        self.columns = self._read(file)
-        if file.facts.get("writtenBy"):
+        self._substitutes, self._no_args = Numbers(), Args()
+        self.file = EventFile(path)
+        self.columns = self._read()
+        if self.file.facts.written_by:
             raise TraceError(f"{path}: a timeline written by `kernel-tables trace`, not a capture; {ADVICE}")
-        if file.damage and not up_to_damage:
-            raise file.invalid(file.damage)
-        self.damage, self.repairs, self.facts = file.damage, file.repairs, file.facts
+        if self.file.damage and not up_to_damage:
+            raise self.file.invalid(self.file.damage)
         self._count_from_first()
         self.texts = list(self.names)
 
@@ -157,10 +149,10 @@ class Events(Source):
         numbers = [number for number, text in enumerate(self.texts) if any(word in text for word in words)]
         return np.flatnonzero(np.isin(self[kind]["name"], numbers))
 
-    def _read(self, file: EventFile) -> dict[Any, dict[str, np.ndarray]]:
+    def _read(self) -> dict[Any, dict[str, np.ndarray]]:
         """The columns by kind."""
         blocks: dict[Any, list[dict]] = {kind: [self._columns(kind, [])] for kind in dict.fromkeys(KINDS.values())}
-        for events in file:
+        for events in self.file:
             by_kind: dict[Any, list[Event]] = {kind: [] for kind in blocks}
             append = {category: by_kind[kind].append for category, kind in KINDS.items()}.get
             for event in events:
@@ -186,64 +178,56 @@ class Events(Source):
             columns["end"] -= self.first_ns
         last = max((int(columns["end"].max()) for columns in timed), default=0)
         for kind in HOST_KINDS:
-            is_open = self[kind]["is_open"]
-            self[kind]["end"][is_open] = last
-            self.unclosed += int(is_open.sum()) if kind == "annotation" else 0
+            self[kind]["end"][self[kind]["is_open"]] = last
+        self.unclosed = int(self["annotation"]["is_open"].sum())
 
     # Columns of a block
 
     def _columns(self, kind: Any, events: list[Event]) -> dict[str, np.ndarray]:
         """The columns of the events of one kind."""
-        start = self._starts([event.ts for event in events])
-        columns = {"start": start, "end": start, "name": self.names.of([event.name or "" for event in events])}
-        args = [event.args or self._no_args for event in events]
-        if kind not in (KERNEL, COPY, FILL):
-            columns["thread"] = self._threads(events)
+        args, without = [event.args or self._no_args for event in events], b"-1" if kind in HOST_KINDS else b"none"
+        names = [event.name or "" for event in events]
+        start = self._nanoseconds([event.ts or b"none" for event in events])
+        columns = {"start": start, "end": start}
+        if kind in (KERNEL, COPY, FILL):
+            columns |= self._device_columns(kind, names, events, args)
+        else:
+            columns |= {"name": self.names.of(names), "thread": self._threads(events)}
         if kind == "arrow":
             columns["id"] = _integers([event.id for event in events])
             return columns | {"is_begin": np.array([event.ph == "s" for event in events], bool)}
-        lengths = self._lengths([event.dur for event in events], may_miss=kind in HOST_KINDS)
+        lengths = self._nanoseconds([event.dur or without for event in events])
         if kind in HOST_KINDS:  # Kineto writes a negative duration if it did not see the end
-            columns |= {"is_open": lengths < 0, "order": np.maximum(_integers([one.external for one in args]), 0)}
+            order = np.maximum(_integers([one.external for one in args]), 0)
+            columns |= {"is_open": lengths < 0, "order": order}
             lengths = np.maximum(lengths, 0)
         columns["end"] = start + lengths
         if kind in (KERNEL, COPY, FILL, "call"):
-            columns |= self._correlations(args)
+            correlation = external = _integers([one.correlation for one in args])
+            if (correlation <= 0).any():  # else nobody needs the other number
+                external = _integers([one.external for one in args])
+            columns |= {"correlation": np.where(correlation == NONE, external, correlation), "external": external}
         if kind in (KERNEL, COPY, FILL):
             self.whole_microseconds = self.whole_microseconds and not (lengths % 1000).any()
-            columns |= self._device_columns(kind, events, args)
         if kind == "operator":
             columns["sequence"] = _integers([one.sequence for one in args])
             columns["forward_thread"] = np.maximum(_integers([one.forward_thread for one in args]), 0)
-            columns["shapes"] = self.shapes.of(_texts([one.shapes for one in args]))
+            columns["shapes"] = self.shapes.of([bytes(one.shapes) for one in args])
         return columns
 
-    @staticmethod
-    def _correlations(args: list[Args]) -> dict[str, np.ndarray]:
-        """The correlation ids, under whose other name, that of external ids, older traces write them; and if one is
-        missing or 0, the external ids, else NONE."""
-        correlation = _integers([one.correlation for one in args])
-        external = np.full(len(args), NONE)
-        if (correlation <= 0).any():
-            external, old = (_integers([getattr(one, key) for one in args]) for key in ("external", "external_old"))
-            external = np.where(external == NONE, old, external)
-        return {"correlation": np.where(correlation == NONE, external, correlation), "external": external}
-
-    def _device_columns(self, kind: int, events: list[Event], args: list[Args]) -> dict[str, np.ndarray]:
+    def _device_columns(self, kind: int, names: list[str], events: list[Event], args: list[Args]) -> dict:
+        """The columns of activities. Copies and fills are named as nsys does."""
+        missing = np.full(len(events), NONE)
+        columns = dict.fromkeys(("grid", "block", "bytes", "copy"), missing)
+        columns |= {"kind": np.full(len(events), kind, np.int8), "node": _integers([one.node for one in args])}
         device, stream = _integers([one.device for one in args]), _integers([one.stream for one in args])
         if (device == NONE).any() or (stream == NONE).any():  # what the process and thread of an activity mean, too
             device = np.where(device == NONE, _integers([event.pid for event in events]), device)
             stream = np.where(stream == NONE, _integers([event.tid for event in events]), stream)
-        missing = np.full(len(events), NONE)
-        columns = {
-            "kind": np.full(len(events), kind, np.int8),
-            "stream": np.clip(device, 0, 1 << 30) << 32 | np.maximum(stream, 0) & 0xFFFFFFFF,
-            "node": _integers([one.node for one in args]),
-            "grid": missing, "block": missing, "bytes": missing, "copy": missing,
-        }  # fmt: skip
+        columns["stream"] = np.maximum(device, 0) << 32 | np.maximum(stream, 0) & 0xFFFFFFFF
         if kind == KERNEL:
-            columns["grid"] = self.size_texts.of(_texts([one.grid for one in args]))
-            columns["block"] = self.size_texts.of(_texts([one.block for one in args]))
+            columns["grid"] = self.size_texts.of([bytes(one.grid) for one in args])
+            columns["block"] = self.size_texts.of([bytes(one.block) for one in args])
             for one in args:
                 if one.collective is not None:
                     one.grid = one.block = None  # which would keep the block of the file in memory
@@ -251,67 +235,47 @@ class Events(Source):
         else:
             columns["bytes"] = _integers([one.bytes for one in args])
         if kind == COPY:
-            copies = [(one.copy_kind, one.source, one.target) for one in args]
-            names = [event.name or "" for event in events]
-            columns["copy"] = self.copy_words.of(
-                [(name, *map(str, kinds)) for name, kinds in zip(names, copies, strict=True)]
-            )
-        return columns
+            words = {"H": "Host", "D": "Device", "A": "Array"}
+            copies = [*zip(names, args, strict=True)]
+            columns["copy"] = self.copy_words.of([(name, one.source, one.target) for name, one in copies])
+            pairs = [re.search(r"\b([HDA])to([HDA])\b", one.copy_kind or name) for name, one in copies]
+            names = [f"{words[pair[1]]}-to-{words[pair[2]]}" if pair else "Unknown" for pair in pairs]
+            names = [f"[CUDA memcpy {name}]" for name in names]
+        elif kind == FILL:
+            names = ["[CUDA memset]"] * len(events)
+        return columns | {"name": self.names.of(names)}
 
-    def _starts(self, texts: list[msgspec.Raw]) -> np.ndarray:
-        """Nanoseconds from texts in microseconds."""
-        joined = b" ".join(texts).replace(b'"', b"") + b" "
-        chars, times = np.frombuffer(joined, np.uint8), np.empty(0, np.int64)
+    def _nanoseconds(self, texts: list[msgspec.Raw]) -> np.ndarray:
+        """Nanoseconds from microseconds, exactly as they are written. TraceError for what is no time."""
+        if not texts:
+            return np.empty(0, np.int64)
+        joined = b" ".join(texts).replace(b'"', b"")
+        chars = np.frombuffer(joined + b" ", np.uint8)
         ends, points = np.flatnonzero(chars == ord(" ")), np.flatnonzero(chars == ord("."))
-        if not joined.translate(None, b"0123456789. "):
-            if len(points) == len(texts) and (ends - points == 4).all():  # three decimals
-                times = np.fromstring(joined.replace(b".", b""), np.int64, sep=" ")
-            elif not len(points):
-                times = np.fromstring(joined, np.int64, sep=" ")
-                times = times * 1000 if times.max(initial=0) < 1 << 51 else times[:0]
-        if len(times) != len(texts):
-            times = [self._time(bytes(text).decode(errors="replace").strip('"')) for text in texts]
-        return self._checked(times)
-
-    def _lengths(self, values: list, may_miss: bool) -> np.ndarray:
-        """Nanoseconds from durations in microseconds, -1 for those that may miss and do."""
-        lengths = np.array(values)
-        if lengths.dtype == np.float64:
-            return self._checked(np.rint(lengths * 1000))
-        return self._checked([NONE if one is None and may_miss else self._time(str(one or "")) for one in values])
-
-    def _time(self, text: str) -> int:
-        whole, _, decimals = text.partition(".")
-        if len(decimals) <= 3 and whole.isdecimal() and len(whole) < 16:
-            return int(whole + decimals.ljust(3, "0"))
-        try:
-            time = Decimal(text[:40]).scaleb(3)
-            if abs(time) < 1 << 61:
-                return round(time)
-        except ArithmeticError:  # no number
-            pass
-        reason = f"{text[:40]!r} is not a time that a clock shows" if text else "an event has no time or no duration"
-        raise TraceError(f"{self.path}: no trace of PyTorch's profiler: {reason}; {ADVICE}")
-
-    def _checked(self, times: Any) -> np.ndarray:
-        """The times as integers. TraceError if one is longer than 73 years."""
-        if not isinstance(times, list) and np.abs(times).max(initial=0) >= 1 << 61:
-            raise TraceError(f"{self.path}: no trace of PyTorch's profiler: a time is longer than 73 years; {ADVICE}")
-        return np.array(times, np.int64)
+        is_exact = len(points) == len(texts) and bool((ends - points == 4).all())  # three decimals each
+        if (is_exact or not len(points)) and not joined.translate(None, b"0123456789. "):
+            digits = joined.replace(b".", b"") if is_exact else joined.replace(b" ", b"000 ") + b"000"
+            times = np.fromstring(digits, np.int64, sep=" ")
+        else:
+            try:
+                times = np.array([round(Decimal(text).scaleb(3)) for text in joined.decode().split(" ")], np.int64)
+            except (ArithmeticError, ValueError):
+                times = np.array([1 << 62])
+        if np.abs(times).max() >= 1 << 61:
+            raise TraceError(
+                f"{self.path}: no trace of PyTorch's profiler: an event has no time or duration, or one of more than"
+                f" 73 years; {ADVICE}"
+            )
+        return times
 
     def _threads(self, events: list[Event]) -> np.ndarray:
         """The global ids of threads; for what is no small number stands one from the highest down."""
-
-        def small(values: list) -> np.ndarray:
-            numbers = _integers(values, self._substitute)
+        columns = []
+        for values in ([event.pid for event in events], [event.tid for event in events]):
+            columns.append(numbers := _integers(values))
             for number in np.unique(numbers[(numbers < 0) | (numbers > THREAD_BITS)]).tolist():
-                numbers[numbers == number] = self._substitute(number)
-            return numbers
-
-        return small([event.pid for event in events]) << 24 | small([event.tid for event in events])
-
-    def _substitute(self, value: Any) -> int:
-        return THREAD_BITS - self._substitutes[str(value)]
+                numbers[numbers == number] = THREAD_BITS - self._substitutes[number]
+        return columns[0] << 24 | columns[1]
 
     # The capture
 
@@ -337,24 +301,22 @@ class Events(Source):
 
     def _own_facts(self) -> dict[str, str]:
         """What the trace says about itself."""
-        facts, distributed = {}, self.facts.get("distributedInfo")
-        if isinstance(distributed, dict):
-            for key, name in ((RANK_KEY, "rank"), (RANKS_KEY, "world_size")):
-                if isinstance(distributed.get(name), int):
-                    facts[key] = str(distributed[name])
+        of_rank = self.file.facts.distributed_info
+        names = {RANK_KEY: "rank", RANKS_KEY: "world_size"}
+        facts = {key: str(of_rank[name]) for key, name in names.items() if name in of_rank}
         if self.whole_microseconds:
             facts[RESOLUTION_KEY] = "1000"
-        if self.damage:
-            facts[DAMAGE_KEY] = self.damage
+        if self.file.damage:
+            facts[DAMAGE_KEY] = self.file.damage
         return facts
 
     def _notes(self, activities: Activities, on_gpu: bool) -> Iterator[str]:
         """What the trace lacks, a line each."""
-        if self.damage:
-            yield f"only what comes before the damage was read: {self.damage}"
-        if self.repairs:
+        if self.file.damage:
+            yield f"only what comes before the damage was read: {self.file.damage}"
+        if self.file.repairs:
             careless = "bytes that are no text, bare inf, or unescaped quotes"
-            yield f"invalid JSON was repaired ({self.repairs:,} times): {careless}"
+            yield f"invalid JSON was repaired ({self.file.repairs:,} times): {careless}"
         if not on_gpu:
             yield "the trace holds nothing of a GPU: operators of PyTorch on the processor stand for kernels"
             return
@@ -378,7 +340,7 @@ class Events(Source):
         if self.whole_microseconds:
             yield "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1"
         if not any(text.startswith(modules.MODULE) for text in self.texts):
-            reason = "compiled models call none" if self.facts.get("with_stack") else "with_stack=True records them"
+            reason = "compiled models call none" if self.file.facts.with_stack else "with_stack=True records them"
             yield f"no call of a module is in the trace ({reason}): ranges are annotations of the program and operators"
 
     def _operator_work(self) -> tuple[Activities, Calls]:
@@ -387,20 +349,19 @@ class Events(Source):
         operators, (annotations, starters) = modules.outermost_operators(self), modules.gloo_collectives(self)
         if self["operator"]["is_open"][operators].any():
             raise TraceError(f"{self.path}: an operator has no duration: damaged, write the trace again")
-        start, end, thread, name = (
-            np.concatenate([self["operator"][column][operators], self["annotation"][column][annotations]])
+        work = {
+            column: np.concatenate([self["operator"][column][operators], self["annotation"][column][annotations]])
             for column in ("start", "end", "thread", "name")
-        )
+        }
         launching = np.concatenate([operators, starters])  # by activity, the operator that launched it, or NONE
-        correlation = np.arange(1, len(start) + 1)
-        work = dict.fromkeys(("node", "grid", "block", "bytes", "copy"), np.full(len(start), NONE))
-        work |= {"start": start, "end": end, "name": name, "correlation": correlation}
-        work |= {"kind": np.zeros(len(start), np.int8), "stream": -1 << 32 | thread & THREAD_BITS}
-        self.columns[KERNEL] = work
-        activities = self._activities(work, process_of(thread))
-        rows = launching[launching != NONE]
-        calls = {column: self["operator"][column][rows] for column in ("start", "end", "thread", "name")}
-        return activities, self._calls(calls | {"correlation": correlation[launching != NONE]})
+        thread, count = work.pop("thread"), len(launching)
+        work |= dict.fromkeys(("node", "grid", "block", "bytes", "copy"), np.full(count, NONE))
+        work |= {"correlation": np.arange(1, count + 1), "kind": np.zeros(count, np.int8)}
+        self.columns[KERNEL] = work | {"stream": -1 << 32 | thread & THREAD_BITS}
+        has_call = launching != NONE
+        calls = {column: self["operator"][column][launching[has_call]] for column in ("start", "end", "thread", "name")}
+        calls["correlation"] = work["correlation"][has_call]
+        return self._activities(process_of(thread)), self._calls(calls)
 
     def _calls(self, calls: dict[str, np.ndarray]) -> Calls:
         threads, thread = np.unique(calls["thread"], return_inverse=True)
@@ -408,57 +369,36 @@ class Events(Source):
         start, end, correlation, name = (calls[column] for column in ("start", "end", "correlation", "name"))
         return Calls(start, thread.reshape(-1), threads, correlation, name, names, end, np.zeros(len(end), bool))
 
+    def _activities(self, process: np.ndarray) -> Activities:
+        work = self[KERNEL]
+        work["process"] = process
+        used, name = np.unique(work["name"], return_inverse=True)
+        names = [self.texts[number] for number in used.tolist()]
+        columns = (work[column] for column in ("start", "end", "correlation", "process", "stream", "node"))
+        return Activities(work["kind"], name.reshape(-1).astype(np.int32), names, *columns)
+
     def _device_work(self) -> tuple[Activities, Calls]:
         """The activities of the GPU and the calls. Raises ImpossibleCapture if one ends before it starts."""
         work = self[KERNEL]
-        self._name_memory_operations(work)
         for number, word in ((COPY, "__amd_rocclr_copyBuffer"), (FILL, "__amd_rocclr_fillBuffer")):
             work["kind"][self.rows_named(KERNEL, word)] = number  # ROCm 7.1 calls them kernels
         order = np.argsort(work["kind"], kind="stable")
         self.columns[KERNEL] = work = {name: column[order] for name, column in work.items()}
         calls = {name: column[self["call"]["correlation"] > 0] for name, column in self["call"].items()}
-        calls = self._with_operators(calls, work)
+        self.columns["call"] = calls = self._with_operators(calls, work)
         if (work["end"] < work["start"]).any() or (calls["end"] < calls["start"]).any():
             message = "an activity or a call ends before it starts: write the trace again"
             raise impossible(self.path, "ends_before_start", message)
-        self.columns["call"] = calls
-        return self._activities(work, self._processes(calls, work)), self._calls(calls)
-
-    def _activities(self, work: dict[str, np.ndarray], process: np.ndarray) -> Activities:
-        work["process"] = process
-        used, name = np.unique(work["name"], return_inverse=True)
-        columns = (work[column] for column in ("start", "end", "correlation"))
-        names = [self.texts[number] for number in used.tolist()]
-        return Activities(
-            work["kind"], name.reshape(-1).astype(np.int32), names, *columns, process, work["stream"], work["node"]
-        )
-
-    def _name_memory_operations(self, work: dict[str, np.ndarray]) -> None:
-        """Names copies and fills as nsys does."""
-        words = {"H": "Host", "D": "Device", "A": "Array"}
-        named = Numbers({text: number for number, text in enumerate(self.texts)})
-        numbers = [NONE]
-        for name, kind, _, _ in self.copy_words:
-            kind = kind if kind != "None" else f"{name} - -".split()[1]
-            known = len(kind) == 4 and kind[1:3] == "to" and kind[0] in words and kind[3] in words
-            numbers.append(named[f"[CUDA memcpy {f'{words[kind[0]]}-to-{words[kind[3]]}' if known else 'Unknown'}]"])
-        is_copy = work["kind"] == COPY
-        work["name"][is_copy] = np.array(numbers)[work["copy"][is_copy] + 1]
-        work["name"][work["kind"] == FILL] = named["[CUDA memset]"]
-        self.texts = list(named)
+        return self._activities(self._processes(calls, work)), self._calls(calls)
 
     def _with_operators(self, calls: dict, work: dict) -> dict[str, np.ndarray]:
         """The calls, and one more for each operator that an activity without a correlation id names: RCCL's have 0."""
         correlation, operators = work["correlation"], self["operator"]
-        lost = np.flatnonzero((correlation <= 0) & (work["external"] > 0))
-        known, first = np.unique(operators["order"], return_index=True)
-        if not len(lost) or not len(known):
-            return calls
-        place = np.minimum(np.searchsorted(known, work["external"][lost]), len(known) - 1)
-        found = known[place] == work["external"][lost]
-        rows, index = np.unique(first[place[found]], return_inverse=True)
+        lost = (correlation <= 0) & (work["external"] > 0)
+        wanted, rows, _ = np.intersect1d(operators["order"], work["external"][lost], return_indices=True)
+        lost &= np.isin(work["external"], wanted)
         new = np.arange(len(rows)) + 1 + max(int(calls["correlation"].max(initial=0)), int(correlation.max(initial=0)))
-        correlation[lost[found]] = new[index.reshape(-1)]
+        correlation[lost] = new[np.searchsorted(wanted, work["external"][lost])]
         self.texts.append("LaunchKernel by an operator")
         more = {name: operators[name][rows] for name in ("start", "end", "thread")}
         more |= {"name": np.full(len(rows), len(self.texts) - 1), "correlation": new, "external": new}
@@ -467,18 +407,16 @@ class Events(Source):
     def _processes(self, calls: dict, work: dict) -> np.ndarray:
         """The process of each activity: that of its call, else that of the first event of the host. Raises TraceError
         if the file holds several ranks whose correlation ids cannot be told apart."""
-        of_host = [self[kind]["thread"] for kind in ("call", "operator", "annotation") if len(self[kind]["thread"])]
-        usual = process_of(int(of_host[0][0])) if of_host else 0
+        of_host = np.concatenate([self[kind]["thread"] for kind in ("call", "operator", "annotation")])
         correlation, process = np.unique(np.stack([calls["correlation"], process_of(calls["thread"])]), axis=1)
-        if len(np.unique(correlation)) < len(correlation):
+        if (correlation[1:] == correlation[:-1]).any():
             raise TraceError(
                 f"{self.path}: traces of {len(np.unique(process))} processes are merged in it, and their correlation"
                 " ids collide, so that nobody knows which launched what: give the trace of each rank"
             )
-        if not len(correlation):
-            return np.full(len(work["start"]), usual)
-        place = np.minimum(np.searchsorted(correlation, work["correlation"]), len(correlation) - 1)
-        return np.where(correlation[place] == work["correlation"], process[place], usual)
+        place = np.searchsorted(correlation, work["correlation"])
+        correlation, process = np.append(correlation, NONE), np.append(process, process_of(of_host[:1]))
+        return np.where(correlation[place] == work["correlation"], process[place], process[-1])
 
     # Replayed graphs
 
@@ -493,8 +431,8 @@ class Events(Source):
         node_ids, activities.node = activities.node, np.full(len(activities), NONE)
         calls, created, captures = self["call"], [np.empty(0, np.int64)], self._captures(activities)
         launches = self.rows_named("call", "GraphLaunch") if captures else created[0]
-        launched = dict(zip(calls["correlation"][launches].tolist(), calls["start"][launches].tolist(), strict=False))
-        members = np.flatnonzero(np.isin(activities.correlation, [one for one in launched if one > 0]))
+        launched = dict(zip(calls["correlation"][launches].tolist(), calls["start"][launches].tolist(), strict=True))
+        members = np.flatnonzero(np.isin(activities.correlation, list(launched)))
         members = members[np.lexsort((activities.start[members], activities.correlation[members]))]
         first = np.flatnonzero(np.diff(activities.correlation[members], prepend=NONE))
         replays: dict[int, list] = {}  # by capture
@@ -519,16 +457,13 @@ class Events(Source):
 
     def _captures(self, activities: Activities) -> list[tuple[np.ndarray, bytes, int]]:
         """Of each stream capture: the calls that created nodes, their kinds, and its end."""
-        calls, captures = self["call"], []
-        begins, ends = self.rows_named("call", "StreamBeginCapture"), self.rows_named("call", "StreamEndCapture")
-        if not len(begins):
-            return []
-        kinds = np.full(len(calls["start"]), NONE, np.int8)
+        calls, captures, kinds = self["call"], [], np.full(len(self["call"]["start"]), NONE, np.int8)
         for kind, words in enumerate([("LaunchKernel", "LaunchCooperativeKernel"), ("Memcpy",), ("Memset",)]):
             kinds[self.rows_named("call", *words)] = kind
         creating = np.flatnonzero((kinds != NONE) & ~np.isin(calls["correlation"], activities.correlation))
         creating = creating[np.argsort(calls["start"][creating], kind="stable")]
-        for row in begins.tolist():
+        ends = self.rows_named("call", "StreamEndCapture")
+        for row in self.rows_named("call", "StreamBeginCapture").tolist():
             begin = calls["end"][row]
             later = ends[(calls["thread"][ends] == calls["thread"][row]) & (calls["start"][ends] > begin)]
             if len(later):
@@ -542,25 +477,18 @@ class Events(Source):
 
     def sizes(self) -> dict[str, np.ndarray]:
         """The grid and the block of each activity as text, "16x6x8"; "" if unknown."""
-        texts = []
-        for raw in self.size_texts:
-            try:
-                size = msgspec.json.decode(raw, type=list[int])
-            except ValueError:
-                size = []
-            texts.append("x".join(map(str, size)) if len(size) == 3 else "")
-        texts = np.array([*texts, ""], object)
+        texts = np.array(["x".join(re.findall(r"\d+", text.decode())) for text in self.size_texts] + [""], object)
         return {name: texts[self[KERNEL][name]] for name in ("grid", "block")}
 
     def copies(self) -> dict[str, np.ndarray]:
         """The bytes, and the kinds of the source's and the target's memory (ENUM_CUDA_MEM_KIND), of each activity."""
-        names = ("pageable", "pinned", "device", "array", "managed", "device static", "managed static")  # by number
-        kinds = []
-        for name, _, source, target in self.copy_words:
+        kinds = ["pageable", "pinned", "device", "array", "managed", "device static", "managed static"]  # by number
+        pairs = []
+        for name, *pair in self.copy_words:
             between = re.search(r"\(([\w ]+?) -> ([\w ]+?)\)", name)
-            pair = [word.lower() for word in (between.groups() if between else (source, target))]
-            kinds.append([names.index(word) for word in pair] if set(pair) <= set(names) else [NONE, NONE])
-        source, target = np.array([*kinds, [NONE, NONE]], np.int64)[self[KERNEL]["copy"]].T
+            pair = [str(word).lower() for word in (between.groups() if between else pair)]
+            pairs.append([*map(kinds.index, pair)] if set(pair) <= set(kinds) else [NONE, NONE])
+        source, target = np.array([*pairs, [NONE, NONE]], np.int64)[self[KERNEL]["copy"]].T
         return {"bytes": self[KERNEL]["bytes"], "source": source, "target": target}
 
     def torch_collectives(self) -> dict[tuple[int, int], tuple[str | None, int | None, int]]:
@@ -572,55 +500,35 @@ class Events(Source):
             1: "Char Byte Bool Float8_e4m3fn Float8_e5m2",
         }  # fmt: skip
         item_bytes = {name: size for size, names in types.items() for name in names.split()}
-        launched = Counter(str(one.external) for one in self.collectives)
+        launched = Counter(one.external for one in self.collectives)
         processes = dict(zip(self[KERNEL]["correlation"].tolist(), self[KERNEL]["process"].tolist(), strict=True))
         found = {}
         for one in self.collectives:
-            if not isinstance(one.correlation, int) or one.correlation not in processes:
+            if one.correlation not in processes:
                 continue
-            counts = [int(n) if str(n).isdecimal() else 1 << 56 for n in (one.elements_in, one.elements_out)]
-            size = item_bytes.get(str(one.dtype)) if launched[str(one.external)] == 1 else None
+            counts = _integers([one.elements_in, one.elements_out])
+            is_known = launched[one.external] == 1 and one.dtype in item_bytes and counts.min() >= 0
             group = hashlib.sha256(f"{one.group} {one.group_ranks}".encode()).digest()
             found[processes[one.correlation], one.correlation] = (
-                operation_named(str(one.collective).replace("_", "").lower()),
-                max(counts) * size if size and max(counts) < 1 << 56 else None,
+                operation_named(one.collective.replace("_", "").lower()),
+                int(counts.max()) * item_bytes[one.dtype] if is_known else None,
                 int.from_bytes(group[:7]),
             )
         return found
 
     def gpus(self) -> list[str]:
         """The names of the GPUs, sorted."""
-        devices = self.facts.get("deviceProperties")
-        devices = [one for one in devices if isinstance(one, dict)] if isinstance(devices, list) else []
-        return sorted(str(one.get("name", "unnamed")) for one in devices)
+        return sorted(str(one.get("name", "unnamed")) for one in self.file.facts.device_properties)
 
     def began_utc_ns(self) -> int | None:
         """The time of the first event in nanoseconds since 1970, if the trace states its base."""
-        base_ns = self.facts.get("baseTimeNanoseconds")
-        return base_ns + self.first_ns if isinstance(base_ns, int) and abs(base_ns) < 1 << 61 else None
+        base_ns = self.file.facts.base_time_nanoseconds
+        return None if base_ns is None else base_ns + self.first_ns
 
 
-def _texts(values: list[msgspec.Raw]) -> list[bytes]:
-    """The undecoded values as bytes; NUL is in no JSON."""
-    return b"\0".join(values).split(b"\0") if values else []
-
-
-def _integers(values: list, substitute: Callable[[Any], int] = lambda _: NONE) -> np.ndarray:
-    """The values as integers; what is none becomes NONE, or its substitute. Integers in quotes, and floats such as 1.0,
-    are integers, too."""
+def _integers(values: list) -> np.ndarray:
+    """The values as integers, also those in quotes; what is none becomes NONE."""
     try:
         return np.array(array("q", values))
     except (TypeError, OverflowError):
-        pass
-
-    def integer(value: Any) -> int:
-        try:
-            number = float(value) if isinstance(value, str) and "." in value else value
-            result = int(number, 0) if isinstance(number, str) else int(number)
-            if -(1 << 63) <= result < 1 << 63 and (isinstance(number, str) or result == number):
-                return result
-        except (TypeError, ValueError, OverflowError):
-            pass
-        return substitute(value)
-
-    return np.array([integer(value) for value in values], np.int64)
+        return np.array([int(one) if re.fullmatch(r"-?\d{1,18}", str(one)) else NONE for one in values], np.int64)
