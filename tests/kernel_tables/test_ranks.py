@@ -1,0 +1,371 @@
+"""Ranks of one capture or several, what communication costs, and what is known of their collectives."""
+
+import json
+import random
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import kernel_tables
+from kernel_tables import ranks as ranks_module
+from kernel_tables.capture import NcclCall
+from kernel_tables.errors import NotConserved
+from kernel_tables.ranks import bus_factor, collectives, communication, findings_of_ranks, match_requests, ranks_of
+from tests.kernel_tables.command import run_command
+from tests.kernel_tables.kineto_events import KERNEL, event, written
+from tests.kernel_tables.synthetic import Synthetic, process_id
+
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
+BUCKETS = ("all-reduce, bytes = 8000, bucket = 0", "all-reduce, bytes = 2000, bucket = 1")
+
+
+@pytest.fixture
+def opened(tmp_path):
+    """A function that writes captures and gives their ranks."""
+    profiles = []
+
+    def open_all(*captures: Synthetic):
+        paths = [made.write(tmp_path / f"{len(profiles)}_{place}.sqlite") for place, made in enumerate(captures)]
+        profiles.extend(new := [kernel_tables.read(path) for path in paths])
+        return ranks_of(new)
+
+    yield open_all
+    for profile in profiles:
+        profile.close()
+
+
+# Ranks
+
+
+def work(capture: Synthetic, process: int, device: int, steps: int = 2, at: int = 0, gemm: int = 10) -> Synthetic:
+    """Steps of 100 ns with a kernel of GEMM ns and a copy of 5 each; correlation ids count from 1 in each process."""
+    where = {"process": process, "device": device}
+    capture.range("measure", at, at + 100 * steps, process=process)
+    for step in range(steps):
+        begin = at + 100 * step
+        capture.range("step", begin, begin + 90, process=process).range("forward", begin, begin + 40, process=process)
+        capture.kernel("gemm", at=begin + 10, duration=gemm, correlation=2 * step + 1, **where)
+        capture.memcpy(at=begin + 60, duration=5, correlation=2 * step + 2, **where)
+    return capture
+
+
+@pytest.fixture
+def together(tmp_path):
+    capture = work(work(Synthetic(), process=7, device=1, gemm=20), process=9, device=0, at=3, gemm=30)
+    return capture.write(tmp_path / "together.sqlite")
+
+
+@pytest.fixture
+def alone(tmp_path):
+    return [
+        work(Synthetic(), process=9, device=0, at=3 * (1 - rank), gemm=30 - 10 * rank).write(
+            tmp_path / f"{rank}.sqlite"
+        )
+        for rank in range(2)
+    ]
+
+
+def test_ranks_are_the_processes_with_work_by_capture_then_by_device_or_as_captures_say(together, alone, opened):
+    with kernel_tables.read(together) as both, kernel_tables.read(alone[0]) as one:
+        found = [(rank.number, rank.process, rank.devices, len(rank.steps("step"))) for rank in ranks_of([both, one])]
+    assert found == [(0, process_id(9), [0], 2), (1, process_id(7), [1], 2), (2, process_id(9), [0], 2)]
+    told = [work(Synthetic().metadata("RECORDED_RANK", str(number)), process=number, device=0) for number in (3, 1)]
+    assert [(rank.number, rank.process) for rank in opened(*told)] == [(1, process_id(1)), (3, process_id(3))]
+
+
+@pytest.mark.parametrize("command", ["ranges", "kernels", "classes"])
+def test_one_capture_of_two_processes_gives_what_their_own_captures_give(together, alone, command):
+    of_one, of_two = run_command(command, together, "--ranks"), run_command(command, *alone)
+    assert of_one.stdout == of_two.stdout and of_one.stdout.startswith(b"rank,")
+
+
+def test_each_rank_has_its_own_steps_and_times_though_correlation_ids_collide(together):
+    rows = run_command("ranges", together, "--ranks", "--under", "step").stdout.decode().splitlines()
+    assert {"0,step,2,2,60,2,10", "1,step,2,2,40,2,10", "0,forward,2,2,60,0,0", "1,forward,2,2,40,0,0"} <= {*rows}
+    tree = run_command("ranges", together, "--ranks", "--tree", "--under", "step").stdout.decode()
+    assert "1,measure > step,0,2,2,40,2,10" in tree.splitlines()
+
+
+def test_ranks_that_lack_steps_are_found_and_a_process_that_has_none_beside_others_is_no_rank(alone, opened, tmp_path):
+    short = work(Synthetic(), process=9, device=0, steps=1).write(tmp_path / "short.sqlite")
+    checked = run_command("check", *alone, short, "--steps", 2, "--format", "json")
+    assert checked.returncode == 1 and "rank 2: 1" in checked.stdout.decode()
+    codes = [(one["capture"], one["code"]) for one in json.loads(checked.stdout)]
+    assert codes == [("short.sqlite", "step_count"), ("", "ranks_differ")]
+    assert (
+        findings_of_ranks(opened(work(Synthetic(), process=7, device=0).memcpy(at=5, process=8, correlation=1))) == []
+    )
+
+
+# What communication costs
+
+
+def rank(arrival: int, process: int = 1, device: int = 0, into: Synthetic | None = None, names=BUCKETS) -> Synthetic:
+    """Two steps of 1000 ns. A gemm computes from 100 to 400; a first all-reduce starts at ARRIVAL and ends at 500, a
+    second takes 600 to 650 on this rank if it comes late, and longer if it waits; a copy runs from 640 to 700."""
+    capture, where = into or Synthetic(), {"process": process, "device": device}
+    capture.range("measure", 0, 2000, process=process)
+    for step in (0, 1000):
+        capture.range("step", step, step + 1000, process=process)
+        capture.kernel("gemm", at=step + 50, start=step + 100, duration=300, **where)
+        for name, at, start, end in ((names[0], 60, arrival, 500), (names[1], 70, arrival + 300, 650)):
+            capture.range(name, step + at, step + at + 5, process=process)
+            capture.kernel(NCCL, at=step + at + 1, start=step + start, duration=end - start, stream=20, **where)
+        capture.memcpy(at=step + 80, start=step + 640, duration=60, **where)
+    return capture
+
+
+@pytest.fixture
+def two(opened):
+    return opened(rank(200), rank(300))
+
+
+def test_parts_of_a_step_and_its_communication_are_the_planted_ones(two, monkeypatch):
+    table = communication(two)
+    same = {
+        "device": 0, "step": 1, "step_ns": 1000, "compute_ns": 300, "exposed_memory_ns": 50, "collectives": 2,
+        "bytes": 10_000, "transfer_ns": 250,
+    }  # fmt: skip
+    names = ("rank", "exposed_communication_ns", "idle_ns", "communication_ns", "overlapped_ns", "waiting_ns")
+    planted = ((0, 250, 400, 450, 200, 200), (1, 150, 500, 250, 100, 0))
+    rows = table[table["step"] == 1].to_dict("records")
+    assert rows == [same | dict(zip(names, values, strict=True)) for values in planted]
+    monkeypatch.setattr(ranks_module, "difference", lambda one, *others: one)
+    with pytest.raises(NotConserved):
+        communication(two)
+
+
+def test_one_capture_of_both_processes_has_the_same_tables(two, opened):
+    both = opened(rank(300, process=9, device=1, into=rank(200, process=7, device=0)))
+    assert communication(both)["device"].tolist() == [0, 0, 1, 1]
+    for make in (communication, collectives):
+        pd.testing.assert_frame_equal(make(both).drop(columns="device"), make(two).drop(columns="device"))
+
+
+def test_a_collective_is_divided_into_transfer_and_waiting_and_has_its_bandwidth(two):
+    table = collectives(two).query("step == 0 and number == 0")
+    chosen = ["duration_ns", "transfer_ns", "waiting_ns", "exposed_ns", "operation", "bytes", "bucket", "start_ns"]
+    assert table[chosen].values.tolist() == [
+        [300, 200, 100, 100, "all-reduce", 8000, 0, 200],
+        [200, 200, 0, 100, "all-reduce", 8000, 0, 300],
+    ]
+    assert table["algorithm_gb_per_s"].tolist() == table["bus_gb_per_s"].tolist() == [40.0, 40.0]  # × 2(n − 1)/n
+
+
+def test_without_other_ranks_or_bytes_what_needs_them_is_missing(opened):
+    single = collectives(opened(rank(200)))
+    assert len(single) == 4 and single[["transfer_ns", "waiting_ns", "bus_gb_per_s"]].isna().all(axis=None)
+    fewer = collectives(opened(*(rank(200).metadata("RECORDED_RANKS", "4") for _ in range(2))))
+    assert fewer[["transfer_ns", "waiting_ns", "bus_gb_per_s"]].isna().all(axis=None)
+    unnamed = opened(*(rank(arrival, names=("all-reduce", "anything")) for arrival in (200, 300)))
+    table = collectives(unnamed)
+    assert table[["bytes", "bus_gb_per_s"]].isna().all(axis=None) and table["transfer_ns"].notna().all()
+    assert communication(unnamed)["bytes"].isna().all()
+
+
+def test_steps_in_which_ranks_ran_different_collectives_are_not_compared(two, opened):
+    ranks = opened(rank(200), rank(300), rank(250).kernel(NCCL, at=75, start=900, duration=20, stream=20))
+    known = collectives(ranks).groupby("step")["transfer_ns"].agg(lambda column: column.notna().all())
+    assert known.to_dict() == {0: False, 1: True}
+    assert [(one.code, "in steps 0:" in one.message) for one in findings_of_ranks(ranks)] == [
+        ("collectives_differ", True)
+    ]
+    assert findings_of_ranks(two) == []
+
+
+def test_a_program_that_runs_ahead_has_steps_from_first_start_to_first_start(opened):
+    capture = Synthetic()
+    for step in range(3):
+        capture.range("step", 10 * step, 10 * step + 10)
+        capture.kernel("gemm", at=10 * step + 1, start=100 + 50 * step, duration=30)
+        capture.kernel(NCCL, at=10 * step + 2, start=120 + 50 * step, duration=20, stream=9)
+    table = communication(opened(capture))
+    columns = ("step_ns", "idle_ns", "exposed_communication_ns")
+    assert [table[name].tolist() for name in columns] == [[50, 50, 40], [10, 10, 0], [10, 10, 10]]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_exposure_and_overlap_are_those_of_single_nanoseconds(seed, opened):
+    draw, capture, length, kinds = random.Random(seed), Synthetic(), 60, ("gemm", NCCL, "memset")
+    runs = {(device, step, kind): set() for device in range(2) for step in range(2) for kind in kinds}
+    for step in range(2):
+        capture.range("step", step * length, (step + 1) * length)
+        for _ in range(draw.randint(1, 11)):
+            kind, device, start = draw.choice(kinds), draw.randrange(2), step * length + draw.randrange(1, length)
+            end = draw.randint(start, (step + 1) * length - 1) + 1
+            where = {"start": start, "duration": end - start, "device": device, "stream": draw.randrange(3)}
+            add = capture.memset if kind == "memset" else lambda at, **w: capture.kernel(kind, at, **w)  # noqa: B023
+            add(at=step * length, **where)
+            runs[device, step, kind] |= {*range(start, end)}
+    for row in communication(opened(capture)).to_dict("records"):
+        compute, transfers, memory = (runs[row["device"], row["step"], kind] for kind in kinds)
+        assert row["compute_ns"] == len(compute) and row["communication_ns"] == len(transfers)
+        assert row["overlapped_ns"] == len(transfers & compute)
+        assert row["exposed_communication_ns"] == len(transfers - compute)
+        assert row["exposed_memory_ns"] == len(memory - compute - transfers)
+        assert row["idle_ns"] == length - len(compute | transfers | memory)
+
+
+def test_the_command_says_what_is_missing_and_why(tmp_path, alone):
+    assert b"cannot be separated with one rank" in run_command("communication", alone[0]).stderr
+    for name, names in (("named", BUCKETS), ("unnamed", ("all-reduce, bytes = 8000", "ncclAllReduce"))):
+        capture = rank(300, process=2, into=rank(200, names=names), device=1, names=names).write(tmp_path / "x.sqlite")
+        for options in ([], ["--collectives"]):
+            said = run_command("communication", capture, *options).stderr.decode()
+            assert ("bytes and bandwidth are missing for collectives without" in said) == (name == "unnamed")
+    for made in (Synthetic(), Synthetic().range("step", 0, 10)):
+        done = run_command("communication", made.write(tmp_path / "nothing.sqlite"), "--format", "csv")
+        assert done.stdout.startswith(b"rank,device,step,step_ns,") and done.stdout.count(b"\n") == 1
+        assert b"nothing ran on a device in a range 'step'" in done.stderr
+
+
+# What is known of collectives
+
+
+def step_of(*calls: tuple, names=("step",), kernel=NCCL, kernels=(8,), ranks=2) -> Synthetic:
+    """Ranks on devices of their own, which make calls of NCCL (name, start, end, bytes, communicator) in ranges with
+    these names, and launch kernels at these times."""
+    made = Synthetic()
+    for process in range(1, ranks + 1):
+        for depth, name in enumerate(names):
+            made.range(name, 0, 1000 - depth, process=process)
+        for call in calls:
+            made.nccl(*call, process=process)
+        for at in kernels:
+            made.kernel(kernel, at=at, process=process, device=process, duration=100 * process)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("names", "kernel", "operation", "size", "bucket"),
+    [
+        (("step", BUCKETS[1], "x"), NCCL, "all-reduce", 2000, 1),
+        (("step", "all-gather, bytes = 5", "all_reduce"), "ncclDevKernel_Generic(x)", "all-reduce", None, None),
+        (("step", "all-reduce, bucket = 3", "bytes = 5"), "gloo:reduce_scatter", "reduce-scatter", 5, 3),
+        (("step", "reduced precision"), "ncclKernel_ReduceScatter_RING_LL_Sum_half", "reduce-scatter", None, None),
+        (("step",), "ncclDevKernel_Generic(x)", "unknown", None, None),
+    ],
+)
+def test_the_operation_is_that_of_the_kernel_and_bytes_those_of_the_innermost_range(
+    opened, names, kernel, operation, size, bucket
+):
+    row = collectives(opened(step_of(names=names, kernel=kernel, ranks=1))).iloc[0]
+    assert (row["operation"], row["range"]) == (operation, names[-1])
+    assert (row["bytes"] if size else None, row["bucket"] if bucket else None) == (size, bucket)
+
+
+def test_the_factor_of_the_bus_is_that_of_nccls_tests():
+    assert [bus_factor("all-reduce", ranks) for ranks in (2, 4, 1, 0)] == [1.0, 1.5, None, None]
+    factors = [bus_factor(name, 4) for name in ("all-gather", "reduce-scatter", "broadcast", "unknown")]
+    assert factors == [0.75, 0.75, 1.0, None]
+
+
+@pytest.mark.parametrize(
+    ("calls", "at", "operation", "size"),
+    [
+        ("Reduce 5 9 8", 6, "reduce", 8),
+        ("Reduce 5 9 8", 9, None, None),
+        ("New 5 9 8", 5, None, 8),
+        ("Reduce 5 9 -", 5, "reduce", None),
+        ("GroupStart 1 2 -, Send 3 4 8, Reduce 5 6 8, GroupEnd 7 9 -", 8, None, 16),
+        ("GroupStart 1 2 -, Send 3 4 8, Recv 5 6 3, GroupEnd 7 9 -", 8, "send-recv", 11),
+        ("GroupStart 1 2 -, Send 3 4 8, Recv 5 6 -, GroupEnd 7 9 -", 8, "send-recv", None),
+        ("Send 3 4 8, GroupEnd 7 9 -", 8, None, None),  # begun before the capture
+        ("GroupEnd 1 2 -, Reduce 5 9 8", 5, "reduce", 8),
+        ("AlltoAll 1 9 8, GroupStart 2 3 -, Send 4 5 1", 6, "all-to-all", 8),  # which calls others
+        ("GroupStart 0 1 -, AlltoAll 2 9 8, Send 4 5 1, GroupEnd 10 12 -", 11, "all-to-all", 8),
+    ],
+)
+def test_what_was_requested_of_a_kernel_is_what_its_call_or_group_says(calls, at, operation, size):
+    made = [
+        NcclCall(int(start), int(end), 1, f"nccl{name}", None if count == "-" else int(count), 7)
+        for name, start, end, count in (call.split() for call in calls.split(", "))
+    ]
+    (found,) = match_requests(made, [(1, at)])
+    assert found[:2] == (operation, size)
+    assert match_requests(made, [(2, at)])[0][:3] == (None, None, None)  # another thread
+    assert [request.bytes for request in match_requests(made, [(1, at)] * 2)] == [None, None]  # several kernels
+
+
+@pytest.mark.parametrize("size", [1 << 44, (1 << 44) + 1, (1 << 64) - 1])
+def test_sizes_that_no_message_has_are_missing_and_no_sum_overflows(opened, size):
+    group = [("ncclGroupStart", 1, 2, None, 0), *[("ncclAllGather", at, at + 1, size, 7) for at in (3, 5)]]
+    calls = [*group, ("ncclGroupEnd", 7, 9, None, 0), ("ncclAllGather", 11, 19, size, 7)]
+    found = collectives(opened(step_of(*calls, kernels=(8, 12))))["bytes"]
+    assert found.isna().tolist() == [True, size > 1 << 44] * 2
+    assert found.dropna().tolist() == [2 * size] * (2 if size == 1 << 44 else 0)  # of both ranks
+    one = collectives(opened(step_of(*calls, ranks=1, kernels=(12,))))  # whose communicator may have more
+    assert one["bytes"].isna().all()
+
+
+def test_collectives_of_several_communicators_are_matched_each_by_itself(opened):
+    """Ranks 0 and 1 reduce among themselves, 2 and 3 too, and all four together: the order differs between pairs."""
+    made = Synthetic()
+    for number in range(4):
+        process, pair = number + 1, 100 + number // 2
+        made.range("step", 0, 1000, process=process)
+        order = [(pair, 1000), (50, 4000)] if number < 2 else [(50, 4000), (pair, 1000), (pair, 1000)]
+        for place, (communicator, size) in enumerate(order):
+            at, where = 10 + 20 * place, {"process": process, "device": number}
+            made.nccl("ncclAllReduce", at, at + 10, size, communicator, process=process)
+            duration = min(size // 10 + 10 * number, 200)
+            made.kernel(NCCL, at=at + 1, start=300 * place + 50, duration=duration, **where)
+    ranks = opened(made)
+    table = collectives(ranks)
+    pairs, of_all = table[table["bytes"] == 1000], table[table["bytes"] == 4000]
+    assert findings_of_ranks(ranks) == []
+    assert pairs["transfer_ns"].tolist() == [100, 100, 120, 120, 120, 120] and of_all["transfer_ns"].eq(200).all()
+    assert pairs["waiting_ns"].tolist() == [0, 10, 0, 0, 10, 10]
+    factors = [(part["bus_gb_per_s"] / part["algorithm_gb_per_s"]).unique().tolist() for part in (pairs, of_all)]
+    assert factors == [[1.0], [1.5]]  # of two ranks, and of four
+
+
+REAL = Path(__file__).parents[1] / "captures" / "nccl_2025.3.1.sqlite.gz"
+
+
+def test_bytes_are_those_that_the_program_gave_on_two_h200():
+    # What PyTorch was given is the part of one rank for gathers and scatters.
+    operations = {
+        "all_reduce": "all-reduce", "all_reduce_bf16": "all-reduce", "coalesced": "all-reduce", "barrier": "all-reduce",
+        "broadcast": "broadcast", "reduce": "reduce", "all_gather": "all-gather", "list_gather": "all-gather",
+        "reduce_scatter": "reduce-scatter", "all_to_all": "all-to-all", "send_recv": "send-recv",
+    }  # fmt: skip
+    with kernel_tables.read(REAL) as profile:
+        ranks, found = ranks_of([profile]), {}
+        for text in profile.capture.ranges.names:
+            if (match := re.match(r"known (\w+) (\d+)", text)) and match[1] in operations:
+                operation = operations[match[1]]
+                parts = 2 if operation in ("all-gather", "reduce-scatter") else 1
+                found[match[1]] = table = collectives(ranks, step_name=text)
+                assert table[["operation", "bytes"]].values.tolist() == [[operation, parts * int(match[2])]] * 2
+        assert found.keys() == operations.keys()
+        # Three layers of FSDP, gathered before forward and before backward, and scattered once.
+        fsdp, layer = collectives(ranks, step_name="fsdp"), 2048 * 2048 * 4
+        counts = fsdp.groupby(["rank", "operation"])["bytes"].agg(["size", "min", "max"])
+        assert counts.loc[(slice(None), "all-gather"), :].values.tolist() == [[6, layer, layer]] * 2
+        assert counts.loc[(slice(None), "reduce-scatter"), :].values.tolist() == [[3, layer, layer]] * 2
+        assert np.allclose(fsdp["bus_gb_per_s"] / fsdp["algorithm_gb_per_s"], 0.5)
+
+
+def test_ranks_recorded_by_pytorchs_profiler_have_their_bytes_and_bandwidth(tmp_path):
+    """Two ranks that gather 8 MiB in 10 and 12 µs."""
+    told = {
+        "Collective name": "_allgather_base", "In msg nelems": 1 << 20, "Out msg nelems": 2 << 20, "Group size": 2,
+        "dtype": "Float", "Process Group Name": "0", "Process Group Ranks": "[0, 1]", "External id": 2,
+    }  # fmt: skip
+    profiles = []
+    for number, us in enumerate((10, 12)):
+        (tmp_path / str(number)).mkdir()
+        path = written(
+            tmp_path / str(number),
+            event("user_annotation", "step", 0, 100),
+            event("cuda_runtime", "cudaLaunchKernelExC", 10, 5, correlation=13),
+            event("kernel", "ncclDevKernel_Generic(x)", 20, us, correlation=13, **KERNEL | {"device": number}, **told),
+        )
+        profiles.append(kernel_tables.read(path))
+    table = collectives(ranks_of(profiles))
+    assert table[["operation", "bytes", "transfer_ns"]].values.tolist() == [["all-gather", 8 << 20, 10_000]] * 2
+    assert table["bus_gb_per_s"].tolist() == [(8 << 20) / 10_000 / 2] * 2
