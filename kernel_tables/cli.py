@@ -74,22 +74,16 @@ COMMANDS = {  # in the order of the help: the arguments, beside the format and t
     "kernels": ("captures --under --ranks --top --sort --full --class", "launches and times by range path and kernel"),
     "classes": ("captures --under --ranks --top --sort --full --class", "launches and times by class of kernels"),
     "trace": ("captures --under --class", "a timeline for ui.perfetto.dev: ranges, launches and kernels"),
-    "diagnose": (
-        "capture --step-name --counters --rules --fail-on --all",
-        "where time is lost, what a fix saves, and how",
-    ),
+    "diagnose": ("capture --step-name --counters --rules --fail-on --all",
+        "where time is lost, what a fix saves, and how"),
     "names": ("name --class", "the short name of a kernel, its class, and the rule that decided the class"),
-    "check": (
-        "captures --steps --step-name",
-        "whether a capture is complete; exit status 1 if any finding is an error",
-    ),
-    "diff": (
-        "before after --step-name --tolerance --all",
-        "what differs in two captures; exit status 1 if anything does",
-    ),
+    "check": ("captures --steps --step-name",
+        "whether a capture is complete; exit status 1 if any finding is an error"),
+    "diff": ("before after --step-name --tolerance --all",
+        "what differs in two captures; exit status 1 if anything does"),
     "host": ("capture --step-name --by", "time of CUDA calls, operating system calls and sampled functions"),
     "communication": ("captures --step-name --class --collectives", "time of a run on several GPUs by rank and step"),
-}
+}  # fmt: skip
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -347,15 +341,18 @@ class Command:
 
     def diagnose(self) -> int:
         """Writes the findings. The status is 1 if one is as --fail-on says."""
-        from kernel_tables import diagnose, rules, steps, text
+        from kernel_tables import diagnose, rules, steps
+        from kernel_tables.text import finding_lines
 
         options = self.options
         custom_rules = rules.rules_of_file(options.rules) if options.rules else ()
         codes = (*rules.CODES, *(rule.code for rule in custom_rules))
-        failing_codes = [text for text in options.fail_on if text in codes]
-        failing_percent = min(
-            (self._percentage(text, codes) for text in options.fail_on if text not in codes), default=inf
-        )
+        limits = [text for text in options.fail_on if text not in codes]
+        for text in limits:
+            if not re.fullmatch(r"(100|\d\d?)(\.\d+)?%?", text):
+                expected = f"neither a percentage nor a rule; the rules are {', '.join(codes)}"
+                raise TraceError(f"--fail-on {text}: {expected}")
+        least_percent = min((float(text.removesuffix("%")) for text in limits), default=inf)
         with self._profiles() as (profile,):
             counters = None
             if options.counters:
@@ -366,41 +363,28 @@ class Command:
             findings = diagnose.diagnose(scope, options.step_name, custom_rules, counters)
             if self.wants_text:
                 time = steps.step_time(scope)
-                self._show(text.finding_lines(findings, self.width, time, options.all, scope.noun))
+                self._show(finding_lines(findings, self.width, time, options.all, scope.noun))
             elif self.format == "json":  # with evidence as objects, not as text
                 output.write_text(output.as_json([vars(finding) for finding in findings]), options.output)
             else:
                 self._write(diagnose.as_table(findings))
-        failing = [
-            finding
-            for finding in findings
-            if not finding.abstained and (finding.code in failing_codes or finding.gain_percent >= failing_percent)
-        ]
-        for finding in failing:
-            say(f"--fail-on: {finding.code}, {finding.gain_percent:.1f} % of a step")
-        return 1 if failing else 0
-
-    @staticmethod
-    def _percentage(text: str, codes: tuple[str, ...]) -> float:
-        try:
-            value = float(text.removesuffix("%"))
-        except ValueError:
-            value = -1.0
-        if not 0 <= value <= 100:
-            raise TraceError(f"--fail-on {text}: neither a percentage nor a rule; the rules are {', '.join(codes)}")
-        return value
+        failing = [one for one in findings if one.code in options.fail_on or (one.gain_percent or 0) >= least_percent]
+        failing = [one for one in failing if not one.abstained]
+        for one in failing:
+            say(f"--fail-on: {one.code}, {one.gain_percent:.1f} % of a step")
+        return int(bool(failing))
 
     def names(self) -> int:
         """Writes the short name of a kernel, its class and the rule."""
         from kernel_tables import names, text
         from kernel_tables.tables import Table
 
-        facts = [tuple(fact) for fact in names.name_facts(self.options.name, self._classes())]
+        facts = names.name_facts(self.options.name, self._classes())
         if self.wants_text:
             self._show(text.fact_lines(facts, self.width))
         else:
-            columns = zip(*facts, strict=True)
-            self._write(Table(dict(zip(("about", "value", "reason"), map(list, columns), strict=True))))
+            columns = map(list, zip(*facts, strict=True))
+            self._write(Table(dict(zip(("about", "value", "reason"), columns, strict=True))))
         return 0
 
     def check(self) -> int:

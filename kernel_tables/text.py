@@ -158,10 +158,10 @@ TIME, SHARE, BAR = ("GPU time", "total_ns", "time"), ("share", "total_ns", "shar
 COLUMNS: dict[str, tuple[tuple, ...]] = {
     "ranges": (
         ("range", "range", "text", 0, 24), ("times", "instances", "count", 7), ("kernels", "kernels", "count", 2),
-        TIME, SHARE, ("", "total_ns", "bar", 8), ("copies, fills", "memops", "count", 9),
+        TIME, SHARE, ("", "total_ns", "bar", 8), ("copies, fills", "memops", "some", 9),
     ),
     "kernels": (
-        ("kernel", "kernel", "kernel", 0, 24), ("range", "range", "text", 1, 12, True),
+        ("kernel", "kernel", "kernel", 0, 24), ("range", "range", "path", 1, 12, True),
         ("class", "class", "text", 6, 12), ("launches", "launches", "count", 2), TIME, SHARE, BAR,
         ("mean", "mean_ns", "time", 5), ("min", "min_ns", "time", 8), ("max", "max_ns", "time", 7),
     ),
@@ -181,22 +181,24 @@ def declared_lines(
     name: str, rows: Mapping[str, Sequence], width: int, all_ns: int = 0, time: str = "GPU time",
     short: Mapping[str, str] | None = None,
 ) -> str:  # fmt: skip
-    """The rows in the columns of COLUMNS; empty columns are left out, except the bars. Kernels have their names in
+    """The rows in the columns of COLUMNS; empty columns are left out. Kernels have their names in
     `short`; without it, their names are full, and are not cut."""
     formats = {
-        "kernel": lambda name: (short or {}).get(name, name), "count": "{:,}".format, "time": duration,
+        "kernel": lambda name: short.get(name, name) if short else name, "path": lambda path: path or "(no range)",
+        "count": "{:,}".format, "some": lambda count: f"{count:,}" if count else "", "time": duration,
         "share": lambda ns: percent(ns / (all_ns or 1)), "bar": lambda ns: bar(ns / (all_ns or 1), 12),
         "ms": _ms, "ratio": "× {:.3g}".format,
     }  # fmt: skip
     columns = []
     for heading, key, kind, *drop_rank_and_cut in COLUMNS[name]:
         texts = ["" if value is None else formats.get(kind, str)(value) for value in rows[key]]
-        column = TextColumn(heading, texts, kind not in ("text", "kernel", "bar"), *drop_rank_and_cut)
-        if column.heading == TIME[0]:
+        column = TextColumn(heading, texts, kind not in ("text", "path", "kernel", "bar"), *drop_rank_and_cut)
+        if heading == TIME[0]:
             column = replace(column, heading=time)
         if kind == "kernel" and short is None:
             column = replace(column, min_chars=None)
-        columns += [column] if any(texts) or not texts else []
+        if any(texts):
+            columns.append(column)
     return aligned(columns, width)
 
 
@@ -210,14 +212,11 @@ def ranking_lines(
     all_ns = int(sum(profile.table("classes", under, process).columns["total_ns"]))
     short, rest = None, ""
     if name == "ranges":
-        pairs = zip(rows["gpu_time_ns"], rows["memop_time_ns"], strict=True)
-        rows |= {"total_ns": list(map(sum, pairs)), "memops": [count or None for count in rows["memops"]]}
+        rows["total_ns"] = list(map(sum, zip(rows["gpu_time_ns"], rows["memop_time_ns"], strict=True)))
     elif not full:
         from kernel_tables.names import short_names
 
         short = short_names(rows["kernel" if name == "kernels" else "largest_kernel"])
-    if name == "kernels":
-        rows["range"] = [path or "(no range)" for path in rows["range"]]
     left_out = len(table) - top if top > 0 else 0
     if name != "ranges" and all_ns:
         rest = f", {percent(sum(rows['total_ns'][top:]) / all_ns)} of the {time}"
@@ -234,14 +233,9 @@ def tree_lines(
     from kernel_tables.tree import longest, range_tree
 
     tree = range_tree(profile, under, process)
-    nodes = longest(tree, max(max_rows, 0))
-    rows = {
-        "range": ["  " * node.depth + cut(node.label, 60) for node in nodes],
-        "instances": [node.instances for node in nodes],
-        "kernels": [node.kernels for node in nodes],
-        "total_ns": [node.ns for node in nodes],
-        "memops": [node.memops or None for node in nodes],
-    }
+    nodes = longest(tree, max_rows)
+    rows = {key: [getattr(node, key) for node in nodes] for key in ("instances", "kernels", "total_ns", "memops")}
+    rows["range"] = ["  " * node.depth + cut(node.label, 60) for node in nodes]
     all_ns = int(sum(profile.table("classes", under, process).columns["total_ns"]))
     lines = declared_lines("ranges", rows, width, all_ns, time_heading(profile.is_cpu_only))
     return lines + _rest(len(tree) - len(nodes), "ranges", width, all_rows_command)

@@ -21,19 +21,19 @@ class Node:
     depth: int = -1  # 0 for the outermost ranges
     instances: int | None = None  # None if it is not a range
     kernels: int = 0
-    ns: int = 0
+    total_ns: int = 0
     memops: int = 0
     children: dict[str, "Node"] = field(default_factory=dict)
 
     def add(self, other: "Node", sign: int = 1) -> None:
         """Adds the sums of another node, or subtracts them (`sign` -1)."""
         self.kernels += sign * other.kernels
-        self.ns += sign * other.ns
+        self.total_ns += sign * other.total_ns
         self.memops += sign * other.memops
 
     @property
     def is_empty(self) -> bool:
-        return not (self.kernels or self.memops or self.ns)
+        return not (self.kernels or self.memops or self.total_ns)
 
 
 def range_tree(profile: Profile, under: str | None = None, process: int | None = None) -> list[Node]:
@@ -60,13 +60,13 @@ def range_tree(profile: Profile, under: str | None = None, process: int | None =
             own.add(child, -1)
         if children and node is not root and not own.is_empty:
             children.append(own)
-        waiting += sorted(children, key=lambda child: -child.ns)[::-1]
+        waiting += sorted(children, key=lambda child: -child.total_ns)[::-1]
     return listed[1:]
 
 
 def longest(nodes: Sequence[Node], count: int) -> list[Node]:
     """The `count` nodes with the most time (0: all) in their order. Nodes around them are never shorter."""
-    rows = sorted(range(len(nodes)), key=lambda row: -nodes[row].ns)[: count or None]
+    rows = sorted(range(len(nodes)), key=lambda row: -nodes[row].total_ns)[: count or None]
     return [nodes[row] for row in sorted(rows)]
 
 
@@ -93,7 +93,7 @@ def _launched(profile: Profile, under: str | None, process: int | None) -> dict[
             if is_collective[name]:
                 phase = min(names.index("step") + 1 if "step" in names else 0, len(names) - 1)
                 names = (*names[: phase + 1], COMMUNICATION)
-            sums[names].add(Node(kernels=0 if is_memop else launches, ns=ns, memops=launches if is_memop else 0))
+            sums[names].add(Node(kernels=0 if is_memop else launches, total_ns=ns, memops=launches if is_memop else 0))
     return sums
 
 

@@ -76,7 +76,7 @@ def _tables(scope: Scope, under: str | None) -> dict[str, tuple]:
         tables[name] = dict(column.split("=") for column in columns.split(" | ")), rows[:MAX_ROWS], rest, title
 
     rows = [
-        ((node.depth, node.label), node.instances, node.kernels, node.ns, node.ns / all_ns, node.memops)
+        ((node.depth, node.label), node.instances, node.kernels, node.total_ns, node.total_ns / all_ns, node.memops)
         for node in longest(tree, MAX_ROWS)
     ]
     columns = f"range=range | times=count | kernels=count | {time} | copies, fills=count"

@@ -174,11 +174,11 @@ def test_the_rows_below_a_row_add_up_to_it(seed, tmp_path):
         fill(4)
     with kernel_tables.read(program.capture.write(tmp_path / "capture.sqlite")) as profile:
         nodes = range_tree(profile)
-        assert nodes[0].ns == profile.classes()["total_ns"].sum()
+        assert nodes[0].total_ns == profile.classes()["total_ns"].sum()
     sums, around = Counter(), []
     for node in nodes:
         around[node.depth :] = [node]
-        sums[id(around[-2]) if node.depth else 0] += node.ns
-    assert all(sums[id(node)] in (0, node.ns) for node in nodes)
+        sums[id(around[-2]) if node.depth else 0] += node.total_ns
+    assert all(sums[id(node)] in (0, node.total_ns) for node in nodes)
     few = longest(nodes, 6)
     assert len(few) == 6 and [node.depth for node in few[:2]] == [0, 1] and longest(nodes, 0) == nodes
