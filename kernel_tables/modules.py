@@ -43,16 +43,11 @@ def derived_ranges(trace, *, on_gpu: bool) -> list[Range]:
     """The ranges of a trace that the recorder did not write. Operators become ranges only if the trace has no modules,
     and only `on_gpu`: else they are the activities."""
     ranges, calls = _annotations(trace, on_gpu), ModuleCalls(trace)
+    passes = _passes(trace, calls)
     step = "ProfilerStep" if any(one.name == STEP for one in ranges) else STEP
     ranges = [one._replace(name=step) if PROFILER_STEP.fullmatch(one.name) else one for one in ranges]
-    opened = [(one.start, one.end) for one in ranges if one.name == BACKWARD]
-    passes = _passes(trace, calls)
-    if opened and passes:  # those of the program count
-        starts, ends = np.array(sorted(opened)).T
-        begun = np.searchsorted(starts, [one.start for one in passes], "right")
-        is_outside = (begun == 0) | (np.maximum.accumulate(ends)[begun - 1] < [one.end for one in passes])
-        passes = [passes[index] for index in np.flatnonzero(is_outside)]
-    ranges += passes
+    opened = [one for one in ranges if one.name == BACKWARD]  # by the program: these count
+    ranges += [one for one in passes if not any(own.start <= one.start and one.end <= own.end for own in opened)]
     if len(calls.names):
         ends = np.unique([one.end for one in ranges])  # annotations separate passes, too
         ranges += [*Backward(trace, calls).ranges(ends)][::-1]  # which come innermost first
@@ -92,12 +87,12 @@ def _passes(trace, calls: "ModuleCalls") -> list[Range]:
         return _as_ranges(trace["function"], rows, [BACKWARD] * len(rows))
     operators, is_node, passes = trace["operator"], node_mask(trace), []
     ends = np.unique(trace["annotation"]["end"])
-    for thread, rows in by_thread(operators["thread"]).items():
-        rows = outermost(operators, rows)
+    for thread, rows in outermost(operators).items():
         start, end, node = operators["start"][rows], operators["end"][rows], is_node[rows]
         before, after = np.searchsorted(ends, start, "right"), np.searchsorted(ends, end, "right")
         continues = node[1:] & node[:-1] & (before[1:] == after[:-1])
-        first, last = node & ~np.append(False, continues)[: len(rows)], node & ~np.append(continues, False)[: len(rows)]
+        outside = np.append(False, continues), np.append(continues, False)  # which one node begins or ends no pass
+        first, last = (node & ~one[: len(rows)] for one in outside)
         times = zip(start[first].tolist(), end[last].tolist(), strict=True)
         passes += [Range(*both, thread, BACKWARD) for both in times]
     return passes
@@ -114,12 +109,15 @@ def by_thread(thread: np.ndarray, mask: np.ndarray | None = None) -> dict[int, n
     return dict(zip(ids.tolist(), np.split(order, first[1:]), strict=False))  # np.split returns one part for no events
 
 
-def outermost(events: dict[str, np.ndarray], rows: np.ndarray) -> np.ndarray:
-    """The `rows` of events of one thread that lie in no other one of these, by start. Of two with equal times, the one
-    with the lower `order` is the outer one."""
-    rows = rows[np.lexsort((events["order"][rows], -events["end"][rows], events["start"][rows]))]
-    covered = np.maximum.accumulate(events["end"][rows])
-    return rows[np.append(True, events["start"][rows[1:]] >= covered[:-1])[: len(rows)]]
+def outermost(events: dict[str, np.ndarray], mask: np.ndarray | None = None) -> dict[int, np.ndarray]:
+    """By thread, the rows of the events (in `mask`) that lie in no other one of these, by start. Of two with equal
+    times, the one with the lower `order` is the outer one."""
+    found = {}
+    for thread, rows in by_thread(events["thread"], mask).items():
+        rows = rows[np.lexsort((events["order"][rows], -events["end"][rows], events["start"][rows]))]
+        covered = np.maximum.accumulate(events["end"][rows])
+        found[thread] = rows[np.append(True, events["start"][rows[1:]] >= covered[:-1])]
+    return found
 
 
 def outermost_operators(trace) -> np.ndarray:
@@ -127,8 +125,8 @@ def outermost_operators(trace) -> np.ndarray:
     ("MulBackward0") do not count, since they only call operators."""
     operators = trace["operator"]
     computes = [re.match(r"aten::|(graph_\d+_)?cpp_fused_", name) is not None for name in trace.texts]
-    threads = by_thread(operators["thread"], np.isin(operators["name"], np.flatnonzero(computes)))
-    rows = np.concatenate([np.empty(0, np.int64), *(outermost(operators, rows) for rows in threads.values())])
+    threads = outermost(operators, np.array([*computes, False])[operators["name"]])
+    rows = np.concatenate([np.empty(0, np.int64), *threads.values()])
     return rows[np.lexsort((operators["order"][rows], -operators["end"][rows], operators["start"][rows]))]
 
 
@@ -143,21 +141,21 @@ def gloo_collectives(trace) -> tuple[np.ndarray, np.ndarray]:
     run_for = {"allgatherbase": "allgather", "reducescatterbase": "allreduce"}
 
     def operations(kind: str, prefix: str) -> Iterator[tuple[int, int, str]]:
-        names = trace.named(kind)
-        rows = np.array([row for row, name in enumerate(names) if name.startswith(prefix)], np.int64)
-        for row in rows[np.lexsort((trace[kind]["order"][rows], trace[kind]["start"][rows]))].tolist():
-            operation = names[row].removeprefix(prefix).replace("_", "")
-            yield row, int(trace[kind]["start"][row]), run_for.get(operation, operation)
+        names, events = trace.named(kind), trace[kind]
+        for row in np.lexsort((events["order"], events["start"])).tolist():
+            if names[row].startswith(prefix):
+                operation = names[row].removeprefix(prefix).replace("_", "")
+                yield row, int(events["start"][row]), run_for.get(operation, operation)
 
     free: dict[str, deque] = defaultdict(deque)
     for row, start, operation in operations("operator", "c10d::"):
         free[operation].append((start, row))
-    annotations, starters = [], []
+    pairs = []
     for row, start, operation in operations("annotation", GLOO):
         has_starter = free[operation] and free[operation][0][0] <= start
-        annotations.append(row)
-        starters.append(free[operation].popleft()[1] if has_starter else NONE)
-    return np.array(annotations, np.int64), np.array(starters, np.int64)
+        pairs.append((row, free[operation].popleft()[1] if has_starter else NONE))
+    annotations, starters = np.array(pairs, np.int64).reshape(-1, 2).T
+    return annotations, starters
 
 
 def _operators(trace) -> list[Range]:
@@ -169,16 +167,11 @@ def _operators(trace) -> list[Range]:
         return "×".join(map(str, shape)) if isinstance(shape, list) else str(shape)
 
     def text_of(shapes: bytes) -> str:
-        try:
-            shapes = json.loads(shapes) if shapes else []
-        except ValueError:
-            return ""
-        sizes = [size(shape) for shape in shapes if shape] if isinstance(shapes, list) else []
+        sizes = [size(shape) for shape in json.loads(shapes or b"[]") if shape]
         return f"({', '.join(sizes)})" if sizes else ""
 
     operators, shapes, ranges = trace["operator"], [text_of(text) for text in trace.shapes], []
-    for rows in by_thread(operators["thread"]).values():
-        rows = outermost(operators, rows)
+    for rows in outermost(operators).values():
         pairs = zip(operators["name"][rows].tolist(), operators["shapes"][rows].tolist(), strict=True)
         names = (trace.texts[name].removeprefix(NODE) + shapes[shape] for name, shape in pairs)
         ranges += _as_ranges(operators, rows, names)
@@ -189,43 +182,41 @@ def _operators(trace) -> list[Range]:
 
 
 class Nesting:
-    """How the events of one thread nest; an event that ends after its outer event is cut there.
+    """How the events (in `mask`) of each thread nest; one that ends after its outer event is cut there.
 
-    `order`: the events by start. `parent`: the event around each, NONE without one. `innermost`: the innermost open
-    event from each of `times` to the next; its last element is for times before the first.
+    `parent`: the row of the event around each, NONE without one. `open`: by thread, times, and the innermost open event
+    from each of them to the next; its last element is for times before the first.
     """
 
-    def __init__(self, start: np.ndarray, end: np.ndarray):
-        self.parent = np.full(len(start), NONE)
-        self.order = np.lexsort((-end, start)).tolist()
-        times, innermost, stack, starts, ends = [], [], [], start.tolist(), end.tolist()
-        parent = [NONE] * len(starts)
-        for event in self.order:
-            begin = starts[event]
-            while stack and ends[stack[-1]] <= begin:
-                times.append(ends[stack.pop()])
-                innermost.append(stack[-1] if stack else NONE)
-            if stack:
-                parent[event] = stack[-1]
-            if ends[event] > begin:
-                if stack and ends[stack[-1]] < ends[event]:
-                    ends[event] = ends[stack[-1]]
-                stack.append(event)
-                times.append(begin)
-                innermost.append(event)
-        while stack:
-            times.append(ends[stack.pop()])
-            innermost.append(stack[-1] if stack else NONE)
-        self.parent = np.array(parent, np.int64)
-        self.times, self.innermost = np.array(times, np.int64), np.array([*innermost, NONE], np.int64)
+    def __init__(self, start: np.ndarray, end: np.ndarray, thread: np.ndarray, mask: np.ndarray | None = None):
+        self.parent, self.open = np.full(len(start), NONE), {}
+        for number, rows in by_thread(thread, mask).items():
+            rows = rows[np.lexsort((-end[rows], start[rows]))]
+            stack, times, innermost, parents = [(NONE, np.inf)], [], [], []
+            events = zip(rows.tolist(), start[rows].tolist(), end[rows].tolist(), strict=True)
+            for event, begin, stop in [*events, (NONE, 1 << 62, 0)]:
+                while stack[-1][1] <= begin:
+                    times.append(stack.pop()[1])
+                    innermost.append(stack[-1][0])
+                parents.append(stack[-1][0])
+                if stop > begin:
+                    stack.append((event, min(stop, stack[-1][1])))
+                    times.append(begin)
+                    innermost.append(event)
+            self.parent[rows] = parents[:-1]
+            self.open[number] = np.array(times, np.int64), np.array([*innermost, NONE], np.int64)
 
-    def at(self, times: np.ndarray) -> np.ndarray:
-        """The innermost open event at each time, NONE if none is."""
-        return self.innermost[np.searchsorted(self.times, times, "right") - 1]
+    def at(self, thread: int, times: np.ndarray) -> np.ndarray:
+        """The innermost event that is open on the thread at each time, NONE if none is."""
+        changes, innermost = self.open.get(thread, (np.empty(0, np.int64), np.array([NONE])))
+        return innermost[np.searchsorted(changes, times, "right") - 1]
 
 
 class ModuleCalls:
-    """The calls of modules, without wrappers, by number."""
+    """The calls of modules, without wrappers, by number.
+
+    `chains` has by call the calls around it and itself, without those of the class of the one directly around them.
+    """
 
     def __init__(self, trace):
         wrappers = {
@@ -233,38 +224,22 @@ class ModuleCalls:
             "CheckpointWrapper",
         }  # fmt: skip
         of_class = re.compile(r"_\d+$|^FSDP(?=[A-Z])")  # fully_shard renames the class Block to FSDPBlock
-        functions = trace["function"]
-        names = {
-            number: of_class.sub("", trace.texts[number].removeprefix(MODULE))
-            for number in np.unique(functions["name"]).tolist()
-            if trace.texts[number].startswith(MODULE)
-        }
-        kept = np.isin(functions["name"], [number for number, name in names.items() if name not in wrappers])
+        texts = [of_class.sub("", text.removeprefix(MODULE)) if text.startswith(MODULE) else "" for text in trace.texts]
+        functions, is_kept = trace["function"], [bool(text) and text not in wrappers for text in texts]
+        kept = np.array([*is_kept, False])[functions["name"]]
         self.start, self.end, self.thread = (functions[column][kept] for column in ("start", "end", "thread"))
-        self.names = [names[number] for number in functions["name"][kept].tolist()]
-        self.rows = by_thread(self.thread)
-        self.nesting = {thread: Nesting(self.start[rows], self.end[rows]) for thread, rows in self.rows.items()}
-        self.parent = np.full(len(self.names), NONE)
-        for thread, rows in self.rows.items():
-            inner = self.nesting[thread].parent
-            self.parent[rows] = np.where(inner == NONE, NONE, rows[inner])
-        # By call, the calls around it and itself; without those of the class of the one directly around them.
+        self.names = [texts[number] for number in functions["name"][kept].tolist()]
+        self.nesting = Nesting(self.start, self.end, self.thread)
         self.chains: list[tuple[int, ...]] = [()] * len(self.names)
         for call in np.lexsort((-self.end, self.start)).tolist():
-            around = self.chains[self.parent[call]] if self.parent[call] != NONE else ()
+            parent = self.nesting.parent[call]
+            around = self.chains[parent] if parent != NONE else ()
             repeats = bool(around) and self.names[around[-1]] == self.names[call]
             self.chains[call] = around if repeats else (*around, call)
 
     def range_of(self, call: int, name: str | None = None) -> Range:
         """The range of a call, with the name of its class or another one."""
         return Range(int(self.start[call]), int(self.end[call]), int(self.thread[call]), name or self.names[call])
-
-    def at(self, thread: int, times: np.ndarray) -> np.ndarray:
-        """The innermost open call on the thread at each time, NONE if none is."""
-        if thread not in self.rows:
-            return np.full(len(times), NONE)
-        inner = self.nesting[thread].at(times)
-        return np.where(inner == NONE, NONE, self.rows[thread][inner])
 
 
 def node_mask(trace) -> np.ndarray:
@@ -286,46 +261,45 @@ class Backward:
     def __init__(self, trace, calls: ModuleCalls):
         self.trace, self.operators, self.calls = trace, trace["operator"], calls
         self.is_node = node_mask(trace)
-        self.rows = by_thread(self.operators["thread"], self.is_node)
-        self.nesting = {
-            thread: Nesting(self.operators["start"][rows], self.operators["end"][rows])
-            for thread, rows in self.rows.items()
-        }
+        self.nesting = Nesting(*(self.operators[key] for key in ("start", "end", "thread")), self.is_node)
         self.sequence, self.forward_thread = self._numbers()
         self.owner = np.where(self.sequence == NONE, self.UNKNOWN, self._forward_calls())
 
     def ranges(self, ends: np.ndarray) -> Iterator[Range]:
         """The ranges of modules in backward passes, and of modules that a checkpoint computes again there, inner ones
         first. A range may last over several nodes, unless one of `ends` lies between them."""
-        again, requester = self._recomputed()
-        chains: dict[int, tuple[int, ...]] = dict(enumerate(self.calls.chains)) | {NONE: ()}
-        for call in np.argsort(self.calls.start, kind="stable").tolist():  # a requester comes before what it requests
+        calls, requester = self.calls, self._recomputed()
+        chains: dict[int, tuple[int, ...]] = dict(enumerate(calls.chains)) | {NONE: ()}
+        for call in np.argsort(calls.start, kind="stable").tolist():  # a requester comes before what it requests
             depths = [depth for depth, outer in enumerate(chains[call]) if outer in requester] if requester else ()
             if depths:
                 chains[call] = chains[requester[chains[call][depths[-1]]]] + chains[call][depths[-1] :]
-        yield from (self.calls.range_of(call, "recomputation") for call in again.tolist())
-        for thread, rows in self.rows.items():
-            mine, nesting, owner = again[self.calls.thread[again] == thread], self.nesting[thread], self.owner[rows]
-            if len(mine):  # what is computed again belongs to no module of the backward pass
-                start, end = (
-                    np.append(self.operators[key][rows], getattr(self.calls, key)[mine]) for key in ("start", "end")
-                )
-                nesting, owner = Nesting(start, end), np.append(owner, np.full(len(mine), NONE))
-            yield from self._thread_ranges(nesting, owner, chains, ends, thread)
-
-    def _thread_ranges(
-        self, nesting: Nesting, owner: np.ndarray, chains: dict, ends: np.ndarray, thread: int
-    ) -> Iterator[Range]:
-        """The ranges of the modules to which the nodes of a thread belong, while these run. A node without an owner
-        gets that of the previous node; an inner one that of the previous in the same outer node, or else of that."""
-        if (owner == self.UNKNOWN).any():
+        yield from (calls.range_of(call, "recomputation") for call in requester)
+        nesting, owner, start, end = self.nesting, self.owner, self.operators["start"], self.operators["end"]
+        if requester:  # what is computed again belongs to no module of the backward pass
+            again = [*requester]
+            start, end = np.append(start, calls.start[again]), np.append(end, calls.end[again])
+            thread = np.append(self.operators["thread"], calls.thread[again])
+            nesting = Nesting(start, end, thread, np.append(self.is_node, np.full(len(again), True)))
+            owner = np.append(owner, np.full(len(again), NONE))
+        # A node without an owner has that of the previous one in its outer node, or else of that.
+        unknown = np.flatnonzero((owner == self.UNKNOWN) & (nesting.parent != NONE))
+        if len(unknown):
             previous: dict[int, int] = {}
-            for node in nesting.order:
+            for node in np.lexsort((-end, start)).tolist():
                 parent = nesting.parent[node]
                 if parent != NONE and owner[node] == self.UNKNOWN:
                     owner[node] = previous.get(parent, owner[parent])
                 previous[parent] = owner[node]
-        node, begin, end = nesting.innermost[:-2], nesting.times[:-1], nesting.times[1:]
+        for thread, (times, innermost) in nesting.open.items():
+            yield from self._thread_ranges(times, innermost[:-2], owner, chains, ends, thread)
+
+    def _thread_ranges(
+        self, times: np.ndarray, node: np.ndarray, owner: np.ndarray, chains: dict, ends: np.ndarray, thread: int
+    ) -> Iterator[Range]:
+        """The ranges of the modules to which the nodes of a thread belong, while these run: each `node` from one of the
+        times to the next. An outermost node without an owner has that of the previous one in its pass."""
+        begin, end = times[:-1], times[1:]
         runs = (node != NONE) & (end > begin)
         begin, end, owner = begin[runs], end[runs], owner[node[runs]]
         before, after = np.searchsorted(ends, begin, "right"), np.searchsorted(ends, end, "right")
@@ -359,21 +333,18 @@ class Backward:
         """The sequence number and the forward thread of each operator. A node without them gets those of the operator
         that the engine calls in it."""
         sequence, forward = self.operators["sequence"].copy(), self.operators["forward_thread"].copy()
-        numbered = by_thread(self.operators["thread"], ~self.is_node & (sequence != NONE) & (forward > 0))
-        for thread, rows in self.rows.items():
-            inner = numbered.get(thread, np.empty(0, np.int64))
-            index = self.nesting[thread].at(self.operators["start"][inner])
-            inner, outer = inner[index != NONE], rows[index[index != NONE]]
-            inner, outer = inner[sequence[outer] == NONE], outer[sequence[outer] == NONE]
+        is_numbered = ~self.is_node & (sequence != NONE) & (forward > 0)
+        for thread, inner in by_thread(self.operators["thread"], is_numbered).items():
+            outer = self.nesting.at(thread, self.operators["start"][inner])
+            lacks = (outer != NONE) & (sequence[outer] == NONE)
+            inner, outer = inner[lacks], outer[lacks]
             sequence[outer], forward[outer] = sequence[inner], forward[inner]
         return sequence, forward
 
     def _forward_calls(self) -> np.ndarray:
         """By node, the innermost call of a module around the operator that it differentiates; NONE for all others."""
         operators, sequence, result = self.operators, self.sequence, np.full(len(self.sequence), NONE)
-        creators: dict[
-            int, tuple[np.ndarray, np.ndarray]
-        ] = {}  # by thread: numbers, and the start of the last with each
+        creators = {}  # by thread: numbers, and the start of the last operator with each
         creates = ~self.is_node & (sequence != NONE) & (self.forward_thread == 0)
         for thread, rows in by_thread(operators["thread"], creates).items():
             order = rows[np.lexsort((operators["start"][rows], sequence[rows]))]
@@ -388,7 +359,7 @@ class Backward:
                 created, start = creators[thread]
                 index = np.minimum(np.searchsorted(created, sequence[rows]), len(created) - 1)
                 known = created[index] == sequence[rows]
-                result[rows[known]] = self.calls.at(thread, start[index[known]])
+                result[rows[known]] = self.calls.nesting.at(thread, start[index[known]])
         return result
 
     def _linked_threads(self) -> dict[int, int]:
@@ -410,16 +381,13 @@ class Backward:
             votes[number_at.get(place, NONE)][thread] += 1
         return {number: counts.most_common(1)[0][0] for number, counts in votes.items()}
 
-    def _recomputed(self) -> tuple[np.ndarray, dict[int, int]]:
-        """The outermost calls of modules in nodes, and by call, the owner of the node in which it ran."""
-        found, requester, calls = [np.empty(0, np.int64)], {}, self.calls
-        for thread, rows in self.rows.items():
-            mine = np.flatnonzero(calls.thread == thread)
-            index = self.nesting[thread].at(calls.start[mine])
-            inner, outer = mine[index != NONE], rows[index[index != NONE]]
-            parent = calls.parent[inner]
-            is_outermost = (parent == NONE) | (calls.start[parent] < self.operators["start"][outer])
-            found.append(inner[is_outermost])
-            owners = np.maximum(self.owner[outer[is_outermost]], NONE)
-            requester |= dict(zip(inner[is_outermost].tolist(), owners.tolist(), strict=True))
-        return np.concatenate(found), requester
+    def _recomputed(self) -> dict[int, int]:
+        """By outermost call of a module in a node, the owner of that node."""
+        calls, requester = self.calls, {}
+        for thread, mine in by_thread(calls.thread).items():
+            node, parent = self.nesting.at(thread, calls.start[mine]), calls.nesting.parent[mine]
+            is_outermost = (parent == NONE) | (calls.start[parent] < self.operators["start"][node])
+            found = (node != NONE) & is_outermost
+            owners = np.maximum(self.owner[node[found]], NONE)
+            requester |= dict(zip(mine[found].tolist(), owners.tolist(), strict=True))
+        return requester
