@@ -357,21 +357,18 @@ def notebook_html(profile: Profile, step_name: str) -> str:
 def communication_sentences(table, numbers: Mapping[int, int]) -> Iterator[str]:
     """A sentence for each rank and device of a table of `communication` that ran a collective, with the means over its
     steps. `numbers` are the numbers to print by rank in the table."""
-    columns = columns_of(table)
-    rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-    for rank, device in sorted({(row["rank"], row["device"]) for row in rows}):
-        steps = [row for row in rows if (row["rank"], row["device"]) == (rank, device)]
-        if not any(row["collectives"] for row in steps):
+    for (rank, device), steps in table.groupby(["rank", "device"]):
+        if not steps["collectives"].any():
             continue
-        keys = ("communication_ns", "step_ns", "exposed_communication_ns")
-        communication_ns, step_ns, exposed_ns = (sum(row[key] for row in steps) / len(steps) for key in keys)
-        has_several_devices = len({row["device"] for row in rows if row["rank"] == rank}) > 1
-        source = f"rank {numbers[rank]}" + (f", device {device}" if has_several_devices else "")
+        mean, waiting_ns = steps.mean(numeric_only=True), steps["waiting_ns"]
+        source = f"rank {numbers[rank]}"
+        if table.loc[table["rank"] == rank, "device"].nunique() > 1:
+            source += f", device {device}"
         text = (
-            f"{source}: communication takes {duration(communication_ns)} of a step of {duration(step_ns)},"
-            f" {duration(exposed_ns)} of it ({percent(exposed_ns / step_ns)} of the step) not overlapped by computation"
+            f"{source}: communication takes {duration(mean.communication_ns)} of a step of {duration(mean.step_ns)},"
+            f" {duration(mean.exposed_communication_ns)} of it ({percent(mean.exposed_communication_ns / mean.step_ns)}"
+            " of the step) not overlapped by computation"
         )
-        waiting = [row["waiting_ns"] for row in steps]
-        if None not in waiting:
-            text += f"; its collectives wait {duration(sum(waiting) / len(waiting))} for the slowest rank"
+        if waiting_ns.notna().all():
+            text += f"; its collectives wait {duration(waiting_ns.mean())} for the slowest rank"
         yield text

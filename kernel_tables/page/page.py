@@ -149,13 +149,10 @@ def capture_timeline(scope: Scope, names: Names) -> dict[str, object]:
     least = int(depth[profile.range_path[opened]].min(initial=1 << 30))
     columns = ranges.thread, ranges.name, profile.range_path, ranges.start, ranges.end
     for thread, name, path, *times in values(opened, *columns):
-        number, level, look = (
-            threads.index(thread) + 1,
-            int(depth[path]) - least,
-            look_of((*paths[path], "")[0], PHASES),
-        )
+        number, level = threads.index(thread) + 1, int(depth[path]) - least
         title = f"ranges, thread {number}" + (f", level {level + 1}" if level else "")
         if level < 8:
+            look = look_of((*paths[path], "")[0], PHASES)
             add((0, number, level), title, times, names.number(ranges.names[name]), paths[path][:-1], look)
             phases.update(paths[path][:1])
     launched = rows[scope.launch_row[rows] != NONE]
@@ -169,13 +166,10 @@ def capture_timeline(scope: Scope, names: Names) -> dict[str, object]:
             add((1, number), f"API calls, thread {number}", times, name, paths[path], LOOKS.index(PLAIN))
     columns = work.device, work.stream_number, work.name, profile.attribution.path, work.start, work.end
     for device, stream, name, path, *times in values(rows[work.start[rows] < limit_ns], *columns):
-        title, one = (
-            f"{'processor' if device < 0 else f'device {device}'}, stream {stream}",
-            profile.activity_classes[name],
-        )
-        number = names.number(work.names[name], is_kernel=True)
-        add((2, device, stream), title, times, number, paths[path], look_of(family(one)))
-        families.add(family(one))
+        where = "processor" if device < 0 else f"device {device}"
+        one, number = family(profile.activity_classes[name]), names.number(work.names[name], is_kernel=True)
+        add((2, device, stream), f"{where}, stream {stream}", times, number, paths[path], look_of(one))
+        families.add(one)
     data = {"lanes": [], "kinds": list(kinds)}
     for _, (title, bars) in sorted(lanes.items()):
         of_lane = zip(("start", "length", "kind"), zip(*sorted(bars), strict=True), strict=True)

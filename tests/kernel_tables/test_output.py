@@ -13,17 +13,13 @@ from kernel_tables.output import code, compact_table, csv_cell, duration, escape
 from kernel_tables.tables import Table
 
 NAMES = [
-    r"<script>alert(1)</script>|$\input{x}$",
-    "plain_name-1.2",
-    "*bold* _it_ __init__ ~x~ [a](b) ![c](d)",
-    "a|b\\|c\\",
-    "`tick` ``two`` &amp; &lt;",
-    "# heading",
-    "1. item",
-    "- item",
-    "@somebody https://example.org :smile: www",
-    "Ünïcødé × 核",
-]
+    r"<script>alert(1)</script>|$\input{x}$", "plain_name-1.2", "*bold* _it_ __init__ ~x~ [a](b) ![c](d)", "a|b\\|c\\",
+    "`tick` ``two`` &amp; &lt;", "# heading", "1. item", "- item",
+    "@somebody https://example.org :smile: www", "Ünïcødé × 核",
+]  # fmt: skip
+HOSTILE = [
+    "a\rb", "a\nb", "\x1b[31mred\x1b[0m", "=1+1", "+1", "@SUM(A1)", "\t=1", "'q", "\x9b31m", "\u202eg", "\x00", "＝1",
+]  # fmt: skip
 
 
 def written(table, table_format: str, folder) -> bytes:
@@ -59,32 +55,12 @@ def test_every_format_holds_the_same_table_with_missing_numbers(tmp_path):
         assert written(one, "csv", tmp_path).decode() == "name,n,x,is\na|b,1,0.1,True\n'=1,2,,False\n"
         rows = json.loads(written(one, "json", tmp_path))
         assert rows == [{"name": "a|b", "n": 1, "x": 0.1, "is": True}, {"name": "=1", "n": 2, "x": None, "is": False}]
-        markdown = written(one, "md", tmp_path).decode().splitlines()
-        assert markdown[1:] == [
-            "| --- | ---: | ---: | --- |",
-            r"| a\|b | 1 | 0.100 | True |",
-            r"| \=1 | 2 |  | False |",
-        ]
+        _, *markdown = written(one, "md", tmp_path).decode().splitlines()
+        assert markdown == ["| --- | ---: | ---: | --- |", r"| a\|b | 1 | 0.100 | True |", r"| \=1 | 2 |  | False |"]
         read = pd.read_parquet(io.BytesIO(written(one, "parquet", tmp_path)))
         pd.testing.assert_frame_equal(read, frame, check_dtype=False)
     integers = pd.DataFrame({"a": pd.array([1, None], "Int64")})
     assert written(integers, "md", tmp_path).decode().splitlines()[-1] == "|  |"
-
-
-HOSTILE = [
-    "a\rb",
-    "a\nb",
-    "\x1b[31mred\x1b[0m",
-    "=1+1",
-    "+1",
-    "@SUM(A1)",
-    "\t=1",
-    "'q",
-    "\x9b31m",
-    "\u202eg",
-    "\x00",
-    "＝1",
-]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=60)
@@ -107,8 +83,6 @@ def test_a_name_breaks_no_row_colours_no_terminal_is_no_formula_and_comes_back(t
 
 def test_times_and_sizes_have_three_digits_and_a_unit():
     times = [0, 999, 1000, 99_949, 999_499, 1_234_567, 61e9, float("nan")]
-    assert [*map(duration, times)] == [
-        "0 ns", "999 ns", "1.00 µs", "99.9 µs", "999 µs", "1.23 ms", "61.0 s", "–",
-    ]  # fmt: skip
+    assert [*map(duration, times)] == ["0 ns", "999 ns", "1.00 µs", "99.9 µs", "999 µs", "1.23 ms", "61.0 s", "–"]
     assert [size(count) for count in (0, 1023, 4096, 1023 * 2**20)] == ["0 B", "1,023 B", "4.00 KiB", "1,023 MiB"]
     assert [percent(share) for share in (0, 0.0001, 0.5)] == ["0.0 %", "<0.1 %", "50.0 %"]
