@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -122,30 +122,20 @@ def read_counters(path: Path) -> pd.DataFrame:
     return pd.DataFrame(table)
 
 
-def join_rounds(rounds: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    """The launches of several rounds in one table, in order, with the metrics of METRICS. A round is one run of ncu,
-    which counts some of the metrics for some of the kernels.
+def without_uncounted(counters: pd.DataFrame) -> pd.DataFrame:
+    """The launches whose operations on tensor cores are known, in order, with the metrics of METRICS.
 
-    A launch whose stalls were not requested gets those of the first launch of its configuration (kernel, grid and
-    block). If its operations on tensor cores were not requested, there are three cases: if another round counted those
-    of its configuration, the launch is left out; so it is if its kernel executed instructions that multiply matrices
-    there; otherwise, or on a GPU that does not count these instructions, the operations are 0. A launch that executed
-    such instructions without a counted operation, as in fp8, is left out, too.
+    Operations that were not counted are 0 if the kernel executed no instructions that multiply matrices there, or on a
+    GPU that does not count these instructions; else the launch is left out. So is a launch that executed such
+    instructions without a counted operation, as in fp8.
     """
-    table = pd.concat(rounds, ignore_index=True)
-    stalls, operations = list(GROUPS["stalls"].values()), list(GROUPS["tensor operations"].values())
-    tensor_instructions, other_instructions = OPERATION_INDICATORS
-    first_stalls = table.groupby(CONFIGURATION, sort=False)[stalls].transform("first")
-    table = table.assign(**table[stalls].fillna(first_stalls))
-    configuration = [table[name] for name in CONFIGURATION]
-    is_counted = table[operations].notna().any(axis=1)
-    is_counted_elsewhere = is_counted.groupby(configuration).transform("any")
-    executed = table[tensor_instructions] - table[other_instructions].fillna(0.0)
-    multiplies = executed.groupby(configuration).transform("max").gt(0)  # only one round requests these instructions
-    has_uncounted_kinds = is_counted & multiplies & table[operations].sum(axis=1).eq(0)
-    is_left_out = has_uncounted_kinds | (~is_counted & (is_counted_elsewhere | multiplies))
-    known_operations = [name for name in operations if table[name].notna().any()]  # not NaN: this GPU counts them
-    table = table.assign(**table[known_operations].mask(~is_counted, 0.0))
+    operations, (tensor, others) = list(GROUPS["tensor operations"].values()), OPERATION_INDICATORS
+    executed = counters[tensor] - counters[others].fillna(0.0)
+    multiplies = executed.groupby([counters[name] for name in CONFIGURATION]).transform("max").gt(0)
+    is_left_out = multiplies & counters[operations].sum(axis=1).eq(0)
+    known_operations = [name for name in operations if counters[name].notna().any()]  # not NaN: this GPU counts them
+    is_counted = counters[operations].notna().any(axis=1)
+    table = counters.assign(**counters[known_operations].mask(~is_counted, 0.0))
     return table.loc[~is_left_out, [*CONFIGURATION, *METRICS]].reset_index(drop=True)
 
 

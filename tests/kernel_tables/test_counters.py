@@ -19,11 +19,11 @@ from kernel_tables.counters import (
     configurations,
     filling_of,
     join_counters,
-    join_rounds,
     launch_facts,
     rates_of,
     read_counters,
     verdicts_of,
+    without_uncounted,
     work_of,
 )  # fmt: skip
 from kernel_tables.errors import TraceError
@@ -181,36 +181,21 @@ def test_every_verdict_follows_from_its_rule(memory, compute, waves, reason, ver
     assert row["verdict"] == verdict and row["because"] and reason in ("", row["because"])
 
 
-def test_a_launch_counted_without_stalls_has_those_of_the_first_of_its_size():
-    waited, other = STALLS["barrier of the block"], {"grid": "8x1x1"}
-    first = counters({waited: 3.0}, {waited: 5.0} | other, {waited: 4.0} | other)
-    later = counters({NS: 70.0}, {NS: 80.0} | other, {"kernel": "new"}).drop(columns=list(STALLS.values()))
-    table = join_rounds([first, later])
-    assert table[waited].tolist()[:5] == [3.0, 5.0, 4.0, 3.0, 5.0] and np.isnan(table[waited].iloc[5])
-    assert list(table.columns) == [*CONFIGURATION, *METRICS]
-
-
 @pytest.mark.parametrize(
-    ("first", "second", "flops"),
+    ("counted", "flops"),
     [
-        # The GPU has no operations of this kernel, and of another: fp16 on Ampere, fp8, or a counter that failed.
-        ({TENSOR: 9.0}, {OPERATIONS["fp16"]: np.nan}, {}),
-        ({TENSOR: 9.0}, {}, {}),
-        ({TENSOR: 9.0, NO_MATRIX: 8.0}, NONE_COUNTED, {}),
-        ({TENSOR: 4096.0, NO_MATRIX: 4096.0}, None, {"k": 0.0}),  # constants are loaded so
-        # This GPU does not tell the instructions that multiply no matrices.
-        ({TENSOR: 9.0, NO_MATRIX: np.nan}, None, {}),
-        ({TENSOR: 0.0, NO_MATRIX: np.nan}, None, {"k": 0.0}),
-        # It tells none.
-        (NOT_ASKED, None, {"k": 0.0}),
-        (NOT_ASKED, {OPERATIONS["bf16"]: 8.0}, {"k": 8.0}),
+        ({TENSOR: 9.0}, {}),  # which the GPU does not count: fp8, or fp16 on Ampere
+        ({TENSOR: 9.0, NO_MATRIX: 8.0} | NONE_COUNTED, {}),
+        ({TENSOR: 4096.0, NO_MATRIX: 4096.0} | NONE_COUNTED, {"k": 0.0}),  # constants are loaded so
+        ({TENSOR: 9.0, NO_MATRIX: np.nan} | NONE_COUNTED, {}),
+        (NOT_ASKED | NONE_COUNTED, {"k": 0.0}),
+        (NOT_ASKED | {OPERATIONS["bf16"]: 8.0}, {"k": 8.0}),
     ],
 )
-def test_operations_that_nobody_counted_are_never_called_none_where_there_were_some(first, second, flops):
-    other = {"kernel": "other", OPERATIONS["bf16"]: 64.0} | NOT_ASKED
-    again = [] if second is None else [NOT_ASKED | second]
-    table = join_rounds([counters(NONE_COUNTED | first), counters(*again, other)])
+def test_operations_that_nobody_counted_are_never_called_none_where_there_were_some(counted, flops):
+    table = without_uncounted(counters(counted, {"kernel": "other", OPERATIONS["bf16"]: 64.0} | NOT_ASKED))
     assert dict(zip(table["kernel"], flops_of(table), strict=True)) == flops | {"other": 64.0}
+    assert list(table.columns) == [*CONFIGURATION, *METRICS]
 
 
 def test_kernels_that_multiply_on_tensor_cores_are_known_from_those_that_load_constants_by_them():

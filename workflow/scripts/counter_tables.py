@@ -29,11 +29,11 @@ from kernel_tables.counters import (
     Roofs,
     configurations,
     join_counters,
-    join_rounds,
     launch_facts,
     rates_of,
     read_counters,
     verdicts_of,
+    without_uncounted,
     work_of,
 )  # fmt: skip
 from kernel_tables.errors import NotConserved, TraceError
@@ -52,7 +52,7 @@ def main(folder: Path, classes: Sequence[dict] = ()) -> None:
     if counters.status == capture.status == "complete" and capture.profiler == "nsys":
         with read(folder / "capture.sqlite", classes) as profile:
             launches = find_launches(profile)
-        counted = join_rounds([read_counters(folder / "ncu.csv")])
+        counted = without_uncounted(read_counters(folder / "ncu.csv"))
         table = count_kernels(launches, counted, capture.machine.device_name)
         countable = table[table["not_counted"] != LEFT_OUT]
         lost = countable[countable["not_counted"] != ""]
