@@ -105,7 +105,7 @@ def _letters(scope: Scope) -> np.ndarray:
     """The letter of each activity."""
 
     def is_named(pattern: str) -> np.ndarray:
-        return scope.with_names([bool(re.search(pattern, name)) for name in scope.activities.names])
+        return scope.is_named(re.compile(pattern).search)
 
     is_softmax = scope.is_of_class("softmax", "triton-fused/softmax")
     is_split = is_named(r"(?i)split_?k\w*reduce")  # the second kernel of one product

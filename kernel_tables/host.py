@@ -15,7 +15,7 @@ from kernel_tables.attribution import Chains, Paths
 from kernel_tables.capture import NONE, THREAD_BITS, process_of
 from kernel_tables.columns import column_names
 from kernel_tables.intervals import Intervals, overlapping_pairs, union, unions
-from kernel_tables.steps import OUTSIDE, phases_and_parts
+from kernel_tables.steps import OUTSIDE, phases_and_parts, rows_by_value
 
 if TYPE_CHECKING:
     from kernel_tables.profile import Profile
@@ -43,7 +43,7 @@ def host_table(profile: Profile, by: str = "phase", step_name: str = "step") -> 
         numbers = {name: number for number, name in enumerate(dict.fromkeys(parts))}
         names, where = list(numbers), np.array([numbers[part] for part in parts], np.int64)[path]
     amounts = []
-    for thread, rows in _rows_by_id(events.thread).items():
+    for thread, rows in rows_by_value(events.thread).items():
         of_thread = _Thread(events, rows)
         of_thread = of_thread.by_phase(phases, thread) if by == "phase" else of_thread.by_range(where[rows])
         amounts += [pd.DataFrame(amount._asdict()).assign(thread=thread) for amount in of_thread]
@@ -112,7 +112,7 @@ class _Events:
         if not len(capture.ranges):
             return [OUTSIDE], np.zeros(len(node), np.int64)
         chains = Chains(capture.path, capture.ranges)
-        for thread, rows in _rows_by_id(self.thread).items():
+        for thread, rows in rows_by_value(self.thread).items():
             node[rows] = chains.at(self.start[rows], thread)
         parent, innermost = chains.finished()
         paths = Paths(capture.path, parent, capture.ranges.name[innermost], capture.ranges.names)
@@ -148,14 +148,6 @@ class _Events:
         table["us_per_launch"] = table["own_ns"].astype("float64") / 1e3 / table["launches"].replace(0, np.nan)
         order = {"process": True, "thread": True, "where": True, "own_ns": False, "samples": False, "function": True}
         return table[column_names("host")].sort_values(list(order), ascending=list(order.values()), ignore_index=True)
-
-
-def _rows_by_id(ids: np.ndarray) -> dict[int, np.ndarray]:
-    """The rows with each id, ascending."""
-    distinct, number = np.unique(ids, return_inverse=True)
-    order = np.argsort(number.reshape(-1), kind="stable")
-    ends = np.searchsorted(number.reshape(-1)[order], np.arange(1, len(distinct)))
-    return dict(zip(distinct.tolist(), np.split(order, ends), strict=False))
 
 
 class _Owned(NamedTuple):
@@ -291,17 +283,16 @@ class _Phases:
         ranges, paths = profile.capture.ranges, profile.paths
         labels = phases_and_parts(paths, step_name)[0]  # the phase of each path
         self.names = [*dict.fromkeys(label for label in labels if label != OUTSIDE), OUTSIDE]
-        phase, numbers = [], {name: number for number, name in enumerate(self.names)}
-        for path, label in zip(paths, labels, strict=True):  # of each path that ends with its phase
-            phase.append(numbers[label] if path and path[-1] == label != OUTSIDE else NONE)
-        by_range = profile.range_path
-        self._ranges, self._phase = ranges, np.array(phase, np.int64)[by_range]
-        self._in_step = np.array([step_name in path for path in paths], bool)[by_range]
-        self._is_step = np.array([path[-1:] == (step_name,) for path in paths], bool)[by_range]
-        self._by_process = _rows_by_id(process_of(ranges.thread))
-        self._by_thread = {
-            thread: rows for thread, rows in _rows_by_id(ranges.thread).items() if (self._phase[rows] != NONE).any()
-        }
+        phases, kinds, numbers = [], [], {name: number for number, name in enumerate(self.names)}
+        for path, label in zip(paths, labels, strict=True):
+            is_phase = path[-1:] == (label,) != (OUTSIDE,)
+            phases.append(numbers[label] if is_phase else NONE)
+            # In order of priority: a phase in a step, a step, a phase outside of steps; any other range.
+            kinds.append((0 if step_name in path else 2) if is_phase else 1 if path[-1:] == (step_name,) else 3)
+        self._ranges, self._by_process = ranges, rows_by_value(process_of(ranges.thread))
+        self._phase, self._kind = (np.array(values, np.int64)[profile.range_path] for values in (phases, kinds))
+        by_thread = rows_by_value(ranges.thread)
+        self._by_thread = {thread: rows for thread, rows in by_thread.items() if (self._phase[rows] != NONE).any()}
         self._cached: dict[int, _Owned] = {}  # by process, shared by many threads
 
     def of_thread(self, thread: int) -> _Owned:
@@ -317,17 +308,10 @@ class _Phases:
     def _intervals(self, ranges: np.ndarray) -> _Owned:
         """The phases of these ranges. Where several are open, phases in steps have priority, then steps (whose time
         belongs to no phase), then phases outside steps. Of two phases of a kind, the one that first began has it."""
-        is_phase, in_step, count = self._phase[ranges] != NONE, self._in_step[ranges], len(self._ranges)
-        inside, steps, outside = ranges[is_phase & in_step], ranges[self._is_step[ranges]], ranges[is_phase & ~in_step]
-        rows = np.concatenate([inside, steps, outside])
-        phase = np.concatenate([self._phase[inside], np.full(len(steps), NONE), self._phase[outside]])
-        first_inside, first_outside = (self._first(group) for group in (inside, outside))
-        priority = np.concatenate([first_inside, np.full(len(steps), count), count + 1 + first_outside])
+        rows = ranges[self._kind[ranges] < 3]
+        phase, kind = self._phase[rows], self._kind[rows]
+        _, first, group = np.unique(kind * len(self.names) + phase, return_index=True, return_inverse=True)
+        priority = kind * len(rows) + first[group.reshape(-1)]
         start, end, owner = _Owned.by_priority(self._ranges.start[rows], self._ranges.end[rows], priority)
         kept = phase[owner] != NONE
         return _Owned(start[kept], end[kept], phase[owner][kept])
-
-    def _first(self, ranges: np.ndarray) -> np.ndarray:
-        """For each range, the first of `ranges` with the same phase."""
-        _, first, index = np.unique(self._phase[ranges], return_index=True, return_inverse=True)
-        return ranges[first][index.reshape(-1)]

@@ -106,8 +106,7 @@ class HostCalls:
             [CAUSES.index(name) for name in ("sync_in_step", "idle_sync", "pageable_copy", "copy_in_step")],
             CAUSES.index("idle_copy"),
         )
-        names = scope.activities.names
-        is_of_host = scope.with_names([bool(re.search("Host-to-Device|Device-to-Host", name)) for name in names])
+        is_of_host = scope.is_named(re.compile("Host-to-Device|Device-to-Host").search)
         cause[rows] = np.where(is_of_host[rows], causes, NONE)
         return cause
 

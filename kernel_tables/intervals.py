@@ -1,7 +1,6 @@
 """Half-open intervals of integer nanoseconds: their unions, intersections, gaps, and the time that they cover."""
 
 from dataclasses import dataclass
-from functools import reduce
 
 import numpy as np
 
@@ -27,18 +26,12 @@ class Intervals:
 
 def union(start_ns: np.ndarray, end_ns: np.ndarray) -> Intervals:
     """The time covered by at least one of the intervals, which may be in any order and empty."""
-    is_not_empty = end_ns > start_ns
-    if not is_not_empty.all():
-        start_ns, end_ns = start_ns[is_not_empty], end_ns[is_not_empty]
-    if (start_ns[1:] < start_ns[:-1]).any():
-        order = np.argsort(start_ns, kind="stable")
-        start_ns, end_ns = start_ns[order], end_ns[order]
-    reached = np.maximum.accumulate(end_ns)
-    later = np.flatnonzero(start_ns[1:] > reached[:-1]) + 1
-    if len(later) == len(start_ns) - 1:
-        return Intervals(start_ns, end_ns)  # they are disjoint, as on a GPU with one stream: no copies
-    first, last = np.append(0, later)[: len(start_ns)], np.append(later, len(start_ns))[: len(start_ns)] - 1
-    return Intervals(start_ns[first], reached[last])
+    rows = np.flatnonzero(end_ns > start_ns)
+    rows = rows[np.argsort(start_ns[rows], kind="stable")]
+    start_ns, reached_ns = start_ns[rows], np.maximum.accumulate(end_ns[rows])
+    begins = np.append(True, start_ns[1:] > reached_ns[:-1])[: len(rows)]
+    ends = np.append(begins[1:], True)[: len(rows)]
+    return Intervals(start_ns[begins], reached_ns[ends])
 
 
 def unions(start_ns: np.ndarray, end_ns: np.ndarray, group: np.ndarray) -> tuple[Intervals, np.ndarray]:
@@ -53,11 +46,10 @@ def unions(start_ns: np.ndarray, end_ns: np.ndarray, group: np.ndarray) -> tuple
 
 def intersection(*operands: Intervals) -> Intervals:
     """The time that all of `operands` cover."""
-
-    def of_two(one: Intervals, other: Intervals) -> Intervals:
-        return Intervals(*overlapping_pairs(one.start_ns, one.end_ns, other)[2:])
-
-    return reduce(of_two, operands)
+    common = operands[0]
+    for other in operands[1:]:
+        common = Intervals(*overlapping_pairs(common.start_ns, common.end_ns, other)[2:])
+    return common
 
 
 def gaps(covered: Intervals, first_ns: int, last_ns: int, least_ns: int = 1) -> Intervals:

@@ -17,7 +17,7 @@ import numpy as np
 from kernel_tables.capture import KINDS, NONE, numbered, process_of
 from kernel_tables.classes import family
 from kernel_tables.errors import NotConserved
-from kernel_tables.intervals import Intervals, difference, gaps, intersection, union
+from kernel_tables.intervals import Intervals, difference, intersection, union
 from kernel_tables.output import duration, percent
 
 if TYPE_CHECKING:
@@ -27,6 +27,13 @@ COMPUTE, COMMUNICATION, MEMORY, IDLE = "compute", "exposed communication", "expo
 PARTS = (COMPUTE, COMMUNICATION, MEMORY, IDLE)  # of a step; not the parts of a model
 NO_STEP = -1
 OUTSIDE = "(outside)"  # the phase and the part where no range is open inside the step
+
+
+def rows_by_value(values: np.ndarray) -> dict[int, np.ndarray]:
+    """The rows with each value, both ascending."""
+    distinct, index = numbered(values)
+    of_values = np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])
+    return dict(zip(distinct.tolist(), of_values, strict=False))  # np.split returns one part for no values
 
 
 def measured_steps(profile: Profile, step_name: str) -> np.ndarray:
@@ -160,20 +167,20 @@ class Scope:
         """By activity: whether it is a kernel (not a replay) of one of these classes, or of one below them, as
         elementwise/copy is below elementwise."""
         has_class = [name in classes or family(name) in classes for name in self.profile.activity_classes]
-        return self.with_names(has_class) & (self.activities.kind == KINDS.index("kernel"))
+        return np.array([*has_class, False])[self.activities.name] & (self.activities.kind == KINDS.index("kernel"))
 
-    def with_names(self, is_wanted: Sequence[bool]) -> np.ndarray:
-        """By activity: whether its name is wanted. `is_wanted` has one entry for each of activities.names."""
-        return np.array([*is_wanted, False], bool)[self.activities.name]
+    def is_named(self, is_wanted: Callable[[str], object]) -> np.ndarray:
+        """By activity: whether `is_wanted` accepts its name."""
+        return np.array([*map(bool, map(is_wanted, self.activities.names)), False])[self.activities.name]
 
     def is_in_range(self, is_wanted: Callable[[str], object], inside: Callable[[str], object] | None = None):
         """By activity: whether it was launched in a range whose name `is_wanted` accepts. With `inside`, such a range
         counts only if around it is another one whose name `inside` accepts."""
         paths = self.profile.attribution.paths
         # By path: whether its last name is wanted; the path of no range has the name NONE, the last entry.
-        marked = np.array([*(bool(is_wanted(name)) for name in paths.names), False])[paths.last_name]
+        marked = np.array([*map(bool, map(is_wanted, paths.names)), False])[paths.last_name]
         if inside is not None:
-            is_outer = np.array([*(bool(inside(name)) for name in paths.names), False])[paths.last_name]
+            is_outer = np.array([*map(bool, map(inside, paths.names)), False])[paths.last_name]
             marked &= paths.is_below(is_outer)[paths.parent]  # of the parent: strictly inside
         return paths.is_below(marked)[self.profile.attribution.path]
 
@@ -183,11 +190,9 @@ class Scope:
     def devices(self) -> list[Device]:
         """The devices of each process. The span of each begins with the first step, and ends with the last step or with
         its last activity, whichever is later. Without steps, it is from the first to the last activity."""
-        devices, device = numbered(self.activities.device)
-        process = numbered(self.activities.process)[1]
-        _, pair = numbered(process.astype(np.int64) * len(devices) + device)
-        by_pair = np.split(np.argsort(pair, kind="stable"), np.cumsum(np.bincount(pair))[:-1])
-        found = [self._device(rows) for rows in by_pair if self.is_in_scope[rows].any()]
+        of_processes, device = rows_by_value(self.activities.process).values(), self.activities.device
+        by_device = [rows[own] for rows in of_processes for own in rows_by_value(device[rows]).values()]
+        found = [self._device(rows) for rows in by_device if self.is_in_scope[rows].any()]
         return [device for device in found if len(device.rows)]  # none if all activities of a device take no time
 
     def _device(self, rows: np.ndarray) -> Device:
@@ -206,8 +211,7 @@ class Scope:
 
     def streams(self, device: Device) -> list[np.ndarray]:
         """The rows of the activities of each stream of a device, in order of time."""
-        stream = numbered(self.activities.stream[device.rows])[1]
-        return np.split(device.rows[np.argsort(stream, kind="stable")], np.cumsum(np.bincount(stream))[:-1])
+        return [device.rows[own] for own in rows_by_value(self.activities.stream[device.rows]).values()]
 
     @cached_property
     def is_in_span(self) -> np.ndarray:
@@ -362,8 +366,7 @@ def step_time(scope: Scope) -> StepTime | None:
     is_computation = ~scope.is_memory & ~scope.is_of_class("communication")
     for device in scope.devices:
         waits = scope.data_waits(device)
-        idle = gaps(union(device.start_ns, device.end_ns), device.first_ns, device.last_ns)
-        waiting_ns += intersection(idle, waits).total_ns
+        waiting_ns += difference(waits, union(device.start_ns, device.end_ns)).total_ns
         loading_ns += intersection(device.time_of(is_computation), waits).total_ns if on_cpu else 0
     otherwise_ns, count = scope.parts_ns[IDLE] - waiting_ns, scope.steps_on_devices
     waiting, idle = ("waiting for data", "other host time") if on_cpu else ("idle, waiting for data", "idle otherwise")
