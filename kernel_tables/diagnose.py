@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
@@ -33,9 +33,7 @@ class Diagnosis:
     # "ranges" and "kernels": the longest, with their ms; "steps": the indices of its steps
     where: dict[str, object] = field(default_factory=dict)
     gain_ms: float | None = None  # what a fix saves of a step at most; None if the rule abstains
-    gain_percent: float | None = (
-        None  # the same as a share: of a step before recording if Scope.step_before_ns is known
-    )
+    gain_percent: float | None = None  # its share: of a step before recording if Scope.step_before_ns is known
     advice: str = ""
     sure: str = ""  # certain, likely, possible
     threshold: str = ""
@@ -74,10 +72,8 @@ def diagnose(
             counted_ns = hit and (hit.gain_ns if hit.counted_ns is None else hit.counted_ns)
             if counted_ns and scope.share(counted_ns) >= rule.share:
                 hits[rule.code] = hit
-                gain_ms, percent = _gain(scope, rule, hit)
-                found[rule.code] = _diagnosis(
-                    context, rule, hit.message, False, hit.evidence, _where(scope, hit), gain_ms, percent
-                )
+                facts = hit.evidence, _where(scope, hit), *_gain(scope, rule, hit)
+                found[rule.code] = _diagnosis(context, rule, hit.message, False, *facts)
     findings = [found[code] for code in by_code if code in found]
     return sorted(findings, key=lambda finding: (finding.abstained, -(finding.gain_ms or 0)))
 
@@ -107,22 +103,19 @@ def _gain(scope: Scope, rule: Rule, hit: Hit) -> tuple[float, float]:
 
 def _where(scope: Scope, hit: Hit) -> dict[str, object]:
     """The ranges and kernels with most of the time that a rule counts, and the steps with any of it."""
-    has_time = hit.ns_by_activity > 0
-    paths, names = scope.profile.paths, scope.activities.names
-    by_path = _largest(scope.profile.attribution.path, hit.ns_by_activity)
-    by_name = _largest(scope.activities.name, hit.ns_by_activity)
+
+    def longest(group: np.ndarray, named: Callable[[int], str]) -> dict[str, float]:
+        """The three groups (`group` is by activity: its number) with the most time, and their ms."""
+        ns = np.bincount(group, hit.ns_by_activity)
+        largest = [number for number in np.argsort(-ns, kind="stable")[:3].tolist() if ns[number] > 0]
+        return {named(number): scope.per_step_ms(int(ns[number])) for number in largest}
+
+    steps, paths = np.unique(scope.step_by_activity[hit.ns_by_activity > 0]), scope.profile.paths
     return {
-        "ranges": {path_text(paths[path]) or "(no range)": scope.per_step_ms(ns) for path, ns in by_path},
-        "kernels": {names[name]: scope.per_step_ms(ns) for name, ns in by_name},
-        "steps": [step for step in np.unique(scope.step_by_activity[has_time]).tolist() if step != NONE],
+        "ranges": longest(scope.profile.attribution.path, lambda path: path_text(paths[path]) or "(no range)"),
+        "kernels": longest(scope.activities.name, scope.activities.names.__getitem__),
+        "steps": steps[steps != NONE].tolist(),
     }
-
-
-def _largest(group: np.ndarray, ns_by_activity: np.ndarray) -> list[tuple[int, int]]:
-    """The groups (their numbers; `group` is by activity) with the most nanoseconds, at most three, and these."""
-    total_ns = np.bincount(group, ns_by_activity)
-    order = np.argsort(-total_ns, kind="stable")[:3].tolist()
-    return [(largest, int(total_ns[largest])) for largest in order if total_ns[largest] > 0]
 
 
 def abstained_by_reason(findings: list[Diagnosis]) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ A mask or an array "by activity" is in the order of capture.activities.
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -43,7 +44,8 @@ class Context:
 
     def lacks(self, need: str) -> str:
         """Why the capture lacks what a rule needs; "" if it has that."""
-        scope = self.scope
+        scope, steps = self.scope, len(self.scope.step_ranges)
+        processes = len(np.unique(scope.range_process[scope.step_ranges]))
         # Classes of kernels that only a model launches, not an optimizer.
         of_models = "gemm", "attention", "softmax", "normalization", "embedding", "other/convolution", "other/loss"
         match need:
@@ -52,13 +54,17 @@ class Context:
             case "gpu" if scope.profile.is_cpu_only:
                 return "the program ran on the CPU, without a GPU"
             case "calls" if not self.calls.are_known:
-                lost = "the names or the ends of API calls"
-                return f"the capture lacks {lost}, so it is not known what the CPU waited for"
+                lost = "the capture lacks the names or the ends of API calls"
+                return f"{lost}, so it is not known what the CPU waited for"
             case "steps" if not scope.has_steps:
-                where = f"ran in a range {scope.step_name!r}"
-                return f"no {scope.noun} {where}: name the range of one step with --step-name"
-            case "several steps":
-                return self._lacks_several_steps()
+                what = f"no {scope.noun} ran in a range {scope.step_name!r}"
+                return f"{what}: name the range of one step with --step-name"
+            case "several steps" if processes > 1:
+                return f"the capture has steps of {processes} processes side by side: capture one of them"
+            case "several steps" if steps < MIN_STEPS and not (steps > 2 and scope.differs_in_work):
+                recorded = "only 1 step was" if steps == 1 else f"only {steps} steps were"
+                chance = f"it takes {MIN_STEPS} to tell a slow step from chance"
+                return f"{recorded} recorded, and {chance} (`kernel-tables record --steps`)"
             case "memory kinds" if not self.calls.has_memory_kinds:
                 return "the capture lacks the sizes of copies and their kinds of memory"
             case "optimizer" if not any(map(OPTIMIZER.match, scope.ranges.names)):
@@ -72,17 +78,6 @@ class Context:
             case "counters" if self.filling is None:
                 return "no counters of Nsight Compute, which `kernel-tables diagnose --counters` reads"
         return ""
-
-    def _lacks_several_steps(self) -> str:
-        scope, count = self.scope, len(self.scope.step_ranges)
-        processes = len(np.unique(scope.range_process[scope.step_ranges]))
-        if processes > 1:
-            return f"the capture has steps of {processes} processes side by side: capture one of them"
-        if count >= MIN_STEPS or (count > 2 and scope.differs_in_work):
-            return ""
-        recorded = "only 1 step was" if count == 1 else f"only {count} steps were"
-        chance = f"it takes {MIN_STEPS} to tell a slow step from chance"
-        return f"{recorded} recorded, and {chance} (`kernel-tables record --steps`)"
 
     @cached_property
     def calls(self) -> HostCalls:
@@ -120,15 +115,17 @@ class Context:
         return np.where(mask, self.time_by_activity, 0)
 
     def time_hit(self, mask: np.ndarray, subject: str) -> Hit:
-        """The hit for kernels of `mask`. `subject` is the beginning of its message."""
-        scope, total_ns = self.scope, self.scope.busy_ns(mask)
+        """The hit for kernels of `mask` in the span. `subject` is the beginning of its message."""
+        scope, mask = self.scope, mask & self.scope.is_in_span
+        total_ns = scope.busy_ns(mask)
         evidence = {"kernels_per_step": scope.per_step(mask), "ms": scope.per_step_ms(total_ns)}
         return Hit(total_ns, f"{subject} {scope.in_words(total_ns)}", evidence, self.times(mask))
 
     def wait_hit(self, cause: str, waits: str) -> Hit | None:
         """The hit for the time in which a device idles between activities or only copies because of `cause`. `waits`
         says when it waits, in words."""
-        scope, is_copy = self.scope, self.calls.copy_cause == CAUSES.index(cause)
+        scope, calls, number = self.scope, self.calls, CAUSES.index(cause)
+        is_copy = calls.copy_cause == number
         if cause not in self.idle.ns_by_cause and not is_copy.any():
             return None
         is_copy &= scope.is_in_span
@@ -138,7 +135,16 @@ class Context:
         copying = [difference(device.time_of(is_copy), device.time_of(scope.is_kernel)) for device in scope.devices]
         copying_ns = sum(times.total_ns for times in copying)
         counted_ns = int(idle_ns.sum()) + copying_ns
-        evidence = self._evidence_of_calls(cause)
+        # How often and for how long calls held up the host, from the first start to the last end of the devices' spans.
+        first_ns = min(device.first_ns for device in scope.devices)
+        last_ns = max(device.last_ns for device in scope.devices)
+        held_up = (calls.cause == number) & (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
+        counts = Counter(calls.functions[function] for function in np.sort(calls.function[held_up]).tolist())
+        evidence = {
+            "calls_per_step": round(int(held_up.sum()) / scope.step_count, 2),
+            "functions_per_step": {name: round(count / scope.step_count, 2) for name, count in counts.items()},
+            "host_ms": scope.per_step_ms(calls.time_of(held_up).total_ns),
+        }
         if copying_ns:
             evidence["copying_alone_ms"] = scope.per_step_ms(copying_ns)
         at_edges_ns = self.idle.at_edges_ns(cause)  # is reported with the others, but does not help to reach the share
@@ -146,26 +152,9 @@ class Context:
         gain_ns = max(counted_ns, self.idle.avoidable_ns[cause] + copying_ns) + at_edges_ns
         message = f"the GPU waits {scope.in_words(total_ns)} {waits}"
         if cause in ALLOCATIONS:
-            counts = [f"{count:.3g} {name}" for name, count in evidence["functions_per_step"].items()]
-            message += f" ({', '.join(counts)} per step)"
-        least_share = 0.01  # less is not worth a word
-        if scope.share(gain_ns - total_ns) >= least_share:
+            listed = [f"{count:.3g} {name}" for name, count in evidence["functions_per_step"].items()]
+            message += f" ({', '.join(listed)} per step)"
+        if scope.share(gain_ns - total_ns) >= 0.01:  # less is not worth a word
             more = duration(1e6 * scope.per_step_ms(gain_ns - total_ns))
             message += f", and up to {more} more because the host is then no longer ahead of it"
         return Hit(gain_ns, message, evidence, idle_ns + self.times(is_copy), counted_ns)
-
-    def _evidence_of_calls(self, cause: str) -> dict[str, object]:
-        """How often (in all and by function) and for how long calls of `cause` held up the host, from the first start
-        to the last end of the devices' spans."""
-        calls, scope = self.calls, self.scope
-        first_ns = min(device.first_ns for device in scope.devices)
-        last_ns = max(device.last_ns for device in scope.devices)
-        mask = (calls.cause == CAUSES.index(cause)) & (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
-        counts: dict[str, int] = {}
-        for function, count in zip(*np.unique(calls.function[mask], return_counts=True), strict=True):
-            counts[calls.functions[function]] = counts.get(calls.functions[function], 0) + int(count)
-        return {
-            "calls_per_step": round(int(mask.sum()) / scope.step_count, 2),
-            "functions_per_step": {name: round(count / scope.step_count, 2) for name, count in counts.items()},
-            "host_ms": scope.per_step_ms(calls.time_of(mask).total_ns),
-        }

@@ -14,13 +14,13 @@ from pathlib import Path
 import numpy as np
 
 from kernel_tables.capture import NONE
-from kernel_tables.classes import is_found_in, is_fp32_without_tensor_cores, pattern_problem
+from kernel_tables.classes import is_fp32_without_tensor_cores, pattern_problem
 from kernel_tables.errors import TraceError
 from kernel_tables.evidence import BACKWARD, MIN_STEPS, Context, Hit
 from kernel_tables.idle import GPU, HOST, LAUNCH, LAUNCHING, LONG_PAUSE_NS
 from kernel_tables.intervals import covered_ns, difference
 from kernel_tables.output import duration
-from kernel_tables.steps import COMMUNICATION, NO_STEP, Device, Scope
+from kernel_tables.steps import COMMUNICATION, NO_STEP, Scope
 
 MANY_OPTIMIZER_KERNELS = 20  # of a step; clipping gradients before a fused optimizer takes six
 # The ten steps of small, context 512, lie within 10 % on an H200, whose clocks fall by 5 % in 80 ms of bf16 products.
@@ -83,25 +83,22 @@ def launch_bound(context: Context) -> Hit:
     ns_by_activity[context.claimed_ns > 0] = 0
     idle_ns, launches = int(ns_by_activity.sum()), int((scope.is_in_span & (scope.launch_row != NONE)).sum())
     names = ("driver_call_us", "waiting_us", "other_calls_us", "python_and_dispatcher_us")
-    times_ns = map(sum, zip(*(_host_times(context, device) for device in scope.devices), strict=True))
-    evidence = {name: round(ns / 1e3 / max(launches, 1), 3) for name, ns in zip(names, times_ns, strict=True)}
+    # The time of the host from the first to the last launch of each device in calls that launch, in other calls that
+    # hold it up, in other calls, and in none. If several threads are busy at once, it counts for the first of these.
+    calls, times_ns = context.calls, np.zeros(len(names), np.int64)
+    for device in scope.devices:
+        launch_ns = scope.launch_ns[device.rows[scope.launch_row[device.rows] != NONE]]
+        if not len(launch_ns):
+            continue
+        first_ns, last_ns, is_own = int(launch_ns.min()), int(launch_ns.max()), calls.process == device.process
+        launching, waiting = (calls.time_of(is_own & mask) for mask in (calls.kind == LAUNCH, calls.cause != NONE))
+        parts = launching, difference(waiting, launching), difference(calls.time_of(is_own), launching, waiting)
+        of_calls_ns = [int(covered_ns(part, first_ns, last_ns)) for part in parts]
+        times_ns += [*of_calls_ns, last_ns - first_ns - sum(of_calls_ns)]
+    evidence = {name: round(ns / 1e3 / max(launches, 1), 3) for name, ns in zip(names, times_ns.tolist(), strict=True)}
     evidence["launches_per_step"] = round(launches / scope.step_count, 1)
     message = f"the GPU waits {scope.in_words(idle_ns)} for kernels that the host launches too late"
     return Hit(idle_ns, message, evidence, ns_by_activity)
-
-
-def _host_times(context: Context, device: Device) -> list[int]:
-    """The time of the host from the first to the last launch of a device in calls that launch, in other calls that hold
-    it up, in other calls, and in none. If several threads are busy at once, it counts once, for the first of these."""
-    calls, scope = context.calls, context.scope
-    launch_ns = scope.launch_ns[device.rows[scope.launch_row[device.rows] != NONE]]
-    if not len(launch_ns):
-        return [0, 0, 0, 0]
-    first_ns, last_ns, is_own = int(launch_ns.min()), int(launch_ns.max()), calls.process == device.process
-    launching, waiting = (calls.time_of(is_own & mask) for mask in (calls.kind == LAUNCH, calls.cause != NONE))
-    parts = launching, difference(waiting, launching), difference(calls.time_of(is_own), launching, waiting)
-    times_ns = [int(covered_ns(part, first_ns, last_ns)) for part in parts]
-    return [*times_ns, last_ns - first_ns - sum(times_ns)]
 
 
 def idle_host(context: Context) -> Hit:
@@ -169,16 +166,13 @@ def unfused_elementwise(context: Context) -> Hit:
 
 
 def casts(context: Context) -> Hit:
-    pattern, scope = r"(?i)(?:b?float(?:16|8\w*)|half)_copy_kernel|copy_kernel.*LoadWithCast", context.scope
-    is_cast = scope.with_names([bool(re.search(pattern, name)) for name in scope.activities.names])
-    mask = is_cast & scope.is_of_class("elementwise") & scope.is_in_span
+    is_cast = re.compile(r"(?i)(?:b?float(?:16|8\w*)|half)_copy_kernel|copy_kernel.*LoadWithCast").search
+    mask = context.scope.is_named(is_cast) & context.scope.is_of_class("elementwise")
     return context.time_hit(mask, "kernels that only convert between number formats take")
 
 
 def no_tensor_cores(context: Context) -> Hit:
-    scope = context.scope
-    is_fp32 = scope.with_names([is_fp32_without_tensor_cores(name) for name in scope.activities.names])
-    mask = is_fp32 & scope.is_of_class("gemm") & scope.is_in_span
+    mask = context.scope.is_named(is_fp32_without_tensor_cores) & context.scope.is_of_class("gemm")
     return context.time_hit(mask, "matrix multiplies in fp32, without tensor cores, take")
 
 
@@ -242,38 +236,25 @@ def exposed_communication(context: Context) -> Hit | None:
     return Hit(exposed_ns, message, evidence, context.times(is_communication))
 
 
-def low_occupancy(context: Context) -> Hit:
-    """Kernels of at least one wave that leave more than half of the GPU's warps empty.
-
-    Matrix multiplies, alone or in fused attention, do not count: they keep their tiles in registers and hide latency
-    within a warp, and are fast at an occupancy of an eighth."""
-    filling, scope = context.filling, context.scope
-    mask = ~scope.is_of_class("gemm", "attention") & (filling.occupancy < 0.5) & (filling.waves >= 1)
-    subject = "kernels that leave more than half of the warps empty take"
-    return _empty_hit(context, mask, 1 - filling.occupancy, subject, "mean_empty_warps")
-
-
-def wave_tail(context: Context) -> Hit:
-    """Kernels of more than one wave whose last wave leaves many places for blocks empty."""
-    filling, least_tail = context.filling, 0.2  # of the places in all waves
-    mask = (filling.tail >= least_tail) & (filling.waves > 1)
-    return _empty_hit(context, mask, filling.tail, "kernels whose last wave leaves many places empty take", "mean_tail")
-
-
-def _empty_hit(context: Context, mask: np.ndarray, empty_share: np.ndarray, subject: str, mean_name: str) -> Hit:
-    """The hit for the kernels of `mask`. `empty_share` is, by activity, the share of the GPU that it leaves empty (NaN
-    if unknown). `subject` begins the message; `mean_name` is the key of the mean share in the evidence."""
-    scope = context.scope
+def partly_empty(context: Context, of_warps: bool) -> Hit:
+    """Kernels of at least one wave that leave more than half of the GPU's warps empty, or else, those of more than one
+    wave whose last wave leaves many places for blocks empty."""
+    scope, filling = context.scope, context.filling
+    if of_warps:
+        # Matrix multiplies, alone or in fused attention, keep their tiles in registers and hide latency within a warp,
+        # and are fast at an occupancy of an eighth.
+        mask = ~scope.is_of_class("gemm", "attention") & (filling.occupancy < 0.5) & (filling.waves >= 1)
+        empty_share, mean, subject = 1 - filling.occupancy, "mean_empty_warps", "that leave more than half of the warps"
+    else:
+        mask = (filling.tail >= 0.2) & (filling.waves > 1)  # of the places in all waves
+        empty_share, mean, subject = filling.tail, "mean_tail", "whose last wave leaves many places"
     mask &= scope.is_in_span & scope.is_kernel
     total_ns, times_ns = scope.busy_ns(mask), context.times(mask)
-    ns_by_activity = (times_ns * np.nan_to_num(empty_share)).astype(np.int64)
+    ns_by_activity = (times_ns * np.nan_to_num(empty_share)).astype(np.int64)  # NaN if unknown
     empty_ns = int(ns_by_activity.sum())
-    evidence = {
-        "kernels_per_step": scope.per_step(mask),
-        "running_ms": scope.per_step_ms(total_ns),
-        mean_name: round(empty_ns / max(int(times_ns.sum()), 1), 4),
-    }
-    message = f"{subject} {scope.in_words(total_ns)}"
+    evidence = {"kernels_per_step": scope.per_step(mask), "running_ms": scope.per_step_ms(total_ns)}
+    evidence[mean] = round(empty_ns / max(int(times_ns.sum()), 1), 4)
+    message = f"kernels {subject} empty take {scope.in_words(total_ns)}"
     return Hit(min(empty_ns, total_ns), message, evidence, ns_by_activity, total_ns)
 
 
@@ -281,8 +262,7 @@ def unsteady_steps(context: Context) -> Hit | None:
     """Steps that are slow, or that drift. The idle time that other findings claim does not count. With fewer than
     MIN_STEPS steps, or on the CPU, which other programs use, too, a slow step may be chance: it is reported only if it
     does more work."""
-    scope, step = context.scope, context.scope.step_by_activity
-    count = len(scope.step_ranges)
+    scope, step, count = context.scope, context.scope.step_by_activity, len(context.scope.step_ranges)
     idle_ns = np.minimum(context.idle.by_activity(), context.claimed_ns)
     # The first activity of a step ends idle time of the step before: searchsorted finds that one.
     of_step = np.maximum(np.searchsorted(scope.step_starts_ns, scope.activities.start) - 1, 0)
@@ -292,7 +272,10 @@ def unsteady_steps(context: Context) -> Hit | None:
     may_be_chance = count < MIN_STEPS or scope.profile.is_cpu_only
     is_slow = time_ns > OUTLIER * median_ns
     if may_be_chance and is_slow.any():
-        is_slow &= _explains_slowness(scope, is_slow)
+        explaining = 1 + (OUTLIER - 1) / 2  # times the launches: half of what an OUTLIER takes longer
+        launches, (_, instances) = scope.launches_by_step, _repeated_range(scope, is_slow)
+        usual, usual_instances = np.median(launches[~is_slow]), np.median(instances[~is_slow])
+        is_slow &= (launches > explaining * usual) | (instances > usual_instances)
     halves_ns = float(np.median(time_ns[:half])), float(np.median(time_ns[-half:]))
     drift = 0.0 if may_be_chance else halves_ns[1] / halves_ns[0] - 1
     if not (is_slow.any() or abs(drift) >= DRIFT):
@@ -321,14 +304,6 @@ def unsteady_steps(context: Context) -> Hit | None:
     return Hit(int(longer_ns.sum()) * len(scope.devices), "; ".join(parts), evidence, ns_by_activity)
 
 
-def _explains_slowness(scope: Scope, is_slow: np.ndarray) -> np.ndarray:
-    """By step: whether it does much more work than the steps that are not slow, which may be why it is slow."""
-    explaining = 1 + (OUTLIER - 1) / 2  # times the launches: half of what an OUTLIER takes longer
-    does_more = scope.launches_by_step > explaining * np.median(scope.launches_by_step[~is_slow])
-    _, instances = _repeated_range(scope, is_slow)
-    return does_more | (instances > np.median(instances[~is_slow]))
-
-
 def _what_varies(scope: Scope, is_slow: np.ndarray) -> str:
     """The work that slow steps do more often than the others, in words."""
     name, instances = _repeated_range(scope, is_slow)
@@ -353,7 +328,7 @@ def _repeated_range(scope: Scope, is_slow: np.ndarray) -> tuple[str, np.ndarray]
     is_in_step = np.array([path[-2:-1] == (scope.step_name,) for path in paths])[range_path]
     step = np.searchsorted(ranges.start[scope.step_ranges], ranges.start, "right") - 1
     found, most_ns = ("", np.zeros(len(is_slow))), 0.0
-    inner = np.flatnonzero(is_in_step & (step >= 0) & (not is_slow.all()))
+    inner = np.flatnonzero(is_in_step & (step >= 0))
     for path in np.unique(range_path[inner]).tolist():
         own = inner[range_path[inner] == path]
         instances = np.bincount(step[own], minlength=len(is_slow))
@@ -477,12 +452,12 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         "kernels of a wave or more, except matrix multiplies and attention, that keep fewer than half of the possible"
         " warps active", 0.05,
         "see what limits them (registers, shared memory, block size), and let a block take less of it",
-        "possible", ("gpu", "counters"), low_occupancy,
+        "possible", ("gpu", "counters"), partial(partly_empty, of_warps=True),
     ),
     Rule(
         "wave_tail", "kernels of several waves, with a fifth or more of their block slots empty in the last wave", 0.05,
         "choose sizes whose blocks fill complete waves, or kernels that divide the last wave (stream-K)",
-        "possible", ("gpu", "counters"), wave_tail,
+        "possible", ("gpu", "counters"), partial(partly_empty, of_warps=False),
     ),
     Rule(
         "exposed_communication", "communication that is not overlapped by computation", 0.05,
@@ -542,8 +517,8 @@ def rules_of_entries(entries: Sequence[Mapping], source: str) -> tuple[Rule, ...
 
 def _problem(entry: Mapping) -> str:
     """Why a custom rule cannot be used, "" if it can."""
-    types = dict.fromkeys(("code", "advice", "kernel", "class", "range", "call"), str) | {"launches": int}
-    types["share"] = (int, float)
+    selecting, needed = ("kernel", "class", "range", "call"), ("code", "advice", "share")
+    types = dict.fromkeys((*selecting, *needed), str) | {"launches": int, "share": (int, float)}
     if not isinstance(entry, Mapping):
         return f"{entry!r} is not a table"
     for key, value in entry.items():
@@ -551,26 +526,21 @@ def _problem(entry: Mapping) -> str:
             return f"{key!r} is not known"
         if not isinstance(value, types[key]) or isinstance(value, bool) or value == "":
             return f"{key} = {value!r} cannot be used"
-    if lacking := [key for key in ("code", "share", "advice") if key not in entry]:
+        if key in ("kernel", "call") and (reason := pattern_problem(value)):
+            return f"the pattern {value!r} cannot be used ({reason})"
+    if lacking := [key for key in needed if key not in entry]:
         return f"{lacking[0]!r} is lacking"
-    kernel_keys = entry.keys() & {"kernel", "class", "range"}
-    if "call" not in entry and not kernel_keys:
-        return "it names no kernel, class, range or call"
-    if "call" in entry and kernel_keys:
-        return "it names a call and kernels; write a rule for each"
+    if len({key == "call" for key in selecting if key in entry}) != 1:
+        return "it has to name a call, or else a kernel, class or range"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", entry["code"]) or not 0 <= entry["share"] <= 1:
         return "a code consists of lower-case letters, digits and _, and a share is between 0 and 1"
-    for pattern in (entry[key] for key in ("kernel", "call") if key in entry):
-        if reason := pattern_problem(pattern):
-            return f"the pattern {pattern!r} cannot be used ({reason})"
     return ""
 
 
 def _hit_of_kernels(context: Context, entry: Mapping, selection: str) -> Hit | None:
-    scope = context.scope
-    mask = scope.is_in_span & scope.is_kernel
+    scope, mask = context.scope, context.scope.is_in_span & context.scope.is_kernel
     if "kernel" in entry:
-        mask &= scope.with_names(is_found_in(entry["kernel"], scope.activities.names))
+        mask &= scope.is_named(re.compile(entry["kernel"], re.ASCII).search)
     if "class" in entry:
         mask &= scope.is_of_class(entry["class"])
     if "range" in entry:
@@ -583,9 +553,9 @@ def _hit_of_kernels(context: Context, entry: Mapping, selection: str) -> Hit | N
 def _hit_of_calls(context: Context, entry: Mapping, selection: str) -> Hit | None:
     """The host's time in the calls of `entry` within the spans of the GPUs. Nested calls count once."""
     scope, calls, total_ns, count = context.scope, context.calls, 0, 0
-    is_wanted = np.array(is_found_in(entry["call"], calls.functions), bool)[calls.function]
+    is_wanted = np.array([*map(bool, map(re.compile(entry["call"], re.ASCII).search, calls.functions))], bool)
     for device in scope.devices:
-        is_match = is_wanted & (calls.process == device.process)
+        is_match = is_wanted[calls.function] & (calls.process == device.process)
         total_ns += int(covered_ns(calls.time_of(is_match), device.first_ns, device.last_ns))
         count += int((is_match & (calls.start_ns >= device.first_ns) & (calls.start_ns < device.last_ns)).sum())
     if count < max(entry.get("launches", 1) * scope.step_count, 1):
