@@ -12,7 +12,7 @@ import numpy as np
 from kernel_tables.capture import KINDS, LAUNCHES, NONE, process_of
 from kernel_tables.errors import DAMAGE_KEY, ERROR, RESOLUTION_KEY, WARNING, Finding, ImpossibleCapture, finding
 from kernel_tables.graphs import stream_capture_begins
-from kernel_tables.intervals import difference, gaps, union
+from kernel_tables.intervals import gaps, intersection, union
 from kernel_tables.output import visible
 from kernel_tables.steps import measured_steps
 
@@ -31,7 +31,7 @@ def findings(
     check = _Check(profile)
     try:
         found = [
-            *profile.capture.findings, *check.json(), *check.kernels_and_ranges(),
+            *profile.capture.findings, *check.kernels_and_ranges(),
             *check.steps(expected_steps, step_name, equal_steps), *check.launches(), *check.times(), *check.graphs(),
             *check.messages(), *check.threads(),
         ]  # fmt: skip
@@ -48,7 +48,8 @@ class _Check:
         self.work, self.calls, self.ranges = self.capture.activities, self.capture.calls, self.capture.ranges
         self.is_kernel = np.isin(self.work.kind, [KINDS.index("kernel"), KINDS.index("graph")])
 
-    def json(self) -> Iterator[Finding]:
+    def kernels_and_ranges(self) -> Iterator[Finding]:
+        """What was recorded at all, and how exactly."""
         if damage := self.profile.metadata.get(DAMAGE_KEY):
             fact = f"only what comes before the damage was read ({visible(damage)})"
             yield finding("read_up_to_damage", f"{fact}: times are too small; write or copy the trace again")
@@ -57,8 +58,6 @@ class _Check:
                 "whole_microseconds",
                 "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1; a newer PyTorch writes nanoseconds",
             )
-
-    def kernels_and_ranges(self) -> Iterator[Finding]:
         if not self.is_kernel.any():
             yield finding(
                 "no_kernels",
@@ -269,8 +268,7 @@ class _Check:
         if not len(busy) or not len(overhead):
             return
         first_ns, last_ns = int(busy.start_ns[0]), int(busy.end_ns[-1])
-        outside = gaps(union(np.array([first_ns]), np.array([last_ns])), 0, int(overhead.end_ns[-1]) + last_ns)
-        lost_ns = difference(overhead, busy, outside).total_ns
+        lost_ns = intersection(overhead, gaps(busy, first_ns, last_ns)).total_ns
         if lost_ns > 0.05 * (last_ns - first_ns):
             yield finding(
                 "profiler_overhead",
@@ -307,37 +305,33 @@ class _Check:
 
     def messages(self) -> Iterator[Finding]:
         """The messages of nsys about its own capture, which are recognized by their English."""
-        loss = (
-            r"\bdropped\b|\blost\b|incomplete .*events|buffer.*(overflow|full|exceeded)|out of (disk space|memory)"
-            r"|no space left"
+        losses = (
+            r"(?!.*\b0 .*\bdropped\b|.*\bdropped:?\s*0\b).*(\bdropped\b|\blost\b|incomplete .*events"
+            r"|buffer.*(overflow|full|exceeded)|out of (disk space|memory)|no space left)"
         )
+        harmless = "nothing is known to be lost; nothing has to be done"
+        kinds = (  # the first that fits: its code, its least severity, how the message reads, what it means
+            ("nsys_lost_events", 0, losses, "times and counts may be too small; capture less at a time"),
+            (
+                "nsys_error", 3, r"(?!.*(sampling|perf_event|paranoid|context switch|backtrace))",
+                "what it failed to record is missing; capture again",
+            ),
+            (
+                "nsys_hedge", 0, r".*not all .* might have been collected",  # even if nothing is (2025.3 on an H200)
+                "nsys warns of this whenever a program outlives its capture range; figures hold unless another finding"
+                " counts a loss",
+            ),
+            ("nsys_older_than_driver", 2, r".*driver version .* is not supported by this build", harmless),
+            ("nsys_warning", 2, "", harmless),
+        )  # fmt: skip
         for (severity, message), processes in Counter(self.capture.messages).items():
             text = " ".join(message[:500].split())
             text = f"{text}..." if len(message) > 500 else text.removesuffix(".")
-
-            def has(pattern: str, text: str = text) -> bool:
-                return re.search(pattern, text, re.IGNORECASE) is not None
-
-            if has(loss) and not has(r"\b0 .*\bdropped\b|\bdropped:?\s*0\b"):
-                code, meaning = "nsys_lost_events", "times and counts may be too small; capture less at a time"
-            elif severity >= 3 and not has(r"sampling|perf_event|paranoid|context switch|backtrace"):
-                code, meaning = "nsys_error", "what it failed to record is missing; capture again"
-            elif has(r"not all .* might have been collected"):  # even if nothing is lost (2025.3 on an H200)
-                code, meaning = (
-                    "nsys_hedge",
-                    (
-                        "nsys warns of this whenever a program outlives its capture range; figures hold unless another"
-                        " finding counts a loss"
-                    ),
-                )
-            elif severity >= 2:
-                is_old = has(r"driver version .* is not supported by this build")
-                code = "nsys_older_than_driver" if is_old else "nsys_warning"
-                meaning = "nothing is known to be lost; nothing has to be done"
-            else:
-                continue
             source = f"nsys, of {processes} processes" if processes > 1 else "nsys"
-            yield finding(code, f"{source}: {visible(text)}: {meaning}")
+            for code, least, pattern, meaning in kinds:
+                if severity >= least and re.match(pattern, text, re.IGNORECASE):
+                    yield finding(code, f"{source}: {visible(text)}: {meaning}")
+                    break
 
     def threads(self) -> Iterator[Finding]:
         """The finding about launches that inherit ranges of two or more threads."""
