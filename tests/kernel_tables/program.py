@@ -20,74 +20,52 @@ MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunct
 SOFTMAX = (
     "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, float, float, float>(float*, float const*, int)"
 )
-CAST = "void at::native::unrolled_elementwise_kernel<at::native::bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)>"
 NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
 class Program:
     def __init__(self):
-        self.capture = Synthetic()
-        self._host = self._gpu = 0
-        self._correlation = 0
+        self.capture, self.host_ns, self.gpu_ns, self._correlation = Synthetic(), 0, 0, 0
 
     @contextmanager
     def range(self, name: str):
-        start = self._host
+        start = self.host_ns
         yield
-        self.capture.range(name, start, self._host)
+        self.capture.range(name, start, self.host_ns)
 
     def launch(self, name: str, duration: float, host: float = 5, stream: int = 7) -> None:
         """A kernel, for the launch of which the host takes HOST in all, 4 µs of that in the call."""
         self.capture.kernel(name, stream=stream, **self._given("cudaLaunchKernel_v7000", 4, duration))
-        self._host += round((host - 4) * 1000)
+        self.host_ns += round((host - 4) * 1000)
 
-    def replay(self, names: list[str], duration: float, gap: float) -> None:
-        """A CUDA graph: one launch of many kernels, with gaps of the GPU's own between them."""
-        first = self._given("cudaGraphLaunch_v10000", 8, duration)
-        for name in names:
-            self.capture.kernel(name, **first | {"start": self._gpu, "duration": round(duration * 1000)})
-            self._gpu += round((duration + gap) * 1000)
-        self._gpu -= round(gap * 1000)
-
-    def wait(self) -> None:
+    def wait(self, call: str = "cudaStreamSynchronize_v3020", after: float = 2) -> None:
         """torch.cuda.synchronize()."""
-        self._call("cudaStreamSynchronize_v3020", max(self._gpu - self._host, 0) + 2000)
+        self._call(call, max(self.gpu_ns - self.host_ns, 0) + round(after * 1000))
 
     def item(self) -> None:
-        """tensor.item(): a copy of four bytes, and waiting for it."""
-        self.copy(4, 1, kind=2, pageable=True)
+        """tensor.item(): a copy of four bytes to pageable memory, and waiting for it."""
+        self.capture.memcpy(size=4, copy_kind=2, source=2, target=0, **self._given("cudaMemcpyAsync_v3020", 4, 1))
         self.wait()
 
-    def copy(self, size: int, duration: float, kind: int = 1, pageable: bool = False) -> None:
-        """A copy, on the stream of the kernels; KIND 1 to the GPU, 2 to the host."""
-        host_memory = 0 if pageable else 1
-        memory = {"source": host_memory, "target": 2} if kind == 1 else {"source": 2, "target": host_memory}
-        given = self._given("cudaMemcpyAsync_v3020", 4, duration)
-        self.capture.memcpy(size=size, copy_kind=kind, **memory, **given)
-
-    def reallocate(self, took: float) -> None:
-        """torch.cuda.empty_cache() and what follows from it: cudaFree waits for the GPU, cudaMalloc takes its time."""
-        self.free()
-        self.allocate(took)
-
     def free(self) -> None:
-        self._call("cudaFree_v3020", max(self._gpu - self._host, 0) + 20_000)
+        """torch.cuda.empty_cache(): cudaFree waits for the GPU."""
+        self.wait("cudaFree_v3020", 20)
 
     def allocate(self, took: float) -> None:
         self._call("cudaMalloc_v3020", round(took * 1000))
 
     def pause(self, duration: float) -> None:
         """Python alone."""
-        self._host += round(duration * 1000)
+        self.host_ns += round(duration * 1000)
 
     def _call(self, name: str, duration: int) -> int:
         self._correlation += 1
-        at, self._host = self._host, self._host + duration
+        at, self.host_ns = self.host_ns, self.host_ns + duration
         self.capture.call(at, self._correlation, api=name, duration=duration)
         return at
 
     def _given(self, name: str, call: float, duration: float) -> dict[str, int]:
         at = self._call(name, round(call * 1000))
-        start = max(self._gpu, at + LATENCY)
-        self._gpu = start + round(duration * 1000)
+        start = max(self.gpu_ns, at + LATENCY)
+        self.gpu_ns = start + round(duration * 1000)
         return {"at": at, "start": start, "duration": round(duration * 1000), "correlation": self._correlation}

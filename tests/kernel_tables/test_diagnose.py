@@ -1,10 +1,11 @@
-"""What the diagnosis says of programs with planted faults, when its rules abstain, and users' own rules."""
+"""When the rules of the diagnosis abstain, which of several reports, what their gains are of, and users' own rules.
 
-import sys
+That each rule finds its planted fault, and nothing else, is tested with the captures of tests/golden.
+"""
+
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,11 +17,10 @@ from kernel_tables.errors import WINDOW_KEY, TraceError
 from kernel_tables.idle import HOST, LAUNCHING, HostCalls, Idle, claims
 from kernel_tables.rules import CODES, RULES, RULES_WITH_IDLE_TIME, rules_of_entries, rules_of_file
 from kernel_tables.steps import Scope, step_time
-from tests.kernel_tables.program import ADAM, CAST, FLASH, GEMM, MUL, NCCL, SGEMM, SOFTMAX, Program
+from tests.kernel_tables.program import ADAM, FLASH, GEMM, MUL, SGEMM, SOFTMAX, Program
 from tests.kernel_tables.synthetic import Synthetic
 
 CAPTURES = Path(__file__).parents[1] / "captures"
-STEPS = 8
 ROW, SHORT = SOFTMAX.replace("8, float", "4, float"), GEMM.replace("128x256", "64x64")
 NEXT = "enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__"
 
@@ -38,94 +38,42 @@ def reported(said: dict[str, Diagnosis]) -> set[str]:
 def training(
     in_step: Callable = lambda p, number: None,
     between: Callable = lambda p: None,
-    gemm: str = GEMM,
-    attention: Callable = lambda p: p.launch(FLASH, 100),
     optimizer: Callable = lambda p: p.launch(ADAM, 60),
-    host: float = 5,
     kernel: float = 100,
 ) -> Program:
-    """A training loop whose host is far ahead of the GPU, with a fault `in_step`, `between` steps or in a part."""
+    """A training loop whose host is far ahead of the GPU, with a fault somewhere."""
     program = Program()
-    for number in range(STEPS):
+    for number in range(8):
         with program.range("step"):
             with program.range("forward"):
-                for _ in range(4):
-                    program.launch(gemm, kernel, host)
+                launch(program, [GEMM] * 4, kernel)
                 in_step(program, number)
-                with program.range("scaled dot product attention"):
-                    attention(program)
-                program.launch(gemm, kernel, host)
+                launch(program, [FLASH, GEMM], kernel)
             with program.range("backward"):
-                for _ in range(6):
-                    program.launch(gemm, kernel, host)
+                launch(program, [GEMM] * 6, kernel)
             with program.range("optimizer"):
                 optimizer(program)
         between(program)
     return program
 
 
-def items(program: Program, number: int) -> None:
-    for _ in range(4):
-        program.copy(32 << 10, 1, kind=2, pageable=True)
-        program.wait()
-        program.pause(30)
-        program.launch(GEMM, 100)
-
-
-def slow_step(program: Program, number: int) -> None:
-    program.launch(GEMM, 3000 if number == 3 else 1)
-    program.wait()
-
-
-def wait_for_data(program: Program, us: float = 3000) -> None:
-    with program.range(NEXT):
-        program.pause(us)
-
-
-def launch(program: Program, names: list[str]) -> None:
+def launch(program: Program, names: list[str], us: float | None = None) -> None:
     for name in names:
-        program.launch(name, {GEMM: 200, ROW: 4, SHORT: 4}.get(name, 100))
+        program.launch(name, us or {GEMM: 200, ROW: 4, SHORT: 4}.get(name, 100))
 
 
-PLANTED = {
-    "waiting_for_data": lambda: training(between=wait_for_data),
-    "launch_bound": lambda: training(host=40, kernel=20),
-    "idle_host": lambda: training(between=lambda p: p.pause(3000)),
-    "idle_sync": lambda: training(between=lambda p: (p.wait(), p.pause(120))),
-    "idle_copy": lambda: training(between=lambda p: p.copy(8 << 20, 200)),
-    "idle_allocation": lambda: training(between=lambda p: p.reallocate(150)),
-    "small_kernels": lambda: training(in_step=lambda p, _: p.replay([GEMM] * 120, 3, 1)),
-    "sync_in_step": lambda: training(in_step=items),
-    "copy_in_step": lambda: training(in_step=lambda p, _: p.copy(8 << 20, 200)),
-    "pageable_copy": lambda: training(in_step=lambda p, _: (p.copy(8 << 20, 400, pageable=True), p.wait())),
-    "allocation_in_step": lambda: training(in_step=lambda p, _: p.reallocate(150)),
-    "unfused_elementwise": lambda: training(in_step=lambda p, _: [p.launch(MUL, 50) for _ in range(5)]),
-    "casts": lambda: training(in_step=lambda p, _: [p.launch(CAST, 60) for _ in range(2)]),
-    "no_tensor_cores": lambda: training(gemm=SGEMM),
-    "unfused_attention": lambda: training(attention=lambda p: launch(p, [GEMM, MUL, SOFTMAX, GEMM])),
-    "unfused_optimizer": lambda: training(optimizer=lambda p: [p.launch(MUL, 3) for _ in range(110)]),
-    "exposed_communication": lambda: training(in_step=lambda p, _: p.launch(NCCL, 300, stream=9)),
-    "unsteady_steps": lambda: training(in_step=slow_step),
-}
-MENDED = dict.fromkeys(PLANTED, training) | {
-    "launch_bound": lambda: training(kernel=20),
-    "sync_in_step": lambda: training(in_step=lambda p, _: [p.launch(GEMM, 100) for _ in range(4)]),
-    "unfused_elementwise": lambda: training(in_step=lambda p, _: p.launch(MUL, 50)),
-    "no_tensor_cores": lambda: training(kernel=13),
-    "unsteady_steps": lambda: training(in_step=lambda p, _: (p.launch(GEMM, 1), p.wait())),
-}
+def allocate_varying(program: Program, number: int) -> None:
+    program.free()
+    program.allocate(150 if number % 3 else 5000)
+
+
 PRECEDENCE = {  # of several rules that could report the same time, the one that names the cause does
-    "steps that differ in how long they allocate": (
-        "allocation_in_step", lambda: training(in_step=lambda p, number: p.reallocate(150 if number % 3 else 5000)),
-    ),
+    "steps that differ in how long they allocate": ("allocation_in_step", lambda: training(allocate_varying)),
     "steps that differ in how late they launch": (
-        "launch_bound", lambda: training(in_step=lambda p, number: [p.launch(GEMM, 5, 100 * number) for _ in range(6)]),
+        "launch_bound", lambda: training(lambda p, number: [p.launch(GEMM, 5, 100 * number) for _ in range(6)]),
     ),
     "memory that is freed between steps and allocated in them": (
-        "idle_allocation", lambda: training(in_step=lambda p, _: p.allocate(800), between=lambda p: p.free()),
-    ),
-    "tiny elementwise kernels in a row": (
-        "small_kernels", lambda: training(in_step=lambda p, _: p.replay([MUL] * 120, 3, 1)),
+        "idle_allocation", lambda: training(lambda p, _: p.allocate(800), between=Program.free),
     ),
     "a value that is read at the end of each step": (
         "idle_sync", lambda: training(optimizer=lambda p: (p.launch(ADAM, 60), p.item(), p.pause(120))),
@@ -133,30 +81,14 @@ PRECEDENCE = {  # of several rules that could report the same time, the one that
     "an optimizer that launches late": (
         "unfused_optimizer", lambda: training(optimizer=lambda p: [p.launch(MUL, 3, 30) for _ in range(110)]),
     ),
-    "tiny kernels before the host waits at the end of each step": (
-        "small_kernels",
-        lambda: training(in_step=lambda p, _: [p.launch(MUL, 0.9, 8) for _ in range(400)], between=Program.wait,
-                         kernel=300),
-    ),
     "an optimizer of few elementwise kernels": (
-        "unfused_optimizer", lambda: training(optimizer=lambda p: [p.launch(MUL, 20) for _ in range(24)]),
+        "unfused_optimizer", lambda: training(optimizer=lambda p: launch(p, [MUL] * 24, 20)),
+    ),
+    "tiny elementwise kernels in a row, before the host waits at the end of each step": (
+        "small_kernels",
+        lambda: training(lambda p, _: [p.launch(MUL, 0.9, 8) for _ in range(400)], between=Program.wait, kernel=300),
     ),
 }  # fmt: skip
-
-
-def span_ms(program: Program) -> float:
-    kernels = program.capture.rows["CUPTI_ACTIVITY_KIND_KERNEL"]
-    return (max(row["end"] for row in kernels) - min(row["start"] for row in kernels)) / 1e6
-
-
-@pytest.mark.parametrize("code", PLANTED)
-def test_a_planted_fault_alone_is_found_and_mending_it_gains_no_more_than_was_said(code, tmp_path):
-    planted = PLANTED[code]()
-    said = said_of(planted, tmp_path)
-    assert reported(said) == {code}
-    gained_ms = (span_ms(planted) - span_ms(MENDED[code]())) / STEPS
-    assert 0 < gained_ms <= said[code].gain_ms + 1e-9
-    assert said[code].gain_percent <= 100 and said[code].evidence and said[code].where["kernels"]
 
 
 @pytest.mark.parametrize("fault", PRECEDENCE)
@@ -165,18 +97,8 @@ def test_of_several_rules_the_one_that_names_the_cause_reports(fault, tmp_path):
     assert reported(said_of(make(), tmp_path)) == {code}
 
 
-def test_nothing_is_said_of_a_program_without_a_fault_and_what_cannot_be_checked_is_named(tmp_path):
-    said = said_of(training(), tmp_path)
-    assert {code: finding.message[:20] for code, finding in said.items()} == {
-        "low_occupancy": "no counters of Nsigh", "wave_tail": "no counters of Nsigh",
-        "exposed_communication": "no communication bet",
-    }  # fmt: skip
-    assert {*PLANTED, "low_occupancy", "wave_tail"} == set(CODES)
-    assert {code for rule in RULES for code in (*rule.leaves_to, *rule.silent_where)} <= set(CODES)
-
-
 def test_what_a_finding_costs_holds_for_a_host_that_was_ahead_of_the_gpu(tmp_path):
-    def emptying(steps: int, empties: bool = True) -> Program:
+    def emptying(steps: int, empties: bool) -> Program:
         """empty_cache() in every step, and a host that launches slowly at first and would else be ahead."""
         program = Program()
         for _ in range(steps):
@@ -191,8 +113,8 @@ def test_what_a_finding_costs_holds_for_a_host_that_was_ahead_of_the_gpu(tmp_pat
                         program.launch(GEMM, us, host)
         return program
 
-    gained_ms = (span_ms(emptying(30)) - span_ms(emptying(30, empties=False))) / 30
-    said = said_of(emptying(6), tmp_path)["allocation_in_step"]
+    said = said_of(emptying(6, True), tmp_path)["allocation_in_step"]
+    gained_ms = (emptying(12, True).gpu_ns - emptying(12, False).gpu_ns) / 12e6
     assert gained_ms <= said.gain_ms < 1.25 * gained_ms
     assert "(1 cudaFree, 4 cudaMalloc per step), and up to" in said.message
     assert said.message.endswith(" more because the host is then no longer ahead of it")
@@ -260,13 +182,12 @@ ATTENTION = {  # kernels of the forward and of the backward pass; ms of both, as
 
 
 @pytest.mark.parametrize("case", ATTENTION)
-@pytest.mark.parametrize("name", ["self_attn", "mixer"])
-def test_attention_is_found_by_what_is_launched_under_any_name_and_nothing_else_is(case, name, tmp_path):
+def test_attention_is_found_by_what_is_launched_under_any_name_and_nothing_else_is(case, tmp_path):
     forward, backward, forward_ms, backward_ms = ATTENTION[case]
     program = Program()
     with program.range("step"):
         for phase, names in (("GPT", forward), ("backward", backward)):
-            with program.range(phase), program.range("layers"), program.range(name):
+            with program.range(phase), program.range("layers"), program.range("mixer"):
                 launch(program, names)
     said = said_of(program, tmp_path).get("unfused_attention")
     assert bool(said) == bool(forward_ms)
@@ -311,10 +232,9 @@ def test_what_a_closure_runs_inside_the_optimizer_is_not_the_optimizers(backward
         assert said.evidence["running_ms"] == pytest.approx(1.5) and set(said.where["ranges"]) == {f"step > {adam}"}
 
 
-@pytest.mark.parametrize("steps", [3, 8])
-def test_a_slow_step_is_explained_by_what_it_runs_more_often_even_among_three(steps, tmp_path):
+def test_a_slow_step_is_explained_by_what_it_runs_more_often_even_among_three(tmp_path):
     program = Program()
-    for number in range(steps):
+    for number in range(3):
         with program.range("step"):
             program.pause(1)
             for name in ["forward"] * 2 + ["evaluation"] * (3 if number == 1 else 0):
@@ -322,21 +242,20 @@ def test_a_slow_step_is_explained_by_what_it_runs_more_often_even_among_three(st
                     program.launch(GEMM, 300)
             program.pause(1)
     said = said_of(program, tmp_path)["unsteady_steps"]
-    assert said.message.startswith(f"1 of {steps} steps takes more than 1.25 times the median of 60")
+    assert said.message.startswith("1 of 3 steps takes more than 1.25 times the median of 60")
     assert said.message.endswith("evaluation runs 3 times there, and not in the others")
-    assert said.gain_ms == pytest.approx(0.9 / steps, rel=0.05)
+    assert said.gain_ms == pytest.approx(0.3, rel=0.05)
 
 
 @pytest.mark.parametrize("operators", [2, 4])
 def test_without_a_gpu_a_step_is_slow_by_chance_unless_it_does_more_work(operators, tmp_path):
-    capture, at = Synthetic().metadata("CAPTURE_BACKEND", "torch"), 0
+    capture, at, ms = Synthetic().metadata("CAPTURE_BACKEND", "torch"), 0, 1_000_000
     for length in (20, 20, 20, 60, 20, 20):
-        capture.range("step", at, at + 1_000_000 * length)
+        capture.range("step", at, at + ms * length)
         count = operators if length == 60 else 2
-        for number in range(count):
-            start = at + number * 1_000_000 * length // count
-            capture.kernel("aten::mm", at=start + 1, start=start + 1, duration=500_000 * length // count, device=-1)
-        at += 1_000_000 * length
+        for start in range(at + 1, at + ms * length, ms * length // count):
+            capture.kernel("aten::mm", at=start, start=start, duration=ms * length // 2 // count, device=-1)
+        at += ms * length
     said = said_of(capture, tmp_path).get("unsteady_steps")
     assert said is None if operators == 2 else said.message.endswith("more work: 4 operators, and the others 2")
 
@@ -346,9 +265,9 @@ def test_gains_are_of_a_step_before_recording_which_leaves_less_idle_time_on_a_g
     program = Program()  # each step has a millisecond of kernels, and takes five
     for _ in range(8):
         with program.range("step"):
-            wait_for_data(program, 4000)
-            for _ in range(10):
-                program.launch(GEMM, 100)
+            with program.range(NEXT):
+                program.pause(4000)
+            launch(program, [GEMM] * 10, 100)
     path = program.capture.metadata(WINDOW_KEY, f'{{"step_before_s": {before_ms / 1e3}}}').write(tmp_path / "c.sqlite")
     with kernel_tables.read(path) as profile:
         time, (said,) = step_time(Scope(profile)), [one for one in diagnose(profile) if not one.abstained]
@@ -370,20 +289,10 @@ def test_gains_without_a_gpu_are_not_cut_to_a_step_before_recording(tmp_path):
     assert (said.gain_ms, said.gain_percent) == (0.045, pytest.approx(75))
 
 
-def test_communication_during_computation_is_no_finding(tmp_path):
-    capture = Synthetic().range("step", 0, 1_000_000).kernel(GEMM, at=0, start=10, duration=800_000)
-    capture.kernel(NCCL, at=100, start=500_000, duration=400_000, stream=9)
-    assert "exposed_communication" not in said_of(capture, tmp_path)
-    capture.kernel(NCCL, at=200, start=900_000, duration=90_000, stream=9).kernel(
-        NCCL, at=300, start=1_000_000, stream=9, duration=900_000
-    )
-    assert "exposed_communication" in said_of(capture, tmp_path)
+# Abstentions, users' rules, documents
 
 
-# Abstentions, counters, users' rules, documents
-
-
-def test_what_a_capture_lacks_is_said_and_that_advice_without_a_gpu_speaks_of_none(tmp_path):
+def test_what_a_capture_lacks_is_said(tmp_path):
     def message(capture: Synthetic, code: str, **lacking) -> str:
         path = capture.write(tmp_path / "capture.sqlite", **lacking)
         with kernel_tables.read(path) as profile:
@@ -391,12 +300,8 @@ def test_what_a_capture_lacks_is_said_and_that_advice_without_a_gpu_speaks_of_no
 
     capture = Synthetic().range("batch", 0, 100).kernel(GEMM, at=10).memcpy(at=20, size=1 << 20, source=0, target=2)
     assert message(capture, "sync_in_step").endswith("in a range 'step': name the range of one step with --step-name")
-    lacking = (
-        ("pageable_copy", "CUPTI_ACTIVITY_KIND_MEMCPY.srcKind"),
-        ("launch_bound", "CUPTI_ACTIVITY_KIND_RUNTIME.nameId"),
-    )
-    for code, column in lacking:
-        assert "the capture lacks" in message(capture, code, lacking=(column,))
+    for code, column in (("pageable_copy", "MEMCPY.srcKind"), ("launch_bound", "RUNTIME.nameId")):
+        assert "the capture lacks" in message(capture, code, lacking=(f"CUPTI_ACTIVITY_KIND_{column}",))
     operator = Synthetic().metadata("CAPTURE_BACKEND", "torch").kernel("aten::mul", at=0, start=0, device=-1)
     assert message(operator, "launch_bound") == "the program ran on the CPU, without a GPU"
     with kernel_tables.read(CAPTURES / "tiny_2022.4.2.sqlite.gz") as profile:
@@ -406,27 +311,10 @@ def test_what_a_capture_lacks_is_said_and_that_advice_without_a_gpu_speaks_of_no
     assert said["unsteady_steps"].startswith("only 3 steps were recorded, and it takes 6 to tell a slow step from")
 
 
-def test_kernels_that_fill_the_gpu_badly_are_found_with_counters(tmp_path, monkeypatch):
-    gemm, capture = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x64x8", Synthetic().range("step", 0, 400_000)
-    for place, name in enumerate(("whole", "tail", "little", gemm)):
-        capture.kernel(name, at=100_000 * place, start=100_000 * place + 10, duration=90_000)
-    waves = np.array([2.0, 1.05, 0.25, 2.0])
-    filling = SimpleNamespace(occupancy=np.full(4, 0.4), waves=waves, tail=(np.ceil(waves) - waves) / np.ceil(waves))
-    counters = SimpleNamespace(filling_of=lambda profile, table: filling)
-    monkeypatch.setitem(sys.modules, "kernel_tables.counters", counters)
-    said = said_of(capture, tmp_path, counters="a table")
-    assert set(said["low_occupancy"].where["kernels"]) == {"whole", "tail"}  # a product is fast with few warps
-    assert said["low_occupancy"].gain_ms == pytest.approx(0.6 * 0.18)
-    assert said["low_occupancy"].evidence["mean_empty_warps"] == pytest.approx(0.6)
-    assert set(said["wave_tail"].where["kernels"]) == {"tail"}
-    assert said["wave_tail"].gain_ms == pytest.approx(0.475 * 0.09, rel=1e-4)
-
-
 def test_a_users_rule_reports_from_its_share_on(tmp_path):
     program = Program()
     with program.range("step"):
-        for name in (MUL, GEMM, MUL, GEMM):
-            program.launch(name, 100)
+        launch(program, [MUL, GEMM, MUL, GEMM], 100)
     rule = {"code": "slow_products", "kernel": "MulFunctor", "range": "step", "share": 0.2, "advice": "fuse them"}
     (file := tmp_path / "rules.toml").write_text("[[rule]]\n" + "\n".join(f"{k} = {v!r}" for k, v in rule.items()))
     said = said_of(program, tmp_path, rules=rules_of_file(file))["slow_products"]
@@ -450,10 +338,9 @@ def test_a_users_rule_about_calls_counts_the_hosts_time_in_them_once_within_the_
     assert said.gain_percent == pytest.approx(20, rel=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"call": "cudaMemcpy"}, "it names a call and kernels"),
+def test_a_users_rule_that_cannot_be_used_is_refused_with_its_place():
+    for changed, message in (
+        ({"call": "cudaMemcpy"}, "has to name a call, or else"),
         ({"code": "casts"}, "two rules 'casts'"),
         ({"code": "No Code"}, "lower-case letters"),
         ({"share": 2}, "between 0 and 1"),
@@ -461,12 +348,10 @@ def test_a_users_rule_about_calls_counts_the_hosts_time_in_them_once_within_the_
         ({"kernel": "(a"}, "cannot be used"),
         ({"kernels": "x"}, "'kernels' is not known"),
         ({"advice": ""}, "advice = '' cannot be used"),
-    ],
-)
-def test_a_users_rule_that_cannot_be_used_is_refused_with_its_place(changed, message):
-    rule = {"code": "mine", "kernel": "x", "share": 0.1, "advice": "do"} | changed
-    with pytest.raises(TraceError, match=message):
-        rules_of_entries([rule], "config.yaml")
+    ):
+        rule = {"code": "mine", "kernel": "x", "share": 0.1, "advice": "do"} | changed
+        with pytest.raises(TraceError, match=rf"config.yaml.*{message}"):
+            rules_of_entries([rule], "config.yaml")
 
 
 def test_the_page_of_finding_codes_lists_the_rules_as_they_are():
