@@ -49,12 +49,16 @@ def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: st
     if table_format == "json":
         text = as_json([dict(zip(columns, row, strict=True)) for row in rows])
     elif table_format == "md":
+
+        def cell(value: object) -> str:
+            if value is None:
+                return ""
+            return f"{value:.3f}" if isinstance(value, float) else escaped(visible(" ".join(str(value).split())))
+
         own = table.columns if isinstance(table.columns, dict) else table
-        is_number = [getattr(getattr(own[name], "dtype", None), "kind", "O") in "iuf" for name in columns]
-        right = [index for index, is_right in enumerate(is_number) if is_right]
-        text = compact_table(
-            [_markdown_cell(name) for name in columns], (map(_markdown_cell, row) for row in rows), right
-        )
+        kinds = [getattr(getattr(own[name], "dtype", None), "kind", "O") for name in columns]
+        right = [index for index, kind in enumerate(kinds) if kind in "iuf"]
+        text = compact_table(list(map(cell, columns)), (map(cell, row) for row in rows), right)
     else:
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
@@ -93,12 +97,6 @@ def as_json(value: object, indent: int | None = 1) -> str:
     separators = (",", ":") if indent is None else None
     text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
     return re.sub(f"[{INVISIBLE}]", lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
-
-
-def _markdown_cell(value: object) -> str:
-    if value is None:
-        return ""
-    return f"{value:.3f}" if isinstance(value, float) else escaped(visible(" ".join(str(value).split())))
 
 
 def compact_table(headings: Sequence[str], rows: Iterable[Iterable[str]], right_indices: Collection[int] = ()) -> str:

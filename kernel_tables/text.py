@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kernel_tables.profile import Profile
 
 ROWS_IN_A_TERMINAL = 40
-GAP = "  "  # between columns
 CPU_ONLY_NOTE = "no GPU was used: a kernel is an outermost operator of PyTorch, and its time is CPU time"
 GRAPHS_NOTE = (
     "replays of CUDA graphs were recorded as one activity each, without their kernels; nsys profile"
@@ -95,7 +94,7 @@ def aligned(columns: Sequence[TextColumn], width: int) -> str:
     """The columns with their headings as lines, not longer than `width` if texts can be cut and columns dropped."""
     columns = fitting([replace(column, cells=list(map(visible, column.cells))) for column in columns], width)
     widths = [column.width for column in columns]
-    excess = sum(widths) + len(GAP) * (len(columns) - 1) - width
+    excess = sum(widths) + 2 * (len(columns) - 1) - width
     while excess > 0:  # the widest one whose texts may be cut is narrowed
         cuttable = [i for i, column in enumerate(columns) if widths[i] > column.least_width]
         if not cuttable:
@@ -103,7 +102,7 @@ def aligned(columns: Sequence[TextColumn], width: int) -> str:
         widths[max(cuttable, key=widths.__getitem__)] -= 1
         excess -= 1
     cells = [column.in_width(column_width) for column, column_width in zip(columns, widths, strict=True)]
-    return "".join(f"{GAP.join(row).rstrip()}\n" for row in zip(*cells, strict=True))
+    return "".join("  ".join(row).rstrip() + "\n" for row in zip(*cells, strict=True))
 
 
 def fitting(columns: Sequence[TextColumn], width: int) -> list[TextColumn]:
@@ -112,7 +111,7 @@ def fitting(columns: Sequence[TextColumn], width: int) -> list[TextColumn]:
     while any(column.drop_rank for column in columns):
         candidate = max(columns, key=lambda column: column.drop_rank)
         widths = [column.width if candidate.drop_rank > 5 else column.least_width for column in columns]
-        if sum(widths) + len(GAP) * (len(columns) - 1) <= width:
+        if sum(widths) + 2 * (len(columns) - 1) <= width:
             break
         columns.remove(candidate)
     return columns
@@ -154,20 +153,22 @@ def table_lines(table, width: int) -> str:
 # Tables of ranges, kernels, classes and changes
 
 # The columns of tables: the heading, the column, its format, and drop_rank, min_chars and cut_start of TextColumn.
-TIME, SHARE, BAR = ("GPU time", "total_ns", "time"), ("share", "total_ns", "share"), ("", "total_ns", "bar", 3)
 COLUMNS: dict[str, tuple[tuple, ...]] = {
     "ranges": (
         ("range", "range", "text", 0, 24), ("times", "instances", "count", 7), ("kernels", "kernels", "count", 2),
-        TIME, SHARE, ("", "total_ns", "bar", 8), ("copies, fills", "memops", "some", 9),
+        ("GPU time", "total_ns", "time"), ("share", "total_ns", "share"), ("", "total_ns", "bar", 8),
+        ("copies, fills", "memops", "some", 9),
     ),
     "kernels": (
         ("kernel", "kernel", "kernel", 0, 24), ("range", "range", "path", 1, 12, True),
-        ("class", "class", "text", 6, 12), ("launches", "launches", "count", 2), TIME, SHARE, BAR,
+        ("class", "class", "text", 6, 12), ("launches", "launches", "count", 2),
+        ("GPU time", "total_ns", "time"), ("share", "total_ns", "share"), ("", "total_ns", "bar", 3),
         ("mean", "mean_ns", "time", 5), ("min", "min_ns", "time", 8), ("max", "max_ns", "time", 7),
     ),
     "classes": (
         ("class", "class", "text", 0, 24), ("kernels", "kernels", "count", 2), ("launches", "launches", "count", 1),
-        TIME, SHARE, BAR, ("most time in", "largest_kernel", "kernel", 4, 24),
+        ("GPU time", "total_ns", "time"), ("share", "total_ns", "share"), ("", "total_ns", "bar", 3),
+        ("most time in", "largest_kernel", "kernel", 4, 24),
     ),
     "diff": (
         ("level", "level", "text"), ("name", "name", "kernel", 0, 20), ("change", "change", "text"),
@@ -193,7 +194,7 @@ def declared_lines(
     for heading, key, kind, *drop_rank_and_cut in COLUMNS[name]:
         texts = ["" if value is None else formats.get(kind, str)(value) for value in rows[key]]
         column = TextColumn(heading, texts, kind not in ("text", "path", "kernel", "bar"), *drop_rank_and_cut)
-        if heading == TIME[0]:
+        if heading == "GPU time":
             column = replace(column, heading=time)
         if kind == "kernel" and short is None:
             column = replace(column, min_chars=None)

@@ -12,19 +12,20 @@ from kernel_tables.classes import family
 from kernel_tables.names import short_names
 from kernel_tables.output import as_json, duration, percent, size, visible
 
-ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE, GREY, PALE = (
-    "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#8c8c8c", "#d9d9d9",
-)  # fmt: skip
-# The look of a bar: its colour, for the colour-blind (Okabe & Ito, Color Universal Design, 2008), and the number of
-# lines along it, which show in grey print. Families of classes are in stacking order.
-FAMILIES = {
-    "gemm": (BLUE, 0), "attention": (SKY, 1), "softmax": (VERMILLION, 2), "normalization": (GREEN, 1),
-    "elementwise": (ORANGE, 0), "reduction": (YELLOW, 0), "optimizer": (PURPLE, 1), "embedding": (GREEN, 2),
-    "random": (SKY, 2), "sort": (BLUE, 2), "communication": (VERMILLION, 1), "triton-fused": (ORANGE, 2),
-    "graph": (PURPLE, 2), "memcpy": (GREY, 0), "memset": (GREY, 2), "other": (PALE, 0), "unknown": (PALE, 2),
+COLORS = {  # for the colour-blind: Okabe & Ito, Color Universal Design, 2008
+    "orange": "#E69F00", "sky": "#56B4E9", "green": "#009E73", "yellow": "#F0E442", "blue": "#0072B2",
+    "vermillion": "#D55E00", "purple": "#CC79A7", "grey": "#8c8c8c", "pale": "#d9d9d9",
 }  # fmt: skip
-PHASES = {"forward": (BLUE, 0), "loss": (YELLOW, 0), "backward": (VERMILLION, 2), "optimizer": (PURPLE, 1)}
-PLAIN = (GREY, 0)  # of API calls, and of ranges that are not phases
+# The look of a bar: its colour, and the number of lines along it, which show in grey print. Families of classes are in
+# stacking order.
+FAMILIES = {
+    "gemm": ("blue", 0), "attention": ("sky", 1), "softmax": ("vermillion", 2), "normalization": ("green", 1),
+    "elementwise": ("orange", 0), "reduction": ("yellow", 0), "optimizer": ("purple", 1), "embedding": ("green", 2),
+    "random": ("sky", 2), "sort": ("blue", 2), "communication": ("vermillion", 1), "triton-fused": ("orange", 2),
+    "graph": ("purple", 2), "memcpy": ("grey", 0), "memset": ("grey", 2), "other": ("pale", 0), "unknown": ("pale", 2),
+}  # fmt: skip
+PHASES = {"forward": ("blue", 0), "loss": ("yellow", 0), "backward": ("vermillion", 2), "optimizer": ("purple", 1)}
+PLAIN = ("grey", 0)  # of API calls, and of ranges that are not phases
 LOOKS = tuple(dict.fromkeys((PLAIN, *PHASES.values(), *FAMILIES.values())))  # all different ones; pages have indices
 
 
@@ -151,7 +152,7 @@ def html_environment(*folders: Path) -> jinja2.Environment:
     def background(look: int) -> str:
         color, count = LOOKS[look]
         stops = [f"transparent {a:.0%}, var(--ground) {a:.0%} {b:.0%}, transparent {b:.0%}" for a, b in lines[count]]
-        return f"linear-gradient({', '.join(stops)}) {color}" if stops else color
+        return f"linear-gradient({', '.join(stops)}) {COLORS[color]}" if stops else COLORS[color]
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader([*folders, own]), autoescape=True, undefined=jinja2.StrictUndefined,
@@ -169,8 +170,8 @@ def html_environment(*folders: Path) -> jinja2.Environment:
     }
     formats = {"count": "{:,}".format, "time": duration, "share": percent, "size": size}  # of cells
     formats["rate"] = lambda rate: f"{rate:,{'.0f' if rate >= 100 else '.3g'}} GB/s"  # bytes per nanosecond
-    is_dark = {BLUE, VERMILLION, GREEN}.__contains__  # text on it is white
-    looks = [[color, lines[count], is_dark(color), background(i)] for i, (color, count) in enumerate(LOOKS)]
+    on_dark = ("blue", "vermillion", "green")  # text on these is white
+    looks = [[COLORS[one], lines[count], one in on_dark, background(i)] for i, (one, count) in enumerate(LOOKS)]
     style, script = (Markup((own / name).read_text("utf-8")) for name in ("style.css", "page.js"))
     environment.globals |= {"formats": formats, "looks": looks, "phase_looks": PHASES, "style": style, "script": script}
     return environment
