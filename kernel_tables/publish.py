@@ -245,13 +245,50 @@ def write_capture(capture: Capture, path: Path) -> None:
 
 def _tables_of(capture: Capture) -> dict[str, dict]:
     """By table, its columns in order, as arrays or lists."""
-    work, calls, ranges, nodes = capture.activities, capture.calls, capture.ranges, capture.nodes
+    calls, ranges, nodes, source = capture.calls, capture.ranges, capture.nodes, capture.source
+    capture.load_call_ends()
     strings: dict[str, int] = {}  # the id of each
-    ids = [strings.setdefault(name, len(strings)) for name in work.names]
+    activities = _activity_tables(capture, strings)
     call_ids = {key: strings.setdefault(name, len(strings)) for key, name in calls.names.items()}
-    sizes, copies = capture.source.sizes(), capture.source.copies()
-    if calls.end is None:
-        capture.load_call_ends()
+    collectives, began_ns, gpus = source.torch_collectives(), source.began_utc_ns(), source.gpus()
+    last_ns = max(int(end.max(initial=0)) for end in (capture.activities.end, calls.end, ranges.end))
+    facts = {"EXPORT_SCHEMA_VERSION": "3.20.0", **capture.facts}
+    return {
+        "META_DATA_EXPORT": {"name": list(facts), "value": list(facts.values())},
+        # A reader refuses times after the end that a capture states.
+        "ANALYSIS_DETAILS": {"globalVid": [0], "duration": [last_ns], "startTime": [0], "stopTime": [last_ns]},
+        "TARGET_INFO_SESSION_START_TIME": {"utcEpochNs": [] if began_ns is None else [began_ns]},
+        "TARGET_INFO_GPU": {"vmId": [0] * len(gpus), "id": list(range(len(gpus))), "name": gpus},
+        **activities,
+        RUNTIME: {
+            "start": calls.start, "end": calls.end, "globalTid": calls.threads[calls.thread],
+            "correlationId": calls.correlation, "nameId": [call_ids.get(key, NONE) for key in calls.name.tolist()],
+            "returnValue": np.zeros(len(calls.start), np.int64),
+        },
+        NVTX: {
+            "start": ranges.start, "end": ranges.end, "eventType": np.full(len(ranges), PUSHED),
+            "globalTid": ranges.thread, "text": [ranges.names[name] for name in ranges.name.tolist()],
+            "domainId": np.zeros(len(ranges), np.int64),
+        },
+        GRAPH_NODES: {
+            "start": nodes.time, "globalTid": nodes.thread, "graphNodeId": nodes.node,
+            "originalGraphNodeId": nodes.original,
+        },
+        "PROFILER_OVERHEAD": {"start": capture.overhead[0], "end": capture.overhead[1]},
+        "TORCH_COLLECTIVES": {  # of this project's own: what PyTorch asked of kernels of NCCL
+            "globalPid": [process for process, _ in collectives],
+            "correlationId": [correlation for _, correlation in collectives],
+            **{name: [one[place] for one in collectives.values()]
+               for place, name in enumerate(("operation", "bytes", "communicator"))},
+        },
+        STRINGS: {"id": list(strings.values()), "value": list(strings)},
+    }  # fmt: skip
+
+
+def _activity_tables(capture: Capture, strings: dict[str, int]) -> dict[str, dict]:
+    """The tables of activities; adds the names of kernels to the strings."""
+    work, sizes, copies = capture.activities, capture.source.sizes(), capture.source.copies()
+    ids = [strings.setdefault(name, len(strings)) for name in work.names]
 
     def operations(kind: str) -> tuple[dict, np.ndarray]:
         """The columns that all kinds of activities have, and the rows of one kind."""
@@ -277,44 +314,7 @@ def _tables_of(capture: Capture) -> dict[str, dict]:
     moved |= {"srcKind": copies["source"][rows], "dstKind": copies["target"][rows]}
     filled, rows = operations("memset")
     filled |= {"bytes": copies["bytes"][rows]}
-
-    collectives = capture.source.torch_collectives()
-    began_ns = capture.source.began_utc_ns()
-    gpus = capture.source.gpus()
-    last_ns = max(int(end.max(initial=0)) for end in (work.end, calls.end, ranges.end))
-    facts = {"EXPORT_SCHEMA_VERSION": "3.20.0", **capture.facts}
-    return {
-        "META_DATA_EXPORT": {"name": list(facts), "value": list(facts.values())},
-        # A reader refuses times after the end that a capture states.
-        "ANALYSIS_DETAILS": {"globalVid": [0], "duration": [last_ns], "startTime": [0], "stopTime": [last_ns]},
-        "TARGET_INFO_SESSION_START_TIME": {"utcEpochNs": [] if began_ns is None else [began_ns]},
-        "TARGET_INFO_GPU": {"vmId": [0] * len(gpus), "id": list(range(len(gpus))), "name": gpus},
-        export.KERNEL: kernels,
-        export.MEMCPY: moved,
-        export.MEMSET: filled,
-        RUNTIME: {
-            "start": calls.start, "end": calls.end, "globalTid": calls.threads[calls.thread],
-            "correlationId": calls.correlation, "nameId": [call_ids.get(key, NONE) for key in calls.name.tolist()],
-            "returnValue": np.zeros(len(calls.start), np.int64),
-        },
-        NVTX: {
-            "start": ranges.start, "end": ranges.end, "eventType": np.full(len(ranges), PUSHED),
-            "globalTid": ranges.thread, "text": [ranges.names[name] for name in ranges.name.tolist()],
-            "domainId": np.zeros(len(ranges), np.int64),
-        },
-        GRAPH_NODES: {
-            "start": nodes.time, "globalTid": nodes.thread, "graphNodeId": nodes.node,
-            "originalGraphNodeId": nodes.original,
-        },
-        "PROFILER_OVERHEAD": {"start": capture.overhead[0], "end": capture.overhead[1]},
-        "TORCH_COLLECTIVES": {  # of this project's own: what PyTorch asked of kernels of NCCL
-            "globalPid": [process for process, _ in collectives],
-            "correlationId": [correlation for _, correlation in collectives],
-            **{name: [one[place] for one in collectives.values()]
-               for place, name in enumerate(("operation", "bytes", "communicator"))},
-        },
-        STRINGS: {"id": list(strings.values()), "value": list(strings)},
-    }  # fmt: skip
+    return {export.KERNEL: kernels, export.MEMCPY: moved, export.MEMSET: filled}
 
 
 def _cells(name: str, values) -> list:
