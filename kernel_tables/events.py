@@ -47,7 +47,7 @@ class Args(msgspec.Struct, gc=False):
 
 
 class Event(msgspec.Struct, gc=False):
-    """An event; `ts` and `dur` are microseconds as they are written, with more digits than a float has."""
+    """An event; `ts` and `dur` are microseconds, `ts` as it is written, with more digits than a float has."""
 
     ph: str | None = None
     cat: str | None = None
@@ -55,7 +55,7 @@ class Event(msgspec.Struct, gc=False):
     pid: Any = NONE
     tid: Any = NONE
     ts: msgspec.Raw = msgspec.Raw()
-    dur: msgspec.Raw = msgspec.Raw()
+    dur: float | None = None
     args: Args | None = None
     id: Any = NONE
 

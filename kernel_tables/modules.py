@@ -283,8 +283,7 @@ class Backward:
             nesting = Nesting(start, end, thread, np.append(self.is_node, np.full(len(again), True)))
             owner = np.append(owner, np.full(len(again), NONE))
         # A node without an owner has that of the previous one in its outer node, or else of that.
-        unknown = np.flatnonzero((owner == self.UNKNOWN) & (nesting.parent != NONE))
-        if len(unknown):
+        if ((owner == self.UNKNOWN) & (nesting.parent != NONE)).any():
             previous: dict[int, int] = {}
             for node in np.lexsort((-end, start)).tolist():
                 parent = nesting.parent[node]
@@ -365,19 +364,15 @@ class Backward:
     def _linked_threads(self) -> dict[int, int]:
         """The thread by PyTorch's number, from arrows between operators; an arrow names thread and time at its head."""
         operators, arrows = self.operators, self.trace["arrow"]
-        tails, heads = (
-            {name: column[mask] for name, column in arrows.items()}
-            for mask in (arrows["is_begin"], ~arrows["is_begin"])
-        )
-        _, tail, head = np.intersect1d(tails["id"], heads["id"], return_indices=True)
-        if not len(tail):
-            return {}
+        tails, heads = np.flatnonzero(arrows["is_begin"]), np.flatnonzero(~arrows["is_begin"])
+        _, tail, head = np.intersect1d(arrows["id"][tails], arrows["id"][heads], return_indices=True)
+        tails, heads = tails[tail], heads[head]
         rows = np.flatnonzero(self.forward_thread > 0)
         beginnings = zip(operators["thread"][rows].tolist(), operators["start"][rows].tolist(), strict=True)
         number_at = dict(zip(beginnings, self.forward_thread[rows].tolist(), strict=True))
-        places = zip(heads["thread"][head].tolist(), heads["start"][head].tolist(), strict=True)
+        places = zip(arrows["thread"][heads].tolist(), arrows["start"][heads].tolist(), strict=True)
         votes: dict[int, Counter] = defaultdict(Counter)
-        for place, thread in zip(places, tails["thread"][tail].tolist(), strict=True):
+        for place, thread in zip(places, arrows["thread"][tails].tolist(), strict=True):
             votes[number_at.get(place, NONE)][thread] += 1
         return {number: counts.most_common(1)[0][0] for number, counts in votes.items()}
 
@@ -385,9 +380,10 @@ class Backward:
         """By outermost call of a module in a node, the owner of that node."""
         calls, requester = self.calls, {}
         for thread, mine in by_thread(calls.thread).items():
-            node, parent = self.nesting.at(thread, calls.start[mine]), calls.nesting.parent[mine]
-            is_outermost = (parent == NONE) | (calls.start[parent] < self.operators["start"][node])
-            found = (node != NONE) & is_outermost
+            node = self.nesting.at(thread, calls.start[mine])
+            mine, node = mine[node != NONE], node[node != NONE]
+            parent = calls.nesting.parent[mine]
+            found = (parent == NONE) | (calls.start[parent] < self.operators["start"][node])
             owners = np.maximum(self.owner[node[found]], NONE)
             requester |= dict(zip(mine[found].tolist(), owners.tolist(), strict=True))
         return requester

@@ -185,8 +185,7 @@ class Events(Source):
 
     def _columns(self, kind: Any, events: list[Event]) -> dict[str, np.ndarray]:
         """The columns of the events of one kind."""
-        args, without = [event.args or self._no_args for event in events], b"-1" if kind in HOST_KINDS else b"none"
-        names = [event.name or "" for event in events]
+        args, names = [event.args or self._no_args for event in events], [event.name or "" for event in events]
         start = self._nanoseconds([event.ts or b"none" for event in events])
         columns = {"start": start, "end": start}
         if kind in (KERNEL, COPY, FILL):
@@ -196,11 +195,12 @@ class Events(Source):
         if kind == "arrow":
             columns["id"] = _integers([event.id for event in events])
             return columns | {"is_begin": np.array([event.ph == "s" for event in events], bool)}
-        lengths = self._nanoseconds([event.dur or without for event in events])
+        lengths = np.rint(np.array([event.dur for event in events], float) * 1000)
         if kind in HOST_KINDS:  # Kineto writes a negative duration if it did not see the end
-            order = np.maximum(_integers([one.external for one in args]), 0)
-            columns |= {"is_open": lengths < 0, "order": order}
-            lengths = np.maximum(lengths, 0)
+            columns["is_open"] = ~(lengths >= 0)
+            columns["order"] = np.maximum(_integers([one.external for one in args]), 0)
+            lengths = np.where(columns["is_open"], 0, lengths)
+        lengths = self._checked(lengths)
         columns["end"] = start + lengths
         if kind in (KERNEL, COPY, FILL, "call"):
             correlation = external = _integers([one.correlation for one in args])
@@ -249,24 +249,24 @@ class Events(Source):
         """Nanoseconds from microseconds, exactly as they are written. TraceError for what is no time."""
         if not texts:
             return np.empty(0, np.int64)
-        joined = b" ".join(texts).replace(b'"', b"")
+        joined = b" ".join(texts)
         chars = np.frombuffer(joined + b" ", np.uint8)
         ends, points = np.flatnonzero(chars == ord(" ")), np.flatnonzero(chars == ord("."))
         is_exact = len(points) == len(texts) and bool((ends - points == 4).all())  # three decimals each
         if (is_exact or not len(points)) and not joined.translate(None, b"0123456789. "):
             digits = joined.replace(b".", b"") if is_exact else joined.replace(b" ", b"000 ") + b"000"
-            times = np.fromstring(digits, np.int64, sep=" ")
-        else:
-            try:
-                times = np.array([round(Decimal(text).scaleb(3)) for text in joined.decode().split(" ")], np.int64)
-            except (ArithmeticError, ValueError):
-                times = np.array([1 << 62])
-        if np.abs(times).max() >= 1 << 61:
-            raise TraceError(
-                f"{self.path}: no trace of PyTorch's profiler: an event has no time or duration, or one of more than"
-                f" 73 years; {ADVICE}"
-            )
-        return times
+            return self._checked(np.fromstring(digits, np.int64, sep=" "))
+        try:
+            times = np.array([round(Decimal(text).scaleb(3)) for text in joined.decode().split(" ")], np.int64)
+        except (ArithmeticError, ValueError):
+            times = np.array([np.nan])
+        return self._checked(times)
+
+    def _checked(self, times: np.ndarray) -> np.ndarray:
+        """The times as integers. TraceError if one is none, or longer than 73 years."""
+        if not (np.abs(times) < 1 << 61).all():
+            raise TraceError(f"{self.path}: no trace of PyTorch's profiler: a time or duration is none; {ADVICE}")
+        return times.astype(np.int64, copy=False)
 
     def _threads(self, events: list[Event]) -> np.ndarray:
         """The global ids of threads; for what is no small number stands one from the highest down."""

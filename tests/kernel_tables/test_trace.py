@@ -63,10 +63,9 @@ def test_the_time_of_kernels_is_the_sum_over_the_events_in_every_format(tmp_path
     assert paths_of(path)[0][2] == ("step", "aten::op0(4×256, 256×8)")
 
 
-def test_a_bare_array_one_line_and_quoted_times_are_read_too(tmp_path):
+def test_a_bare_array_and_one_line_are_read_too(tmp_path):
     content = json.loads(trace_text(RECENT))
     texts = [json.dumps(content["traceEvents"]), "\ufeff" + json.dumps(content, separators=(",", ":"))]
-    texts.append(json.dumps(json.loads(trace_text(RECENT), parse_float=str)))
     for text in texts:
         (tmp_path / "trace.json").write_text(text)
         assert kernels(tmp_path / "trace.json") == kernels_by_brute_force(trace_text(RECENT))
@@ -81,7 +80,7 @@ def test_blocks_end_between_events_wherever_the_text_is_cut(tmp_path, monkeypatc
 
 
 def test_microseconds_become_the_nanoseconds_that_they_are(tmp_path):
-    exact = {"0": 0, "1.5": 1500, "1712195495519689.049": 1712195495519689049, "1e3": 1_000_000, '"7"': 7000}
+    exact = {"0": 0, "1.5": 1500, "1712195495519689.049": 1712195495519689049, "1e3": 1_000_000}
     for text, expected_ns in exact.items():
         for others in ((), ("7",), ("7.125",), ("7.1", "7.125")):  # numbers of one kind are converted together
             path = tmp_path / "trace.json"
