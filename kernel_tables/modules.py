@@ -200,7 +200,7 @@ class Nesting:
                     innermost.append(stack[-1][0])
                 parents.append(stack[-1][0])
                 if stop > begin:
-                    stack.append((event, min(stop, stack[-1][1])))
+                    stack.append((event, stop if stop < stack[-1][1] else stack[-1][1]))
                     times.append(begin)
                     innermost.append(event)
             self.parent[rows] = parents[:-1]

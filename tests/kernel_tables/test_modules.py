@@ -4,6 +4,7 @@ import copy
 import gzip
 import json
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 import kernel_tables
 from kernel_tables.marks import Emitter, Marker, ModuleParts, follow_backward, record_function_emitter
-from tests.kernel_tables.kineto_events import event
+from tests.kernel_tables.kineto_events import event, written
 from tests.kernel_tables.test_trace import paths_of
 
 CAPTURES = Path(__file__).parents[1] / "captures"
@@ -99,24 +100,15 @@ def traced(path, model, **options):
     return json.loads(path.read_text())
 
 
-def written(path, content, events):
-    """The trace with other events."""
-    path.write_text(json.dumps(content | {"traceEvents": events}))
-    return path
-
-
 @pytest.mark.parametrize(("reentrant", "twice"), [([None, False, True], False), ([None], True)])
 def test_stacks_tell_the_modules_that_ranges_tell_forward_backward_and_computed_again(tmp_path, reentrant, twice):
     torch.manual_seed(0)
-    content = traced(tmp_path / "both.json", Net(reentrant), twice=twice)
-    unmarked = [event for event in content["traceEvents"] if not str(event["name"]).startswith(MARK)]
+    events = traced(tmp_path / "trace.json", Net(reentrant), twice=twice)["traceEvents"]
+    unmarked = [one for one in events if not str(one["name"]).startswith(MARK)]
     marked = [
-        event | {"name": str(event["name"]).removeprefix(MARK)}
-        for event in content["traceEvents"]
-        if event.get("cat") != "python_function"
+        one | {"name": str(one["name"]).removeprefix(MARK)} for one in events if one.get("cat") != "python_function"
     ]
-    by_stacks = paths_of(written(tmp_path / "stacks.json", content, unmarked))
-    by_marks = paths_of(written(tmp_path / "marks.json", content, marked))
+    by_stacks, by_marks = (paths_of(written(tmp_path, *some)) for some in (unmarked, marked))
     assert by_stacks == by_marks
     modules = {name for *_, path in by_stacks for name in path}
     assert {"step", "backward", "Net", "Block", "Mixer", "Linear", "LayerNorm", "Sequential", "GELU"} <= modules
@@ -141,15 +133,13 @@ def two_threads():
             event("cuda_runtime", "cudaLaunchKernel", start + 2, 3, 13, **call),
             event("kernel", f"of_thread_{thread}", start + 4, 5, 7, 0, **kernel),
         ]
-        arrow = {"cat": "fwdbwd", "name": "fwdbwd", "id": place, "pid": 5}
+        arrow = {"cat": "fwdbwd", "id": place, "pid": 5}
         events += [arrow | {"ph": "s", "tid": thread, "ts": 10}, arrow | {"ph": "f", "tid": 13, "ts": start + 1}]
     return events
 
 
 def test_of_threads_with_the_same_numbers_the_arrows_tell_which_one_a_node_differentiates(tmp_path):
-    path = tmp_path / "trace.json"
-    path.write_text(json.dumps({"traceEvents": two_threads()}))
-    modules = {name: path[-1] for name, _, path in paths_of(path)}
+    modules = {name: path[-1] for name, _, path in paths_of(written(tmp_path, *two_threads()))}
     assert modules == {"of_thread_11": "First", "of_thread_12": "Second"}
 
 
@@ -157,8 +147,7 @@ def test_layers_have_the_name_of_their_class_and_wrappers_have_none(tmp_path):
     calls = ["DistributedDataParallel_0", "Net_0", "FSDPBlock_11", "Sequential_2", "Sequential_3", "Linear_120"]
     events = [event("python_function", f"nn.Module: {name}", place, 90 - 2 * place) for place, name in enumerate(calls)]
     events += [event("cpu_op", "aten::mm", 20, 5)]
-    path = written(tmp_path / "trace.json", {}, events)
-    assert [path for *_, path in paths_of(path)] == [("Net", "Block", "Sequential", "Linear")]
+    assert [path for *_, path in paths_of(written(tmp_path, *events))] == [("Net", "Block", "Sequential", "Linear")]
 
 
 # Replayed CUDA graphs, of which PyTorch's profiler records no nodes
@@ -201,7 +190,7 @@ def kernels_by_range(path: Path) -> dict[tuple[str, str], int]:
 
 def test_every_replayed_kernel_has_the_range_that_nsys_gives_it_by_its_node(tmp_path, replays):
     capture, events = replays
-    path = written(tmp_path / "trace.json", {}, events)
+    path = written(tmp_path, *events)
     kernels = kernels_by_range(path)
     assert kernels == kernels_by_range(capture)
     assert sum("backward" in text for text, _ in kernels) > 20
@@ -211,52 +200,34 @@ def test_every_replayed_kernel_has_the_range_that_nsys_gives_it_by_its_node(tmp_
         )
 
 
-def captured(events: list[dict]) -> list[dict]:
-    """The calls of the capture."""
-    begin, end = (
-        next(one["ts"] for one in events if f"Stream{word}Capture" in one["name"]) for word in ("Begin", "End")
-    )
-    return [one for one in events if one["cat"] == "cuda_runtime" and begin <= one["ts"] <= end]
-
-
-def replayed(events: list[dict]) -> list[dict]:
+def changed(events: list[dict], how: str) -> list[dict]:
+    """The events of the replays, changed so that no capture certainly explains them."""
+    events = copy.deepcopy(events)
     launches = {one["args"]["correlation"] for one in events if "GraphLaunch" in one["name"]}
-    return [one for one in events if one["cat"] == "kernel" and one["args"]["correlation"] in launches]
-
-
-def without_begin(events: list[dict]) -> None:
-    events[:] = [one for one in events if "StreamBeginCapture" not in one["name"]]
-
-
-def with_a_second_capture(events: list[dict]) -> None:
-    copies = captured(events)
-    length_us = max(one["ts"] for one in copies) - min(one["ts"] for one in copies) + 100
-    for one in copies:
-        number = one["args"]["correlation"] + 10_000_000
-        events.append(one | {"ts": one["ts"] - length_us, "args": {"correlation": number}})
-
-
-def with_a_call_less(events: list[dict]) -> None:
-    events.remove([one for one in captured(events) if "LaunchKernel" in one["name"]][7])
-
-
-def with_kernels_side_by_side(events: list[dict]) -> None:
-    replayed(events)[7]["dur"] += 50
-
-
-def with_another_kernel_in_the_last_replay(events: list[dict]) -> None:
-    max(replayed(events), key=lambda one: one["ts"])["name"] = "another_kernel"
+    ran = [one for one in events if one["cat"] == "kernel" and one["args"]["correlation"] in launches]
+    begin, end = (next(one for one in events if f"Stream{word}Capture" in one["name"]) for word in ("Begin", "End"))
+    calls = [one for one in events if one["cat"] == "cuda_runtime" and begin["ts"] <= one["ts"] <= end["ts"]]
+    if how == "no begin":
+        events.remove(begin)
+    elif how == "a second capture":
+        length_us = end["ts"] - begin["ts"] + 100
+        for one in calls:
+            number = one["args"]["correlation"] + 10_000_000
+            events.append(one | {"ts": one["ts"] - length_us, "args": {"correlation": number}})
+    elif how == "a call less":
+        events.remove([one for one in calls if "LaunchKernel" in one["name"]][7])
+    elif how == "kernels side by side":
+        ran[7]["dur"] += 50
+    else:
+        max(ran, key=lambda one: one["ts"])["name"] = "another kernel in the last replay"
+    return events
 
 
 @pytest.mark.parametrize(
-    "change",
-    [without_begin, with_a_second_capture, with_a_call_less, with_kernels_side_by_side,
-     with_another_kernel_in_the_last_replay],
-)  # fmt: skip
-def test_replays_that_no_capture_certainly_explains_stay_with_their_launch(tmp_path, replays, change):
-    events = copy.deepcopy(replays[1])
-    change(events)
-    path = written(tmp_path / "trace.json", {}, events)
+    "how", ["no begin", "a second capture", "a call less", "kernels side by side", "another kernel"]
+)
+def test_replays_that_no_capture_certainly_explains_stay_with_their_launch(tmp_path, replays, how):
+    path = written(tmp_path, *changed(replays[1], how))
     assert {text for text, _ in kernels_by_range(path)} == {"measured"}
     with kernel_tables.read(path) as profile:
         assert "nodes_not_recorded" in [found.code for found in profile.check()]
@@ -264,12 +235,11 @@ def test_replays_that_no_capture_certainly_explains_stay_with_their_launch(tmp_p
 
 
 def test_node_ids_tell_the_nodes_of_branches_that_run_at_once(tmp_path, replays):
-    events = copy.deepcopy(replays[1])
-    with_kernels_side_by_side(events)
-    launches = [one["args"]["correlation"] for one in events if "GraphLaunch" in one["name"]]
-    for number in launches:
-        work = [one for one in events if one["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")]
-        work = sorted((one for one in work if one["args"]["correlation"] == number), key=lambda one: one["ts"])
-        for place, one in enumerate(work):
-            one["args"] |= {"graph id": 1, "graph node id": 100 + place}
-    assert kernels_by_range(written(tmp_path / "trace.json", {}, events)) == kernels_by_range(replays[0])
+    events, places = changed(replays[1], "kernels side by side"), Counter()
+    launches = {one["args"]["correlation"] for one in events if "GraphLaunch" in one["name"]}
+    for one in sorted(events, key=lambda one: one["ts"]):
+        launch = one["args"]["correlation"]
+        if launch in launches and one["cat"] in ("kernel", "gpu_memcpy", "gpu_memset"):
+            places[launch] += 1
+            one["args"]["graph node id"] = 100 + places[launch]
+    assert kernels_by_range(written(tmp_path, *events)) == kernels_by_range(replays[0])
