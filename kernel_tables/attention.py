@@ -78,7 +78,7 @@ class Attention:
         least_ns = 10_000  # between the products; a softmax over one row of logits takes less
         most_copies = 4  # on each side: of queries, keys and values, or of their gradients
         twin = re.compile("(?:v*[^Pxv]){0,2}v*")  # what may be between a product and its twin
-        for rows in (rows for device in scope.devices for rows in scope.streams(device)):
+        for rows in scope.streams:
             text = searched = self.letters[rows].tobytes().decode()
             if is_inside is not None:
                 searched = np.where(is_inside[rows], self.letters[rows], b"x").tobytes().decode()

@@ -14,7 +14,7 @@ from kernel_tables.errors import DAMAGE_KEY, ERROR, RESOLUTION_KEY, WARNING, Fin
 from kernel_tables.graphs import stream_capture_begins
 from kernel_tables.intervals import gaps, intersection, union
 from kernel_tables.output import visible
-from kernel_tables.steps import measured_steps
+from kernel_tables.steps import measured_steps, rows_by_value
 
 if TYPE_CHECKING:
     from kernel_tables.profile import Profile
@@ -64,19 +64,17 @@ class _Check:
                 "no kernel was recorded: GPU times are missing, not zero; trace CUDA (`nsys profile -t cuda,nvtx`),"
                 " with an nsys that knows the driver, of a program that launches kernels within the capture",
             )
-        if not len(self.ranges) and self.capture.is_torch:  # its profiler loses no ranges, so the program opened none
-            yield Finding(
-                WARNING,
-                "no_ranges",
-                "no range was open in the window, so times are only by kernel and class; give parts of the program"
-                " ranges by torch.profiler.record_function",
-            )
-        elif not len(self.ranges):
-            yield finding(
-                "no_ranges",
+        if not len(self.ranges):
+            lost = (
                 "no NVTX range was recorded: no kernel can be attributed to a part of the program; trace NVTX"
-                " (`-t cuda,nvtx`), and note that nvtx 0.2.12 or newer records nothing under nsys 2024.2 or older",
+                " (`-t cuda,nvtx`), and note that nvtx 0.2.12 or newer records nothing under nsys 2024.2 or older"
             )
+            opened_none = (  # PyTorch's profiler loses no ranges
+                "no range was open in the window, so times are only by kernel and class; give parts of the program"
+                " ranges by torch.profiler.record_function"
+            )
+            is_torch = self.capture.is_torch
+            yield Finding(WARNING if is_torch else ERROR, "no_ranges", opened_none if is_torch else lost)
         if self.ranges.unclosed:
             yield finding(
                 "ranges_left_open",
@@ -89,10 +87,10 @@ class _Check:
         steps, process_of_range = measured_steps(self.profile, step_name), process_of(self.ranges.thread)
         step = self.profile.enclosing(step_name)[self.is_kernel]  # by kernel
         kernels = np.bincount(step[step != NONE], minlength=len(self.ranges))  # by range
-        processes = np.unique(process_of_range[steps]).tolist()
-        for process in processes or [None]:
-            mine = steps[process_of_range[steps] == process] if processes else steps
-            label = f"{step_name!r}" + (f" of process {process >> 24 & 0xFFFFFF}" if len(processes) > 1 else "")
+        by_process = rows_by_value(process_of_range[steps]) or {0: np.empty(0, np.int64)}
+        for process, rows in by_process.items():
+            mine = steps[rows]
+            label = f"{step_name!r}" + (f" of process {process >> 24 & 0xFFFFFF}" if len(by_process) > 1 else "")
             if expected is not None and len(mine) != expected:
                 yield finding(
                     "step_count",
@@ -129,21 +127,16 @@ class _Check:
             )
 
     def _steps_with_fewer(self, kernels: list[int], label: str) -> str | None:
-        """Which steps have fewer kernels than usual, in words; None if there are none. The usual number is that of most
+        """Which steps have fewer kernels than usual, in words; None if none has. The usual number is that of most
         steps; if most differ, it is the median, and down to 90 % of it are still usual."""
         usual, twins = Counter(kernels).most_common(1)[0]
         least = usual
         if 2 * twins <= len(kernels):
             usual = int(np.median(kernels))
             least = 0.9 * usual
-        short = [step for step, count in enumerate(kernels) if count < max(least, 1)]
-        if not short:
-            return None
-        listed = ", ".join(f"{step}: {kernels[step]}" for step in short[:5])
-        return (
-            f"{len(short)} of {len(kernels)} ranges {label} hold fewer kernels than the usual {usual} (number of the"
-            f" step: kernels = {listed})"
-        )
+        short = [f"{step}: {count}" for step, count in enumerate(kernels) if count < max(least, 1)]
+        fact = f"{len(short)} of {len(kernels)} ranges {label} hold fewer kernels than the usual {usual}"
+        return f"{fact} (number of the step: kernels = {', '.join(short[:5])})" if short else None
 
     def _early_end(self, steps: np.ndarray, kernels: list[int]) -> str | None:
         """The fact, in words, that shows that calls of CUDA in the last of these `steps` were lost; None without one.

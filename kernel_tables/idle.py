@@ -17,7 +17,7 @@ import numpy as np
 from kernel_tables.capture import KINDS, NONE, numbered
 from kernel_tables.errors import NotConserved
 from kernel_tables.intervals import Intervals, covered_ns, gaps, overlapping_pairs, union
-from kernel_tables.steps import NO_STEP, Device, Scope
+from kernel_tables.steps import NO_STEP, Device, Scope, rows_by_value
 
 LAUNCH, WAIT, ALLOCATION, FREEING, COPY, OTHER = range(6)  # what a call does to the host
 # Causes of idle time, and the rules that report them; those that begin with idle_ are outside of steps.
@@ -94,8 +94,7 @@ class HostCalls:
     def copy_cause(self) -> np.ndarray:
         """By activity: the cause of a copy between host and device, NONE for other activities."""
         scope, (rows, columns) = self.scope, self._copies
-        cause = np.full(len(scope.activities), NONE, np.int8)
-        pageable = 0  # ENUM_CUDA_MEM_KIND
+        cause, pageable = np.full(len(scope.activities), NONE, np.int8), 0  # ENUM_CUDA_MEM_KIND
         is_pageable = (columns["source"] == pageable) | (columns["target"] == pageable)
         # Up to this size, CUDA copies from pageable memory without waiting ("API synchronization behavior" in its
         # manual). What .item() reads is smaller still, so a small copy is a wait for a value, not a transfer.
@@ -138,9 +137,7 @@ class HostCalls:
     def _step_of_calls(self, rows: np.ndarray) -> np.ndarray:
         """The index of the step of its process in which each of these calls began; NO_STEP outside."""
         scope, start_ns, step = self.scope, self.start_ns[rows], np.full(len(rows), NO_STEP)
-        step_process = scope.range_process[scope.step_ranges]
-        for process in np.unique(step_process).tolist():
-            own_steps = np.flatnonzero(step_process == process)
+        for process, own_steps in rows_by_value(scope.range_process[scope.step_ranges]).items():
             ranges = scope.step_ranges[own_steps]
             position = np.searchsorted(scope.ranges.start[ranges], start_ns, "right") - 1  # in own_steps
             is_inside = (position >= 0) & (start_ns < scope.ranges.end[ranges[position]])

@@ -145,7 +145,7 @@ def unfused_elementwise(context: Context) -> Hit:
     scope, fewest = context.scope, 3
     mask = scope.is_of_class("elementwise") & scope.is_in_span & (context.claimed_ns == 0)
     is_member, chains, gain_ns, total_ns = np.zeros(len(mask), bool), 0, 0, 0
-    for rows in (rows for device in scope.devices for rows in scope.streams(device)):
+    for rows in scope.streams:
         path, is_elementwise, time_ns = scope.profile.attribution.path[rows], mask[rows], context.time_by_activity[rows]
         begins = np.append(True, (path[1:] != path[:-1]) | ~is_elementwise[1:] | ~is_elementwise[:-1])
         first = np.flatnonzero(begins)  # of each stretch: a chain, or a single other kernel

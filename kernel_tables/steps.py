@@ -209,9 +209,11 @@ class Scope:
         start_ns, end_ns = np.maximum(start_ns[order], first_ns), np.minimum(end_ns[order], last_ns)
         return Device(process, number, rows[order], start_ns, end_ns, first_ns, last_ns)
 
-    def streams(self, device: Device) -> list[np.ndarray]:
-        """The rows of the activities of each stream of a device, in order of time."""
-        return [device.rows[own] for own in rows_by_value(self.activities.stream[device.rows]).values()]
+    @cached_property
+    def streams(self) -> list[np.ndarray]:
+        """The rows of the activities of each stream of each device, in order of time."""
+        stream = self.activities.stream
+        return [device.rows[own] for device in self.devices for own in rows_by_value(stream[device.rows]).values()]
 
     @cached_property
     def is_in_span(self) -> np.ndarray:
@@ -262,8 +264,8 @@ class Scope:
     @cached_property
     def launches_by_step(self) -> np.ndarray:
         """By step: the number of kernels that it launched."""
-        step = self.step_by_activity[self.is_kernel]
-        return np.bincount(step[step != NO_STEP], minlength=len(self.step_ranges))
+        step = self.step_by_activity[self.is_kernel & (self.step_by_activity != NO_STEP)]
+        return np.bincount(step, minlength=len(self.step_ranges))
 
     @property
     def differs_in_work(self) -> bool:
@@ -293,14 +295,12 @@ class Scope:
         Other threads may wait for batches that nobody needs yet, so they do not count.
         """
         ranges, calls = self.ranges, self.profile.capture.calls
-        if self.has_steps:
-            threads = ranges.thread[self.step_ranges]
-        else:
-            threads = np.append(calls.threads[calls.thread], NONE)[self.launch_row[device.rows]]
+        launching = np.append(calls.threads[calls.thread], NONE)[self.launch_row[device.rows]]
+        threads = ranges.thread[self.step_ranges] if self.has_steps else launching
         is_next = np.array([bool(re.match(r"enumerate\(DataLoader\)", name)) for name in ranges.names], bool)
         is_wait = is_next[ranges.name] & np.isin(ranges.thread, threads) & (self.range_process == device.process)
-        span = Intervals(np.array([device.first_ns]), np.array([device.last_ns]))
-        return intersection(union(ranges.start[is_wait], ranges.end[is_wait]), span)
+        start_ns, end_ns = ranges.start[is_wait], ranges.end[is_wait]
+        return union(np.maximum(start_ns, device.first_ns), np.minimum(end_ns, device.last_ns))
 
     @cached_property
     def step_before_ns(self) -> float | None:
