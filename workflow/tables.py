@@ -109,23 +109,30 @@ def read_tables(paths: Iterable[str | Path]) -> dict[str, pd.DataFrame]:
     return {Path(path).stem: read_table(path) for path in paths}
 
 
+def sort_runs(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """The rows in the order of the grid, that of their runs in `runs`; otherwise their order stays."""
+    order = {run: number for number, run in enumerate(runs["run"])}
+    return rows.sort_values("run", key=lambda names: names.map(order), kind="stable")
+
+
 def dictionary() -> str:
     """What the columns of all tables mean, as Markdown."""
+
+    def describe(columns: Mapping[str, Column]) -> str:
+        rows = [(code(name, in_table=True), escaped(unit), escaped(text)) for name, (_, unit, text) in columns.items()]
+        return compact_table(("column", "unit", "meaning"), rows)
+
+    leading = {name: column for name, column in declared_columns("runs").items() if name in KEYS}
     parts = [
         "# Data dictionary\n\nEvery table is stored as Parquet and as CSV. A unit *of 1* means a fraction: 0.25 is"
         " 25 %. GPU time is the sum of the durations of kernels and memory operations (on a CPU: of outermost ATen"
         " operators). Values that were not measured are empty, never zero. All tables here begin with the same"
-        " columns:\n\n" + _describe(declared_columns("runs"), KEYS)
+        f" columns:\n\n{describe(leading)}"
     ]
     for name in declared_tables():
-        columns, rows = declared_columns(name, keys=False), _declarations()[name]["rows"]
-        parts.append(f"## {name}\n\n{escaped(rows)}.\n\n{_describe(columns, columns)}")
+        rows = escaped(_declarations()[name]["rows"])
+        parts.append(f"## {name}\n\n{rows}.\n\n{describe(declared_columns(name, keys=False))}")
     return "\n".join(parts)
-
-
-def _describe(columns: Mapping[str, Column], names: Iterable[str]) -> str:
-    rows = [(code(name, in_table=True), escaped(columns[name].unit), escaped(columns[name].meaning)) for name in names]
-    return compact_table(("column", "unit", "meaning"), rows)
 
 
 def _schema(columns: Mapping[str, Column]) -> pa.Schema:

@@ -18,6 +18,7 @@ from kernel_tables.names import short_names
 from kernel_tables.output import code
 from workflow.grid import KEYS, Run
 from workflow.peaks import peak_flop_per_s
+from workflow.tables import sort_runs
 
 ABSENT = "–"
 LONG_CELL = 30  # characters, from which a column is read as text and aligned on the left
@@ -75,10 +76,8 @@ def index_runs(runs: pd.DataFrame) -> pd.MultiIndex:
 
 def select(table: pd.DataFrame, runs: pd.DataFrame, mode: str) -> pd.DataFrame:
     """The rows of a mode in the order of `runs`, by index_runs: columns of two such tables can be divided."""
-    order = {run: number for number, run in enumerate(runs["run"])}
-    rows = table[(table["mode"] == mode) & table["run"].isin(order)]
-    rows = rows.sort_values("run", key=lambda names: names.map(order), kind="stable")
-    return rows.set_axis(index_runs(runs).take(rows["run"].map(order)))
+    rows = sort_runs(table[(table["mode"] == mode) & table["run"].isin(runs["run"])], runs)
+    return rows.set_axis(index_runs(runs).take(pd.Index(runs["run"]).get_indexer(rows["run"])))
 
 
 def order_rows(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:

@@ -11,12 +11,9 @@ import pandas as pd
 from scipy import stats
 
 from kernel_tables.classes import family
-from workflow.tables import KEYS
+from workflow.tables import KEYS, sort_runs
 
 FASTER, SLOWER, UNKNOWN = "faster", "slower", "cannot be told"
-LEAST_GPU_DIFFERENCE = 0.02
-FALSE_DISCOVERIES = 0.05  # the expected share of wrong ones among the verdicts faster and slower of one table
-CONFIDENCE = 0.95
 
 
 def find_pairs(runs: pd.DataFrame, key: str, base: str | int) -> pd.DataFrame:
@@ -50,29 +47,23 @@ def compare_runs(tables: dict[str, pd.DataFrame], key: str, base: str | int) -> 
             "wall_verdict": wall["verdict"], "wall_used": wall["used"],
         })  # fmt: skip
         for name, is_matmul in {"matmul_speed_up": True, "other_speed_up": False}.items():
-            times = [
-                sums.reindex([(phase, is_matmul, run) for run in part[key]]).to_numpy() for key in ("base_run", "run")
-            ]
-            part[name] = times[0] / times[1]
+            before, after = (sums.reindex([(phase, is_matmul, run) for run in part[key]]).to_numpy()
+                             for key in ("base_run", "run"))  # fmt: skip
+            part[name] = before / after
         for name, run in {"kernels": "run", "base_kernels": "base_run"}.items():
             part[name] = counts.reindex([(phase, one) for one in part[run]]).to_numpy("float64")
         parts.append(part[part["gpu_time_ms"].notna() | part["wall_ms"].notna()])
     table = pd.concat(parts, ignore_index=True)
-    order = {run: number for number, run in enumerate(pairs["after"])}
-    table = table.sort_values("run", key=lambda runs: runs.map(order), kind="stable")
+    table = sort_runs(table, pairs.rename(columns={"after": "run"}))
     return table.merge(tables["runs"][KEYS], on="run", validate="m:1")
 
 
-def judge_gpu_times(
-    phases: pd.DataFrame, pairs: pd.DataFrame, phase: str = "step", column: str = "gpu_busy_ns"
-) -> pd.DataFrame:
+def judge_gpu_times(phases: pd.DataFrame, pairs: pd.DataFrame, phase: str = "step") -> pd.DataFrame:
     """The pairs with a verdict on the GPU time of a phase, from the merged table `phases`; see judge for columns."""
-    rows = phases[(phases["phase"] == phase) & (phases[column] > 0)]
-    logarithms = np.log(rows[column]).groupby(rows["run"])
-    times = pd.DataFrame({
-        "mean": np.exp(logarithms.mean()) / 1e6, "spread": logarithms.std(), "n": logarithms.size()
-    })  # fmt: skip
-    return judge(times, pairs, "captured step", LEAST_GPU_DIFFERENCE)
+    rows = phases[(phases["phase"] == phase) & (phases["gpu_busy_ns"] > 0)]
+    logs = np.log(rows["gpu_busy_ns"]).groupby(rows["run"])
+    times = pd.DataFrame({"mean": np.exp(logs.mean()) / 1e6, "spread": logs.std(), "n": logs.size()})
+    return judge(times, pairs, "captured step", least=0.02)
 
 
 def judge_wall_times(timings: pd.DataFrame, pairs: pd.DataFrame, phase: str = "step") -> pd.DataFrame:
@@ -99,14 +90,14 @@ def judge(times: pd.DataFrame, pairs: pd.DataFrame, sample: str, least: float = 
     parts = [(side["spread"].where(side["n"] >= 2) ** 2 / side["n"]).clip(lower=1e-18) for side in (before, after)]
     squares = sum(part**2 / (side["n"] - 1).clip(lower=1) for part, side in zip(parts, (before, after), strict=True))
     error, freedom = (parts[0] + parts[1]) ** 0.5, (parts[0] + parts[1]) ** 2 / squares
-    margin = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error
+    margin = stats.t.ppf(0.975, freedom) * error  # of an interval with 95 % confidence
     table["low"], table["high"] = np.exp(shift - margin), np.exp(shift + margin)
     table["p"] = 2 * stats.t.sf(np.abs(shift) / error, freedom)
     tested = table["p"].notna()
     adjusted = table["p"].copy()  # by Benjamini and Hochberg
     if tested.any():
         adjusted[tested] = stats.false_discovery_control(table["p"][tested])
-    decided = (adjusted <= FALSE_DISCOVERIES) & (np.abs(shift) > np.log1p(least))
+    decided = (adjusted <= 0.05) & (np.abs(shift) > np.log1p(least))  # 5 % of the verdicts of one table may be wrong
     table["verdict"] = np.where(decided, np.where(shift < 0, FASTER, SLOWER), UNKNOWN)
     counts = zip(before["n"].fillna(0).astype(int), after["n"].fillna(0).astype(int), strict=True)
     plural = "processes" if sample == "process" else f"{sample}s"

@@ -41,9 +41,8 @@ def tables() -> dict[str, pd.DataFrame]:
 
 @pytest.fixture
 def table(tables) -> pd.DataFrame:
-    made = attention_backends.compare_backends(*(tables[name] for name in ("runs", "timings", "phases", "kernels")))
-    tables["attention_backends"] = made
-    return made.set_index("run")
+    tables["attention_backends"] = attention_backends.compare_backends(tables)
+    return tables["attention_backends"].set_index("run")
 
 
 def test_a_run_is_compared_with_the_eager_one_that_differs_in_nothing_else(table, tables, tmp_path):

@@ -6,27 +6,26 @@ import pandas as pd
 from workflow import charts
 from workflow.tables import KEYS, read_tables, write_tables
 from workflow.text import MODES, find_middle
-from workflow.verdict import judge_gpu_times, judge_wall_times
+from workflow.verdict import find_pairs, judge_gpu_times, judge_wall_times
 
 OTHERS = [key for key in KEYS[1:] if key != "attention"]  # runs that agree in these differ only in attention
-PART = "scaled dot product attention"
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
     tables = read_tables(inputs)
-    table = compare_backends(*(tables[name] for name in ("runs", "timings", "phases", "kernels")))
+    table = compare_backends(tables)
     write_tables({"attention_backends": table}, outputs)
     charts.save_all({"attention_backends": draw(table, tables["runs"])}, outputs)
 
 
-def compare_backends(
-    runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame, kernels: pd.DataFrame
-) -> pd.DataFrame:
+def compare_backends(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """The table `attention_backends`."""
-    table = compare_steps(runs, timings, phases, "attention", "eager")
+    runs, phases, kernels = (tables[name] for name in ("runs", "phases", "kernels"))
+    table = compare_steps(runs, tables["timings"], phases, "attention", "eager")
     table["peak_bytes"] = table["run"].map(runs.set_index("run")["peak_allocated_bytes"])
     table["idle_share"] = (1 - table["gpu_ms"] / table["wall_ms"]).clip(lower=0)
-    inside = kernels[(kernels["phase"] == "forward") & kernels["range"].astype("str").str.contains(PART, regex=False)]
+    is_inside = kernels["range"].astype("str").str.contains("scaled dot product attention", regex=False)
+    inside = kernels[(kernels["phase"] == "forward") & is_inside]
     steps = phases.groupby("run")["step"].nunique()
     attention_ms = inside.groupby("run")["total_ns"].sum() / 1e6 / steps
     table["attention_ms"] = table["run"].map(attention_ms).astype("float64")
@@ -45,9 +44,8 @@ def compare_steps(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFram
     others = [name for name in KEYS[1:] if name != key]
     table = runs[runs.groupby(others, dropna=False)[key].transform("nunique") > 1]
     table = table[[*KEYS, "timing_status"]].rename(columns={"timing_status": "status"})
-    bases = table.loc[table[key] == base, [*others, "run"]].rename(columns={"run": "base_run"})
-    table = table.merge(bases, on=others, how="left", validate="many_to_one")
-    table["base_run"] = table["base_run"].mask(table[key] == base)
+    table = table.assign(base_run=table["run"].map(find_pairs(table, key, base).set_index("after")["before"]))
+    table = table.reset_index(drop=True)
     pairs = table[["base_run", "run"]].set_axis(["before", "after"], axis=1)
     for name, judged in (("gpu", judge_gpu_times(phases, pairs)), ("wall", judge_wall_times(timings, pairs))):
         table[f"{name}_ms"], table[f"{name}_ratio"] = judged["after_ms"], judged["ratio"]

@@ -17,16 +17,14 @@ from kernel_tables.names import short_names
 from workflow.grid import Run
 from workflow.tables import KEYS, read_table
 from workflow.text import environment
-from workflow.verdict import FASTER, SLOWER, judge
+from workflow.verdict import FASTER, SLOWER, find_pairs, judge
 
 FEWEST_PROCESSES = 6  # on each side: with fewer, only large differences would be found
 FACTS = {
     "device_name": "device", "driver": "driver", "cuda": "CUDA", "torch": "PyTorch", "python": "Python",
     "nsys": "nsys", "cpu_name": "processor", "cores": "cores", "threads": "threads",
 }  # fmt: skip
-EQUAL_FACTS = ["device", "device_name", "d_model", "d_ff", "num_layers", "num_heads", "vocab_size"]
 DEFAULTS = {key: getattr(Run(model=""), key) for key in KEYS[4:]}  # of columns that older results lack
-FAILING = {"nothing": (), "slower": (SLOWER,), "faster": (FASTER,), "changed": (SLOWER, FASTER)}
 
 
 def main(before: str, after: str, varies: str | None, fail_on: str, output: str) -> None:
@@ -37,7 +35,8 @@ def main(before: str, after: str, varies: str | None, fail_on: str, output: str)
         sides = split_by(sides[0], varies)
     runs = pair_runs(*sides)
     facts = {
-        "times": runs, "facts": list_facts(*sides, varies), "memory": pair_memory(runs),
+        "times": runs, "facts": list_facts(*sides, varies),
+        "memory": runs[(runs["peak_after"] - runs["peak_before"]).abs() >= 2**20],
         "energy": pair_energy(sides, runs), "changes": list_changes(sides, runs), "fewest": FEWEST_PROCESSES,
     }  # fmt: skip
     facts["short"] = short_names(facts["changes"].query("level == 'kernel'")["name"].unique())
@@ -47,7 +46,8 @@ def main(before: str, after: str, varies: str | None, fail_on: str, output: str)
     path.write_text(text, encoding="utf-8")
     page = ["--standalone", "--metadata=pagetitle:Before and after", "--variable=maxwidth:80em"]
     path.with_suffix(".html").write_text(pypandoc.convert_text(text, "html", format="gfm-raw_html", extra_args=page))
-    if found := runs["verdict"].isin(FAILING[fail_on]).sum():
+    failing = {"nothing": (), "slower": (SLOWER,), "faster": (FASTER,), "changed": (SLOWER, FASTER)}
+    if found := runs["verdict"].isin(failing[fail_on]).sum():
         sys.exit(f"compare: {found} of {len(runs)} runs: fail_on={fail_on}; see {output}")
 
 
@@ -76,16 +76,13 @@ def split_by(side: dict[str, pd.DataFrame], key: str) -> list[dict[str, pd.DataF
     whose runs have the names of the others."""
     if key not in DEFAULTS:
         sys.exit(f"compare: varies={key} is no dimension with a default; these are {', '.join(DEFAULTS)}")
-    runs = side["runs"]
-    others = [name for name in KEYS[1:] if name != key]
-    base = runs[runs[key] == DEFAULTS[key]][[*others, "run"]].rename(columns={"run": "base"})
-    pairs = runs[runs[key] != DEFAULTS[key]].merge(base, on=others)[["run", "base"]]
+    pairs = find_pairs(side["runs"], key, DEFAULTS[key])
     if pairs.empty:
         sys.exit(f"compare: no two runs differ only in {key}, one of them at {DEFAULTS[key]}")
-    renamed = pairs.rename(columns={"run": "name", "base": "run"})
-    old = {name: renamed.merge(table, on="run").drop(columns="run").rename(columns={"name": "run"})
+    named = pairs.rename(columns={"before": "run"})
+    old = {name: named.merge(table, on="run").drop(columns="run").rename(columns={"after": "run"})
            for name, table in side.items()}  # fmt: skip
-    return [old, {name: table[table["run"].isin(pairs["run"])] for name, table in side.items()}]
+    return [old, {name: table[table["run"].isin(pairs["after"])] for name, table in side.items()}]
 
 
 def pair_runs(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -121,7 +118,7 @@ def reason_against(name: str, old: pd.DataFrame, new: pd.DataFrame) -> str:
     for word, side in sides.items():
         if side["timing_status"][name] != "complete":
             return f"{side['timing_status'][name]} {word}"
-    for fact in EQUAL_FACTS:
+    for fact in ("device", "device_name", "d_model", "d_ff", "num_layers", "num_heads", "vocab_size"):
         values = [str(side[fact][name]) for side in sides.values()]
         if values[0] != values[1]:
             return f"{fact} is {values[0]}, then {values[1]}"
@@ -141,11 +138,6 @@ def list_facts(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame], 
     return pd.DataFrame(rows, columns=["fact", "before", "after"])
 
 
-def pair_memory(runs: pd.DataFrame) -> pd.DataFrame:
-    """The runs whose peak of memory changed by a MiB or more."""
-    return runs[(runs["peak_after"] - runs["peak_before"]).abs() >= 2**20]
-
-
 def pair_energy(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame) -> pd.DataFrame:
     """The comparable runs whose energy both sides counted with the same counter."""
     if not all("joules_per_step" in side["energy"] for side in sides):
@@ -163,17 +155,17 @@ def list_changes(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame, most:
     for run in runs["run"][runs["reason"] == ""]:
         captured = [side["kernels"][side["kernels"]["run"] == run] for side in sides]
         if all(map(len, captured)):
-            table = changes(*map(as_side, captured))
+            sides_of_run = []
+            for kernels in captured:
+                part = kernels["range"].astype("object").fillna("").astype(str).str.rpartition(" > ")[2]
+                kernels = kernels.assign(part=part).astype(dict.fromkeys(LEVELS, "str"))
+                sides_of_run.append(Side({}, int(kernels["step"].max()) + 1, kernels))
+            table = changes(*sides_of_run)
             nth = table.groupby("level").cumcount()
             parts.append(table[(table["level"] != "kernel") | (nth < most)].assign(run=run))
     numbers = [f"{name}_{side}" for name in ("launches", "ms") for side in ("before", "after")]
     columns = ["run", "level", "name", "change", *numbers, "ms_more"]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
-
-
-def as_side(kernels: pd.DataFrame) -> Side:
-    kernels = kernels.assign(part=kernels["range"].astype("object").fillna("").astype(str).str.rpartition(" > ")[2])
-    return Side({}, int(kernels["step"].max()) + 1, kernels.astype(dict.fromkeys(LEVELS, "str")))
 
 
 if "snakemake" in globals():

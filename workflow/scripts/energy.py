@@ -8,6 +8,7 @@ from cs336_model.results import Energy
 from workflow import charts
 from workflow.tables import KEYS, read_tables, write_tables
 from workflow.text import MODES, find_middle
+from workflow.verdict import find_pairs
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
@@ -51,12 +52,11 @@ def summarize_energy(windows: pd.DataFrame, runs: pd.DataFrame, phases: pd.DataF
     table["busy_ms"] = (steps.groupby("run")["gpu_busy_ns"].mean().astype("float64") / 1e6).reindex(table.index)[on_gpu]
     table["waiting_share"] = (1 - table["busy_ms"] / table["step_ms"]).clip(lower=0)
     table["waiting_energy_share"] = table["waiting_share"] * (table["idle_power_w"] / table["power_w"]).clip(upper=1)
-    others = [key for key in KEYS[1:] if key != "precision"]  # runs that agree in these differ only in precision
-    base = table.loc[table["precision"] == "fp32", [*others, "run", "joules_per_step"]]
-    base = base.rename(columns={"run": "base_run", "joules_per_step": "base_j"})
-    table = table.merge(base, on=others, how="left", validate="many_to_one")
-    table["base_run"] = table["base_run"].mask(table["precision"] == "fp32")
-    return table.assign(energy_ratio=(table["joules_per_step"] / table["base_j"]).where(table["base_run"].notna()))
+    bases = find_pairs(table, "precision", "fp32").set_index("after")["before"]
+    table["base_run"] = table["run"].map(bases)
+    base_j = table["base_run"].map(table["joules_per_step"]).astype("float64")
+    table["energy_ratio"] = table["joules_per_step"] / base_j
+    return table.reset_index(drop=True)
 
 
 def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:

@@ -11,7 +11,7 @@ import pandas as pd
 from kernel_tables.classes import family
 from workflow import charts
 from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
-from workflow.tables import read_tables
+from workflow.tables import read_tables, sort_runs
 from workflow.text import MODES, describe_machine, describe_run, shorten, write_number, write_percent, write_range
 
 CONTEXT = alt.X("context_length:O", title="context length (tokens)", axis=alt.Axis(labelAngle=0))
@@ -61,7 +61,7 @@ def draw_phase_times(tables: dict[str, pd.DataFrame]) -> Figure:
     rows = average_phases(tables)
     rows = rows[rows["mode"].isin(choose_modes(rows)[-1:])]
     names = [name for name in ("forward", "backward", "optimizer") if name in set(rows["phase"])] or ["step"]
-    rows = order_series(rows[rows["phase"].isin(names)], tables["runs"])
+    rows = sort_runs(rows[rows["phase"].isin(names)], tables["runs"])
     if rows.empty or rows["GPU time"].isna().all():
         return None
     mode, panels, times = MODES[rows["mode"].iloc[0]], [], ["GPU time", "without a profiler"]
@@ -87,9 +87,8 @@ def draw_class_shares(tables: dict[str, pd.DataFrame]) -> Figure:
     labels, panels, results = list(dict.fromkeys(rows["label"]))[-MAX_BARS:], [], []
     for mode in modes:
         part = rows[(rows["mode"] == mode) & rows["label"].isin(labels)]
-        y = alt.Y(
-            "label:N", title=None, sort=labels, scale=alt.Scale(domain=labels), axis=None if panels else alt.Axis()
-        )
+        scale, axis = alt.Scale(domain=labels), None if panels else alt.Axis()
+        y = alt.Y("label:N", title=None, sort=labels, scale=scale, axis=axis)
         panels.append(draw_shares(part, "class", rows, y).properties(title=MODES[mode], width=300, height=alt.Step(20)))
         gemm = part[part["class"] == "gemm"].set_index("label")["share"].reindex(part["label"].unique(), fill_value=0)
         results.append(f"{write_range(gemm, 'percent')} of a {MODES[mode]}")
@@ -166,7 +165,7 @@ def draw_launch_bound(tables: dict[str, pd.DataFrame]) -> Figure:
     rows = charts.label_rows(rows[rows["idle_share"].notna()], but=("mode", "context_length"))
     if rows.empty:
         return None
-    rows = order_series(rows.rename(columns={"label": "series"}), tables["runs"]).assign(step=rows["mode"].map(MODES))
+    rows = sort_runs(rows.rename(columns={"label": "series"}), tables["runs"]).assign(step=rows["mode"].map(MODES))
     points = alt.Chart(rows).mark_point(filled=True).encode(
         x=charts.log_axis(alt.X, "mean_kernel_us", "mean time of a kernel, µs", rows["mean_kernel_us"]),
         y=alt.Y("idle_share:Q", title="idle share of the captured step", axis=alt.Axis(format="%")),
@@ -192,13 +191,12 @@ def draw_roofline(tables: dict[str, pd.DataFrame]) -> Figure:
     table = table[table["context_length"] == table["context_length"].max()]
     table = table[table["precision"] == table["precision"].iloc[0]]
     work = pd.DataFrame([list_work(row) for row in table.to_dict("records")], columns=["flops", "bytes"])
-    rows = table.reset_index(drop=True).assign(
-        intensity=work["flops"] / work["bytes"], rate=work["flops"] / table["gpu_time_ms"].to_numpy() * 1e3
-    )
+    rate = work["flops"] / table["gpu_time_ms"].to_numpy() * 1e3
+    rows = table.reset_index(drop=True).assign(intensity=work["flops"] / work["bytes"], rate=rate)
     rows = rows[rows["rate"].notna()]
     if rows.empty:
         return None
-    rows = order_series(charts.label_rows(rows, but=("mode", "context_length")), tables["runs"])
+    rows = sort_runs(charts.label_rows(rows, but=("mode", "context_length")), tables["runs"])
     precision, device = rows["precision"].iloc[0], rows["device_name"].iloc[0]
     peak, bandwidth = peak_flop_per_s(device, precision), peak_bytes_per_s(device)
     best = rows.loc[rows["rate"].idxmax()]
@@ -254,7 +252,7 @@ def draw_scaling(tables: dict[str, pd.DataFrame]) -> Figure:
     rows = average_phases(tables)
     rows = rows[(rows["phase"] == "step") & rows["mode"].isin(choose_modes(rows)[-1:])]
     rows["ms"] = rows["GPU time"].fillna(rows["without a profiler"])
-    rows = order_series(rows[rows["ms"].notna()], tables["runs"])
+    rows = sort_runs(rows[rows["ms"].notna()], tables["runs"])
     if rows.empty:
         return None
     others = charts.label_rows(rows, but=("mode", "model"))["label"]
@@ -263,7 +261,7 @@ def draw_scaling(tables: dict[str, pd.DataFrame]) -> Figure:
     panels = []
     parameters = charts.log_axis(alt.X, "mparameters", "parameters, million", rows["mparameters"])
     for x, series in ((parameters, "length"), (CONTEXT, "series")):
-        order = rows if series == "length" else order_series(rows, tables["runs"])
+        order = rows if series == "length" else sort_runs(rows, tables["runs"])
         color, shape = charts.series_color(order, series, 340), charts.series_shape(order, series, 340)
         base = alt.Chart(rows).encode(x=x, y=charts.log_axis(alt.Y, "ms", "ms", rows["ms"]), color=color)
         marks = base.mark_point(filled=True).encode(shape=shape)
@@ -275,12 +273,6 @@ def draw_scaling(tables: dict[str, pd.DataFrame]) -> Figure:
         factor = f"{lengths.max() / lengths.min():g}"
         result += f"; {factor} times the context takes {write_range(growth[growth > 1])} times as long"
     return alt.hconcat(*panels).resolve_scale(color="independent", shape="independent"), result
-
-
-def order_series(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """The rows in the order of the grid, in which legends then are."""
-    order = {run: number for number, run in enumerate(runs["run"])}
-    return rows.sort_values("run", key=lambda names: names.map(order), kind="stable")
 
 
 DRAWN = {  # by name: the function, and the quantity that is shown

@@ -11,14 +11,10 @@ import pandas as pd
 
 from kernel_tables.attribution import innermost, names_in
 from kernel_tables.classes import family
-from workflow.tables import KEYS, make_table, read_tables, write_table
+from workflow.tables import KEYS, make_table, read_tables, sort_runs, write_table
 
 SCORES, SOFTMAX, VALUES = "computing attention scores", "computing softmax", "final matmul"
-MATCH_TOLERANCE = 0.05  # by which a step under the profiler may differ from one without, and still match
-LAUNCH_BOUND_IDLE = 0.15  # of the captured step
-MAX_RANK = 5
 NO_RANGE, ALL_PHASES, RECOMPUTATION = "(no inner range)", "all phases", "recomputation"
-PHASES = ["forward", "loss", "backward", "optimizer"]
 # FLOPs of one layer for each of its B·H·S² scores: (times d_head, alone). Of P = softmax(S): dS = P (dP - sum of P dP).
 FORWARD_FLOPS = {
     SCORES: ("2·B·H·S²·d_head", 2, 0), "mask and scale": ("B·H·S² (the scale)", 0, 1), SOFTMAX: ("5·B·H·S²", 0, 5),
@@ -57,8 +53,7 @@ def main(inputs: list[str], outputs: list[str]) -> None:
 def add_keys(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The table with the leading columns of its runs, in the order of these; otherwise its order stays."""
     keys = [name for name in KEYS[1:] if name not in table]
-    order = table["run"].map({run: number for number, run in enumerate(runs["run"])})
-    return table.loc[order.sort_values(kind="stable").index].merge(runs[["run", *keys]], on="run", validate="m:1")
+    return sort_runs(table, runs).merge(runs[["run", *keys]], on="run", validate="m:1")
 
 
 def summarize_forward(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
@@ -84,11 +79,11 @@ def summarize_forward(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.Data
     table["launch_us"] = 1e3 * forward["wall_ms"] / forward["kernels"]
     table["idle_share"] = 1 - step["gpu_busy_ms"] / step["wall_ms"]
     is_slower = table["launch_us"] > table["mean_kernel_us"]
-    table["launch_bound"] = (table["idle_share"] >= LAUNCH_BOUND_IDLE) & is_slower & (runs["device"] == "cuda").values
+    table["launch_bound"] = (table["idle_share"] >= 0.15) & is_slower & (runs["device"] == "cuda").values
     table["overhead_ratio"] = table["step_wall_ms"] / table["unprofiled_step_ms"]
     stds = [table[f"{name}_std_ms"] / table[f"{name}_ms"] for name in ("step_wall", "unprofiled_step")]
     table["overhead_ratio_std"] = table["overhead_ratio"] * (stds[0] ** 2 + stds[1] ** 2) ** 0.5
-    matches = ((table["overhead_ratio"] - 1).abs() <= MATCH_TOLERANCE).astype("boolean")
+    matches = ((table["overhead_ratio"] - 1).abs() <= 0.05).astype("boolean")
     table["matches_python"] = matches.mask(table["overhead_ratio"].isna())
     return table.reset_index(drop=True)
 
@@ -98,10 +93,8 @@ def average(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFrame
     keys = ["run", *by]
     sums = rows.groupby([*keys, "step"], sort=False, observed=True)[["total_ns", "launches"]].sum().reset_index()
     groups = sums.groupby(keys, sort=False)
-    captured = sums["run"].map(steps).astype("float64")
-    mean = groups["total_ns"].transform("sum") / captured
-    sums["squares"] = (sums["total_ns"] - mean) ** 2
-    table = sums.groupby(keys, sort=False).agg(
+    mean = groups["total_ns"].transform("sum") / sums["run"].map(steps).astype("float64")
+    table = sums.assign(squares=(sums["total_ns"] - mean) ** 2).groupby(keys, sort=False).agg(
         total_ns=("total_ns", "sum"), launches=("launches", "sum"), squares=("squares", "sum"), ran=("step", "size"),
         fewest=("launches", "min"), most=("launches", "max"),
     ).reset_index()  # fmt: skip
@@ -142,7 +135,7 @@ def rank_kernels(runs: pd.DataFrame, kernels: pd.DataFrame, steps: pd.Series) ->
     table = pd.concat(tables, ignore_index=True)
     table = table.sort_values(["total_ns", "kernel"], ascending=[False, True], kind="stable")
     table["rank"] = table.groupby(["run", "scope"]).cumcount() + 1
-    table = table[table["rank"] <= MAX_RANK].sort_values(["scope", "rank"], kind="stable")
+    table = table[table["rank"] <= 5].sort_values(["scope", "rank"], kind="stable")
     table = add_keys(table, runs)
     # rank 1 of all phases is compared with that of the forward pass: of the run of inference that differs in nothing
     # else or, without one, of the same run
@@ -172,9 +165,8 @@ def share_classes(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
     rows = pd.concat([kernels.assign(phase=ALL_PHASES), kernels], ignore_index=True)
     table = share(rows, ["phase", "class"], ["run", "phase"], steps)
     table["share_of_step"] = table["total_ns"] / table["run"].map(kernels.groupby("run")["total_ns"].sum())
-    order = [ALL_PHASES, *PHASES]
-    rank = table["phase"].map(lambda phase: order.index(phase) if phase in order else len(order))
-    return table.loc[rank.sort_values(kind="stable").index]
+    order = {phase: number for number, phase in enumerate([ALL_PHASES, "forward", "loss", "backward", "optimizer"])}
+    return table.sort_values("phase", key=lambda phases: phases.map(order), kind="stable")  # others last
 
 
 def share_training_parts(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
@@ -182,20 +174,16 @@ def share_training_parts(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFram
     is the innermost range that also occurs outside the backward pass, since libraries open ranges of their own."""
     kernels = kernels[kernels["phase"].isin(["forward", "loss", "backward"])]
     distinct = kernels[["run", "phase", "range"]].drop_duplicates()
-    known: dict[str, set[str]] = {}
+    known = {run: {"loss"} for run in distinct["run"]}
     for run, phase, path in distinct.itertuples(index=False, name=None):
-        names = names_in(path) if phase != "backward" else []
-        known.setdefault(run, {"loss"}).update(part for name in names for part in name.split(" + "))
+        if phase != "backward":
+            known[run].update(part for name in names_in(path) for part in name.split(" + "))
     passes, parts = [], []
     for run, phase, path in distinct.itertuples(index=False, name=None):
-        names = names_in(path)
-        if phase == "backward":
-            passes.append(RECOMPUTATION if RECOMPUTATION in names else "backward")
-            names = [name for name in names if known[run].issuperset(name.split(" + "))]
-            parts.append(names[-1] if names else NO_RANGE)
-        else:
-            passes.append("forward")
-            parts.append(names[-1] if names else "loss" if phase == "loss" else NO_RANGE)
+        names, is_backward = names_in(path), phase == "backward"
+        passes.append("forward" if not is_backward else RECOMPUTATION if RECOMPUTATION in names else "backward")
+        names = [name for name in names if not is_backward or known[run].issuperset(name.split(" + "))]
+        parts.append(names[-1] if names else "loss" if phase == "loss" else NO_RANGE)
     distinct = distinct.assign(**{"pass": passes, "part": parts})
     with_parts = distinct[(distinct["pass"] == "backward") & (distinct["part"] != NO_RANGE)]["run"]
     rows = kernels[kernels["run"].isin(with_parts)].merge(distinct, on=["run", "phase", "range"])

@@ -12,7 +12,7 @@ import pandas as pd
 
 from kernel_tables.rules import RULES_WITH_IDLE_TIME
 from workflow.peaks import peak_flop_per_s
-from workflow.tables import read_tables, write_tables
+from workflow.tables import read_tables, sort_runs, write_tables
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
@@ -30,31 +30,26 @@ def limit_gains(
     busy_ms = phases[phases["phase"] == "step"].groupby("run")["gpu_busy_ns"].mean() / 1e6
     step_ms = findings["run"].map(step_ms).astype("float64")
     idle_ms = (step_ms - findings["run"].map(busy_ms).astype("float64")).clip(lower=0.0)
-    own_ms = list(map(own_gpu_ms, findings["code"], findings["gain_ms"], findings["evidence"]))
-    own_ms = pd.Series(own_ms, findings.index, dtype="float64")
+    facts = findings["evidence"].map(json.loads, na_action="ignore")
+    gaps_ms, running_ms, copying_ms = (
+        facts.map(lambda one, name=name: one.get(name), na_action="ignore").astype("float64")
+        for name in ("gaps_between_ms", "running_ms", "copying_alone_ms")
+    )
+    uses_idle = findings["code"].isin(RULES_WITH_IDLE_TIME)
+    # the part of a gain in which the finding's own kernels or copies run
+    own_ms = (findings["gain_ms"] - gaps_ms).fillna(running_ms).fillna(copying_ms).fillna(0.0)
+    own_ms = own_ms.where(uses_idle, findings["gain_ms"])
     names, devices = (findings["run"].map(runs.set_index("run")[name]) for name in ("device_name", "device"))
     is_matmul = findings["code"] == "no_tensor_cores"
     saved = [1 - peak_flop_per_s(name, "fp32") / peak_flop_per_s(name, "bf16") for name in names]
     saved = pd.Series(saved, findings.index, dtype="float64").where(is_matmul).fillna(1.0)
-    uses_idle = findings["code"].isin(RULES_WITH_IDLE_TIME)
     limit_ms = np.minimum(own_ms + idle_ms.where(uses_idle, 0.0), step_ms)
     limit_ms = limit_ms.where(devices != "cpu", findings["gain_percent"] / 100 * step_ms)
     gain_ms = (findings["gain_ms"] * saved).clip(upper=limit_ms.fillna(np.inf))
     percent = (100 * gain_ms / step_ms).fillna(findings["gain_percent"] * saved)
-    order = {run: number for number, run in enumerate(runs["run"])}
-    table = findings.assign(gain_ms=gain_ms, gain_percent=percent, _run=findings["run"].map(order))
-    by = ["_run", "abstained", "gain_ms"]
-    return table.sort_values(by, ascending=[True, True, False], kind="stable", ignore_index=True).drop(columns="_run")
-
-
-def own_gpu_ms(code: str, gain_ms: float, evidence: str) -> float:
-    """The part of a gain, in ms of a step, in which the finding's own kernels or copies run."""
-    if code not in RULES_WITH_IDLE_TIME:
-        return gain_ms
-    facts = json.loads(evidence)
-    if "gaps_between_ms" in facts:
-        return gain_ms - facts["gaps_between_ms"]
-    return facts.get("running_ms", facts.get("copying_alone_ms", 0.0))
+    table = findings.assign(gain_ms=gain_ms, gain_percent=percent)
+    table = table.sort_values(["abstained", "gain_ms"], ascending=[True, False], kind="stable")
+    return sort_runs(table, runs).reset_index(drop=True)
 
 
 if "snakemake" in globals():
