@@ -20,8 +20,7 @@ import vl_convert
 from workflow.text import MODES, VARIANTS, describe_variant
 
 WIDTH = 740  # of a figure, in pixels: a page between its margins
-FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
-INK, SOFT, LINE = "#1d2127", "#5a626c", "#dfe3e8"
+INK, SOFT = "#1d2127", "#5a626c"
 ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE, GREY, PALE = (
     "#E69F00", "#56B4E9", "#009E73", "#F0E442", "#0072B2", "#D55E00", "#CC79A7", "#8c8c8c", "#d9d9d9",
 )  # fmt: skip
@@ -35,27 +34,17 @@ PARTS = {  # what bars are made of, in the order in which they are stacked
     "temporary": ORANGE, "other": PALE,
 }  # fmt: skip
 SERIES = [BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY]
-SHAPES = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-left", "triangle-right"]
-KINDS = [  # names that have the same colour and shape in every figure: those of their position in the list
-    ["small", "medium", "large", "xl", "2.7B", "10B"],
-    ["fp32", "tf32", "bf16", "fp16", "bf16-weights"],
-    ["eager", "math", "flash", "efficient", "cudnn"],
-    ["none", "naive", "ddp", "fsdp"],
-    ["off", "the entire model", "only attention"],
-]
 PLAIN_NUMBER = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '~g')"  # 0.05, 3000, 40M
-
-
-AXIS = {"labelColor": INK, "titleColor": INK, "domainColor": SOFT, "tickColor": SOFT, "gridColor": LINE}
-SMALL = {"labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "labelLimit": 0, "titleLimit": 0}
-TITLE = {"anchor": "start", "color": INK, "fontSize": 12, "fontWeight": "normal", "subtitleColor": SOFT, "limit": 0}
 THEME = {
-    "font": FONT, "background": "white", "padding": {"left": 24, "right": 24, "top": 8, "bottom": 8}, "aria": False,
-    "view": {"stroke": None}, "axis": AXIS | SMALL,
+    "font": "Liberation Sans, Arial, Helvetica, sans-serif", "background": "white", "aria": False,
+    "padding": {"left": 24, "right": 24, "top": 8, "bottom": 8}, "view": {"stroke": None},
+    "axis": {"labelColor": INK, "titleColor": INK, "domainColor": SOFT, "tickColor": SOFT, "gridColor": "#dfe3e8",
+             "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "labelLimit": 0, "titleLimit": 0},
     "legend": {"orient": "bottom", "title": None, "labelColor": INK, "labelLimit": 0, "labelFontSize": 11,
                "symbolSize": 70},
     "header": {"labelColor": INK, "labelFontSize": 12, "labelAnchor": "start", "labelLimit": 0, "title": None},
-    "title": TITLE | {"subtitleFontSize": 11, "frame": "group", "offset": 10},
+    "title": {"anchor": "start", "color": INK, "fontSize": 12, "fontWeight": "normal", "subtitleColor": SOFT,
+              "subtitleFontSize": 11, "limit": 0, "frame": "group", "offset": 10},
     "text": {"color": INK, "fontSize": 10, "limit": 0}, "line": {"strokeWidth": 1.4},
     "point": {"size": 45, "filled": True, "opacity": 1},
 }  # fmt: skip
@@ -180,11 +169,16 @@ def series_color(rows: pd.DataFrame, column: str, width: int = WIDTH) -> alt.Col
 
 def series_shape(rows: pd.DataFrame, column: str, width: int = WIDTH) -> alt.Shape:
     """Their shapes, so that grey print tells them apart."""
-    return alt.Shape(f"{column}:N", title=None, **_series(rows[column], SHAPES, width))
+    shapes = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "triangle-left", "triangle-right"]
+    return alt.Shape(f"{column}:N", title=None, **_series(rows[column], shapes, width))
 
 
 def _series(column: pd.Series, looks: list[str], width: int) -> dict:
-    names = list(dict.fromkeys(column))
-    kind = next((kind for kind in KINDS if set(names) <= set(kind)), names)
+    names, kinds = list(dict.fromkeys(column)), [  # names of one kind have the same look in every figure
+        ["small", "medium", "large", "xl", "2.7B", "10B"], ["fp32", "tf32", "bf16", "fp16", "bf16-weights"],
+        ["eager", "math", "flash", "efficient", "cudnn"], ["none", "naive", "ddp", "fsdp"],
+        ["off", "the entire model", "only attention"],
+    ]  # fmt: skip
+    kind = next((kind for kind in kinds if set(names) <= set(kind)), names)
     scale = alt.Scale(domain=names, range=[looks[kind.index(name) % len(looks)] for name in names])
     return {"scale": scale, "legend": _legend(names, width)}

@@ -10,9 +10,6 @@ from workflow import charts
 from workflow.peaks import peak_flop_per_s
 from workflow.tables import read_tables, write_tables
 
-MAX_ERROR = 0.1  # more than rounding explains in any precision
-CELL = ["head_dim", "context_length", "precision", "batch_size"]  # cells that agree in these differ in the variant
-
 
 def main(inputs: list[str], outputs: list[str]) -> None:
     tables = read_tables(inputs)
@@ -46,20 +43,22 @@ def compare_cells(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     table["variant"] = table["attention"].where(table["compile"] == "off", "compiled")
     both_ms = table["bench_both_ms"].astype("float64").fillna(table["forward_ms"] + table["backward_ms"])
     table["both_ms"] = both_ms.where(table["status"] == "complete")
-    eager = table.loc[table["variant"] == "eager", [*CELL, "both_ms"]].rename(columns={"both_ms": "eager_ms"})
-    table = table.merge(eager, on=CELL, how="left", validate="many_to_one")
+    alike = ["head_dim", "context_length", "precision", "batch_size"]  # cells that agree in these differ in the variant
+    eager = table.loc[table["variant"] == "eager", [*alike, "both_ms"]].rename(columns={"both_ms": "eager_ms"})
+    table = table.merge(eager, on=alike, how="left", validate="many_to_one")
     table["speed_up"] = table["eager_ms"] / table["both_ms"]
-    devices = table["run"].map(runs.set_index("run")["device_name"])
-    pairs = list(zip(devices, table["precision"], strict=True))
-    peaks, tf32 = (pd.Series([peak_flop_per_s(*pair) for pair in found], table.index, dtype="float64")
-                   for found in (pairs, [(device, "tf32") for device, _ in pairs]))  # fmt: skip
-    in_three = (table["variant"] == "efficient") & (table["precision"] == "fp32")  # by three products in tf32
-    table["peak_flop_per_s"] = peaks.mask(in_three, tf32 / 3)
+    devices, peaks = table["run"].map(runs.set_index("run")["device_name"]), []
+    for device, variant, precision in zip(devices, table["variant"], table["precision"], strict=True):
+        in_three = (variant, precision) == ("efficient", "fp32")  # by three products in tf32
+        peaks.append(peak_flop_per_s(device, "tf32") / 3 if in_three else peak_flop_per_s(device, precision))
+    table["peak_flop_per_s"] = pd.Series(peaks, table.index, dtype="float64")
     # a product takes 2 d FLOPs for each score that is not masked; 7 products in both passes, as FlashAttention needs
     scores = table["batch_size"] * table["context_length"] * (table["context_length"] + 1) / 2
     flop_per_s = 7 * 2 * table["head_dim"] * scores / (1e-3 * table["both_ms"])
     table["peak_share"] = (flop_per_s / table["peak_flop_per_s"]).astype("float64")
-    table["is_wrong"] = table[["output_error", "gradient_error"]].astype("float64").max(axis=1) > MAX_ERROR
+    table["is_wrong"] = (
+        table[["output_error", "gradient_error"]].astype("float64").max(axis=1) > 0.1
+    )  # by rounding: less
     return table.assign(is_typical=table.index == find_typical(table))
 
 

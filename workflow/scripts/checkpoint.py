@@ -11,8 +11,6 @@ from workflow.scripts.attention_backends import compare_steps
 from workflow.tables import KEYS, read_tables, write_tables
 from workflow.text import describe_machine, find_middle, write_percent
 
-ALIKE = [key for key in KEYS[1:] if key != "checkpoint"]
-
 
 def compare_checkpoints(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """A row per run with a backward pass that another differs from in checkpoints alone. Reads runs, timings, phases,
@@ -34,7 +32,7 @@ def compare_checkpoints(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     again = kernels[is_again].groupby("run")["total_ns"].sum().reindex(total.index, fill_value=0)
     table["recomputed_share"] = table["run"].map(again / total).astype("float64")
     lowest = table.dropna(subset=["peak_ratio", "gpu_ratio"])
-    lowest = lowest.loc[lowest.groupby(ALIKE)["peak_bytes"].idxmin()]
+    lowest = lowest.loc[lowest.groupby([key for key in KEYS[1:] if key != "checkpoint"])["peak_bytes"].idxmin()]
     typical = find_middle(lowest, "gpu_ratio")["run"] if len(lowest) else None
     return table.assign(is_typical=table["run"] == typical)
 
@@ -47,12 +45,11 @@ def draw(table: pd.DataFrame, machine: str) -> alt.TopLevelMixin:
         return charts.text_chart("No two runs with times and memory differ in checkpoints alone.")
     unit, name = (2**30, "GiB") if rows["peak_bytes"].max() >= 2**30 else (2**20, "MiB")
     rows = rows.assign(peak=rows["peak_bytes"] / unit, name=rows["checkpoint"].replace("0", "none"))
+    x = alt.X("peak:Q", title=f"peak memory ({name})", scale=alt.Scale(zero=False, padding=24))
+    y = alt.Y("gpu_ms:Q", title="GPU time of a step (ms)", scale=alt.Scale(zero=False, padding=16))
     panels = []
     for label, panel in rows.groupby("label", sort=False):
-        base = alt.Chart(panel).encode(
-            x=alt.X("peak:Q", title=f"peak memory ({name})", scale=alt.Scale(zero=False, padding=24)),
-            y=alt.Y("gpu_ms:Q", title="GPU time of a step (ms)", scale=alt.Scale(zero=False, padding=16)),
-        )
+        base = alt.Chart(panel).encode(x=x, y=y)
         names = base.mark_text(dy=-11).encode(text="name:N")
         points = base.mark_point(size=60).encode(tooltip=["name", "peak", "gpu_ms"])
         panels.append((points + names).properties(title=label, width=280, height=170))

@@ -12,7 +12,6 @@ from workflow.tables import KEYS, read_tables, write_tables
 from workflow.text import describe_machine, find_middle, write_percent
 from workflow.verdict import find_pairs, judge, judge_wall_times
 
-WAYS = ["ddp", "fsdp", "naive"]  # to reduce gradients, the first of which is the typical one
 PARTS = {  # of a captured step, with the columns that are their time
     "computing alone": ("compute_ms", charts.BLUE),
     "computing beside communication": ("overlapped_ms", charts.SKY),
@@ -20,7 +19,6 @@ PARTS = {  # of a captured step, with the columns that are their time
     "exposed copies and fills": ("exposed_memory_ms", charts.GREY),
     "idle": ("idle_ms", charts.PALE),
 }
-MAX_BARS = 16
 
 
 def merge_ranks(rank_steps: pd.DataFrame, calls: pd.DataFrame) -> dict[str, pd.DataFrame]:
@@ -78,18 +76,11 @@ def compare_steps(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     naive = judge_wall_times(timings, find_pairs(runs, "parallel", "naive")).set_index("after")
     for name, column in {"naive_ratio": "ratio", "naive_verdict": "verdict", "naive_used": "used"}.items():
         table[name] = table["run"].map(naive[column])
-    return table.assign(is_typical=table["run"] == choose_typical(table))
-
-
-def choose_typical(table: pd.DataFrame) -> str | None:
-    """The run with the median share of exposed communication (if none was captured: cost) of those that reduce their
-    gradients in the first of WAYS that was measured."""
-    for column in ("exposed_share", "cost_share"):
-        for way in WAYS:
-            rows = table[(table["parallel"] == way) & table[column].notna()]
-            if len(rows):
-                return find_middle(rows, column)["run"]
-    return None
+    # the typical run has the median share of exposed communication (if none was captured: cost) of its way
+    choices = [(table[(table["parallel"] == way) & table[column].notna()], column)
+               for column in ("exposed_share", "cost_share") for way in ("ddp", "fsdp", "naive")]  # fmt: skip
+    typical = next((find_middle(rows, column)["run"] for rows, column in choices if len(rows)), None)
+    return table.assign(is_typical=table["run"] == typical)
 
 
 def compare_with_one_gpu(runs: pd.DataFrame, timings: pd.DataFrame) -> pd.DataFrame:
@@ -119,7 +110,8 @@ def draw(steps: pd.DataFrame, times: pd.DataFrame, machine: str) -> alt.TopLevel
     rows = steps.groupby(KEYS, sort=False, dropna=False).mean(numeric_only=True).reset_index()
     if rows.empty:
         return charts.text_chart("No run on several GPUs was captured.")
-    shown = charts.label_rows(rows.head(MAX_BARS), but=("batch_size", "gpus", "parallel"))
+    most = 16  # bars
+    shown = charts.label_rows(rows.head(most), but=("batch_size", "gpus", "parallel"))
     texts = shown[["label", "batch_size", "gpus", "parallel"]].to_dict("records")
     shown["label"] = ["{label} · batch {batch_size} · {gpus} ranks · {parallel}".format(**row) for row in texts]
     shown = shown.assign(compute_ms=shown["compute_ms"] - shown["overlapped_ms"])
@@ -135,7 +127,7 @@ def draw(steps: pd.DataFrame, times: pd.DataFrame, machine: str) -> alt.TopLevel
     ).properties(width=charts.WIDTH - 280, height=alt.Step(20))  # fmt: skip
     medians = times.groupby("parallel", sort=False)["exposed_share"].median().dropna()
     shares = ", ".join(f"{write_percent(share)} with {way}" for way, share in medians.items())
-    cut = [f"The first {MAX_BARS} of {len(rows)} runs."] if len(rows) > MAX_BARS else []
+    cut = [f"The first {most} of {len(rows)} runs."] if len(rows) > most else []
     return charts.titled(
         chart, f"Part of a step that is exposed communication: {shares}",
         "What fills a step under the profiler (mean of all ranks; of several runs, the title has the median)",

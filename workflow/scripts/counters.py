@@ -9,7 +9,6 @@ from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
 from workflow.tables import read_tables, write_tables
 from workflow.text import MODES, describe_run, find_middle
 
-LEAST_SHARE = 0.001  # of the time, of a kernel in the figure
 LIMITS = {"compute": "computation", "memory": "memory", "latency": "latency", "too small": "too few blocks"}
 
 
@@ -37,8 +36,8 @@ def rank_kernels(counters: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
 
 def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
     """The roofline of the typical run: a point per kernel, below the peaks of the GPU."""
-    of_run = table[table["is_typical"]]
-    points = of_run[(of_run["flop_per_s"] > 0) & (of_run["flops_per_byte"] > 0) & (of_run["share"] >= LEAST_SHARE)]
+    of_run, least_share = table[table["is_typical"]], 0.001  # of the time
+    points = of_run[(of_run["flop_per_s"] > 0) & (of_run["flops_per_byte"] > 0) & (of_run["share"] >= least_share)]
     if points.empty:
         return charts.text_chart("No run has counters of its kernels: that needs a GPU, Nsight Compute and permission.")
     points = points.assign(tera=points["flop_per_s"] / 1e12, limit=points["verdict"].map(LIMITS))
@@ -74,7 +73,7 @@ def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
     return charts.titled(
         chart, result.replace("\\", ""), "a point per kernel and size of launch; its area is its share of the time",
         f"Lines: peaks of {device} by its data sheet, with {bytes_per_s / 1e12:.3g} TB/s. Without a point: kernels that"
-        f" compute nothing, or take less than {100 * LEAST_SHARE:g}\N{NO-BREAK SPACE}% of the time"
+        f" compute nothing, or take less than {100 * least_share:g}\N{NO-BREAK SPACE}% of the time"
         f" ({100 * (1 - points['share'].sum()):.0f}\N{NO-BREAK SPACE}% together).",
     )  # fmt: skip
 

@@ -21,7 +21,7 @@ from cs336_model.flops import forward_flops, known_shape
 from cs336_model.spec import Spec
 from workflow import freshness, runner
 
-GIB, START_S = 2**30, 4.0  # seconds until a process steps
+GIB = 2**30
 TRY_TORCH = """
 import json, os, time, torch
 gpu = torch.cuda.is_available()
@@ -123,7 +123,7 @@ def estimate_memory(specs: list[Spec], torch: dict) -> Line:
 
 def estimate_time(missing: list[Spec], count: int, torch: dict) -> Line:
     """Roughly how long the measurements take that are still missing."""
-    seconds = START_S * len(missing) + sum(2 * len(spec.context_lengths) for spec in missing)
+    seconds = 4.0 * len(missing) + sum(2 * len(spec.context_lengths) for spec in missing)
     seconds += sum(2 * spec.windows * spec.window_s for spec in missing if spec.stage == "energy")
     for spec in (spec for spec in missing if spec.mode):
         flops = (forward_flops(spec) or 0) * (1 if spec.mode == "forward" else 3)

@@ -12,7 +12,6 @@ from workflow import charts, tables
 from workflow.text import MODES, describe_machine, describe_run, find_middle, write_percent, write_size
 from workflow.verdict import find_pairs
 
-DEFAULTS = {"compile": "off", "attention": "eager", "checkpoint": "0", "parallel": "none", "optimizer": "adamw"}
 CATEGORIES = [
     "parameters", "optimizer state", "gradients", "activations", "temporary", "communication", "workspace", "data",
 ]  # fmt: skip
@@ -30,24 +29,21 @@ def find_peaks(phases: pd.DataFrame) -> pd.DataFrame:
         peak_bytes=peak, share=step["bytes"] / peak, fullest_phase=step["run"].map(by_phase["phase"])
     ).reset_index(drop=True)
     runs = step.drop_duplicates("run")
-    defaults = DEFAULTS | {"precision": runs["precision"].iloc[0] if len(runs) else ""}
+    defaults = {"compile": "off", "attention": "eager", "checkpoint": "0", "parallel": "none", "optimizer": "adamw"}
+    defaults["precision"] = runs["precision"].iloc[0] if len(runs) else ""
     plain = runs[(runs[list(defaults)] == pd.Series(defaults)).all(axis=1)]
     typical = [  # of each mode the median, of the runs with every setting at its default if there are any
         find_middle(plain[plain["mode"] == mode] if mode in set(plain["mode"]) else rows, "peak_bytes")["run"]
         for mode, rows in runs.groupby("mode", sort=False)
     ]
-    bases = find_bases(runs, defaults)
-    return step.assign(is_typical=step["run"].isin(typical), **{name: step["run"].map(bases[name]) for name in bases})
-
-
-def find_bases(runs: pd.DataFrame, defaults: dict[str, str]) -> pd.DataFrame:
-    """By run, `change` ("checkpoint 1") and the name and peak of the run that has the default there, all else equal."""
+    # by run, `change` ("checkpoint 1") and the name and peak of the run that has the default there, all else equal
     pairs = [find_pairs(runs, key, default).assign(key=key) for key, default in defaults.items()]
-    pairs = pd.concat(pairs).drop_duplicates("after").set_index("after")
-    named = runs.set_index("run")
-    change = [f"{key} {named.loc[run, key]}" for run, key in pairs["key"].items()]
-    peaks = pairs["before"].map(named["peak_bytes"])
-    return pairs[["before"]].set_axis(["base_run"], axis=1).assign(change=change, base_peak_bytes=peaks)
+    pairs, named = pd.concat(pairs).drop_duplicates("after").set_index("after"), runs.set_index("run")
+    bases = pd.DataFrame({
+        "base_run": pairs["before"], "change": [f"{key} {named.loc[run, key]}" for run, key in pairs["key"].items()],
+        "base_peak_bytes": pairs["before"].map(named["peak_bytes"]),
+    })  # fmt: skip
+    return step.assign(is_typical=step["run"].isin(typical), **{name: step["run"].map(bases[name]) for name in bases})
 
 
 def sum_parts(activations: pd.DataFrame) -> pd.DataFrame:

@@ -14,11 +14,9 @@ def main(document: str, output: str) -> None:
     partial = Path(output).with_name(f".{os.getpid()}.{Path(output).name}")
     options = ["--standalone", "--pdf-engine=lualatex", "--variable=geometry:landscape,margin=15mm"]
     options += [f"--resource-path={Path(document).parent}"]
-    formats = {".tex": "latex", ".typ": "typst", ".pdf": "pdf"}
+    kind = {".tex": "latex", ".typ": "typst", ".pdf": "pdf"}[Path(output).suffix]
     try:
-        pypandoc.convert_text(
-            text, formats[Path(output).suffix], format="gfm", outputfile=str(partial), extra_args=options
-        )
+        pypandoc.convert_text(text, kind, format="gfm", outputfile=str(partial), extra_args=options)
         partial.replace(output)
     finally:
         partial.unlink(missing_ok=True)

@@ -11,9 +11,6 @@ import pandas as pd
 from workflow import charts
 from workflow.tables import KEYS, make_table, read_tables, write_tables
 
-TOLERANCE = 0.01  # of the mean; that of a run is two standard errors of its median if these are larger
-MOST_TOLERANCE = 0.05  # a run that is known less exactly is not steady: it does not tell
-
 
 def main(inputs: list[str], outputs: list[str]) -> None:
     tables = read_tables(inputs)
@@ -33,15 +30,13 @@ def find_enough(warmup_steps: pd.DataFrame, steps: pd.DataFrame) -> pd.DataFrame
         median = np.median(times)
         # of the median, from the median distance to it; one step says nothing
         error = 1.2533 * 1.4826 * np.median(np.abs(times - median)) / len(times) ** 0.5 if len(times) > 1 else np.inf
-        tolerance = max(TOLERANCE, 2 * error / median)
-        wrong = [
-            (warm[left_out : left_out + len(times)] / median - 1).sum() / len(times) for left_out in range(len(warm))
-        ]
-        too_few = [left_out for left_out, share in enumerate(wrong) if abs(share) > tolerance]
-        enough = too_few[-1] + 1 if too_few else 0
+        tolerance, count = max(0.01, 2 * error / median), len(times)  # of the mean
+        wrong = [(warm[first : first + count] / median - 1).sum() / count for first in range(len(warm))]
+        enough = max((first + 1 for first, share in enumerate(wrong) if abs(share) > tolerance), default=0)
         rows.append({**group.iloc[0][[*KEYS, "phase"]], "first_ms": warm[0], "measured_mean_ms": times.mean(),
                      "first_ratio": warm[0] / median, "tolerance": tolerance, "taken": len(warm), "enough": enough,
-                     "tells": tolerance <= MOST_TOLERANCE and (enough == 0 or enough < len(warm))})  # fmt: skip
+                     # a run that is known less exactly is not steady
+                     "tells": tolerance <= 0.05 and (enough == 0 or enough < len(warm))})  # fmt: skip
     return make_table("warmup_enough", rows)
 
 
