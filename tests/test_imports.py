@@ -100,36 +100,36 @@ def test_only_what_runs_in_a_measured_process_imports_torch():
     assert [path for path in outside if any(is_in(name, ["torch"]) for name in imported_by(path))] == []
 
 
-def loaded(program: str, heavy: set[str]) -> str:
-    """Those of the heavy modules that a program has loaded at its end."""
-    shown = f"{program}; import sys; print(*sorted({heavy!r} & sys.modules.keys()))"
-    return subprocess.run([sys.executable, "-c", shown], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-
-
 HEAVY = {"jinja2", "msgspec", "numpy", "pandas", "torch"}
 LIGHT = "cs336_model.locks, cs336_model.results, cs336_model.spec, workflow.freshness, workflow.grid"
 
 
 @pytest.mark.parametrize(
-    ("modules", "heavy"),
+    "stages",
     [
-        # planning and waiting for a device: each of many jobs starts with it
-        (f"{LIGHT}, workflow.runner, workflow.scripts.measure", {"pandas", "numpy", "torch"}),
-        # tables are made where PyTorch is not installed, and without what only figures need
-        ("workflow.scripts.merge, workflow.scripts.run_tables, workflow.scripts.memory_tables", {"altair", "torch"}),
-        ("workflow.scripts.answers, workflow.scripts.figures, workflow.scripts.page", {"torch"}),
-        # a measured process, also that of attention alone
-        ("cs336_model.__main__, cs336_model.benchmark, cs336_model.attention", {"pandas"}),
-        # a recorded program, and what reads a capture
-        (
-            "kernel_tables.record.recorder, kernel_tables.record.steps, kernel_tables.marks.modules",
-            HEAVY - {"numpy", "torch"},
-        ),
-        ("kernel_tables.profile, kernel_tables.publish, kernel_tables.trace, kernel_tables.diagnose", {"torch"}),
-        ("kernel_tables.cli, kernel_tables.record.command, kernel_tables.record.nsys", HEAVY),
-        ("kernel_tables, kernel_tables.columns, kernel_tables.errors, kernel_tables.files", HEAVY),
+        [  # what is imported one after the other in one process, and what must not be loaded then
+            ("kernel_tables, kernel_tables.columns, kernel_tables.errors, kernel_tables.files", HEAVY),
+            ("kernel_tables.cli, kernel_tables.record.command, kernel_tables.record.nsys", HEAVY),
+            # a recorded program, then a measured process, also that of attention alone
+            ("kernel_tables.record.steps, kernel_tables.marks.modules", HEAVY - {"numpy", "torch"}),
+            ("cs336_model.__main__, cs336_model.benchmark, cs336_model.attention", {"pandas"}),
+        ],
+        [
+            # planning and waiting for a device: each of many jobs starts with it
+            (f"{LIGHT}, workflow.runner, workflow.scripts.measure", {"pandas", "numpy", "torch"}),
+            # tables are made where PyTorch is not installed, and without what only figures need
+            ("kernel_tables.profile, kernel_tables.publish, kernel_tables.trace, kernel_tables.diagnose", {"torch"}),
+            (
+                "workflow.scripts.merge, workflow.scripts.run_tables, workflow.scripts.memory_tables",
+                {"altair", "torch"},
+            ),
+            ("workflow.scripts.answers, workflow.scripts.figures, workflow.scripts.page", {"torch"}),
+        ],
     ],
-    ids=["planning", "tables", "documents", "measuring", "recorded", "reading", "command", "light"],
+    ids=["inside", "outside"],
 )
-def test_nothing_heavy_is_loaded_before_it_is_needed(modules, heavy):
-    assert loaded(f"import {modules}", heavy) == "\n"
+def test_nothing_heavy_is_loaded_before_it_is_needed(stages):
+    lines = [f"import {names}\nprint(*sorted({heavy!r} & sys.modules.keys()))" for names, heavy in stages]
+    command = [sys.executable, "-c", "\n".join(["import sys", *lines])]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "\n" * len(stages)

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -61,8 +62,11 @@ def imported_from_outside(package: str) -> set[str]:
     return imported - sys.stdlib_module_names - {"kernel_tables", "cs336_model", "workflow"}
 
 
+known_distributions = cache(packages_distributions)  # it reads the metadata of all that is installed
+
+
 def distributions(names: set[str]) -> set[str]:
-    found = packages_distributions()
+    found = known_distributions()
     return {found.get(name, [name])[0].lower().replace("_", "-") for name in names}
 
 

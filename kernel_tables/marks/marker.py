@@ -85,12 +85,8 @@ class PartInstance:
 
 def common_length(first: Sequence, second: Sequence) -> int:
     """The number of elements, from the beginning, that are the same in both."""
-    length = 0
-    for element, other in zip(first, second, strict=False):
-        if element != other:
-            break
-        length += 1
-    return length
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((index for index, (one, other) in pairs if one != other), min(len(first), len(second)))
 
 
 class MarkerState(threading.local):
@@ -120,8 +116,8 @@ class MarkerState(threading.local):
             del self.first_nodes[: self.MAX_CHAINS // 2], self.chains[: self.MAX_CHAINS // 2]
 
     def parts_of_node(self, number: int) -> tuple[int, int, tuple]:
-        """The parts that were open when this thread made this node (none if that is forgotten), after the numbers of
-        the nodes that were made in them: the first, and one more than the last."""
+        """The first node of the parts that were open when this thread made this node, one more than their last, and
+        these parts (none if that is forgotten)."""
         index = bisect_right(self.first_nodes, number)
         end = self.first_nodes[index] if index < len(self.first_nodes) else sys.maxsize
         return (self.first_nodes[index - 1], end, self.chains[index - 1]) if index else (0, end, ())

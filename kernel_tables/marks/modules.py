@@ -18,8 +18,8 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
+from kernel_tables.marks import when_imported
 from kernel_tables.marks.backward import follow_backward
-from kernel_tables.marks.imports import when_imported
 from kernel_tables.marks.marker import Emitter, Marker, is_in_backward, record_function_emitter, uncompiled
 
 
@@ -91,10 +91,9 @@ class ModuleParts:
         return self._local.__dict__.setdefault("calls", [])
 
     def _register(self) -> None:
-        self._handles = [
-            register_module_forward_pre_hook(self.call_begins),
-            register_module_forward_hook(self._call_ends, always_call=True),
-        ]
+        self._remove()
+        begins = register_module_forward_pre_hook(self.call_begins)
+        self._handles = [begins, register_module_forward_hook(self._call_ends, always_call=True)]
 
     def _remove(self) -> None:
         for handle in self._handles:
@@ -143,19 +142,10 @@ def _hide_from_compiler() -> None:
     # them. It need not warn of ours.
     torch.nn.modules.module._has_any_global_hook = has_hooks_of_others
 
-    def remove(_: Any) -> None:
-        for parts in ModuleParts.active:
-            parts._remove()
-
-    def restore(_: Any) -> None:
-        for parts in ModuleParts.active:
-            parts._remove()  # an inner compilation, which ended first, has registered them again
-            parts._register()
-
     def watch(dynamo: ModuleType) -> None:
         if hasattr(dynamo, "on_compile_start"):  # in PyTorch 2.4 and newer
-            dynamo.on_compile_start(remove)
-            dynamo.on_compile_end(restore)
+            dynamo.on_compile_start(lambda _: [parts._remove() for parts in ModuleParts.active])
+            dynamo.on_compile_end(lambda _: [parts._register() for parts in ModuleParts.active])
 
     when_imported("torch._dynamo", watch)
 
@@ -165,8 +155,7 @@ def keyword_arguments() -> dict[str, Any]:
     frame = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename != nn.modules.module.__file__:
         frame = frame.f_back
-    keywords = None if frame is None else frame.f_locals.get("kwargs")
-    return keywords if isinstance(keywords, dict) else {}
+    return (frame and frame.f_locals.get("kwargs")) or {}
 
 
 # The attributes in which the wrappers of torch.compile, FSDP and checkpoints keep the module that they wrap.

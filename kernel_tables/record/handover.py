@@ -59,10 +59,10 @@ def read_settings(folder: Path) -> Settings:
 class Notes:
     """The notes of this process, in the folder that the command and the processes of the program share.
 
-    Its events: python, or old_python; torch, once it is imported; rank, if it has joined others, or no_rank, if their
-    run is unknown; profile, if the program uses PyTorch's profiler; elsewhere, if another process is recorded; of a
-    window: open, steps, closed, saved, lost; refused, if the profiler did not start; dropped, if the window starts over
-    (what was noted of it before does not count); exit.
+    Its events: python, or old_python; torch, once it is imported; rank, if it has joined others; profile, if the
+    program uses PyTorch's profiler; elsewhere, if another process is recorded; of a window: open, steps, closed, saved,
+    lost; refused, if the profiler did not start; dropped, if the window starts over (what was noted of it before does
+    not count); exit.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -93,19 +93,15 @@ class Notes:
 
 
 def read_notes(folder: Path) -> list[dict]:
-    """The notes of all processes, in order, except those on dropped windows and lines that a full disk cut off."""
-    path = folder / NOTES_FILE
-    notes = []
+    """The notes of all processes, in order, except those on dropped windows and a line that a full disk cut off."""
+    notes, path = [], folder / NOTES_FILE
     for line in path.read_text().splitlines() if path.exists() else ():
         with suppress(ValueError):
             notes.append(json.loads(line))
-    last_drops = {note["pid"]: index for index, note in enumerate(notes) if note["event"] == "dropped"}
-    of_windows = ("open", "steps", "closed", "saved", "lost")
-    return [
-        note
-        for index, note in enumerate(notes)
-        if note["event"] not in of_windows or index > last_drops.get(note["pid"], -1)
-    ]
+            if notes[-1]["event"] == "dropped":
+                pid, of_windows = notes[-1]["pid"], ("open", "steps", "closed", "saved", "lost")
+                notes = [note for note in notes if note["pid"] != pid or note["event"] not in of_windows]
+    return notes
 
 
 def trace_file(folder: Path, pid: int) -> Path:
@@ -119,11 +115,8 @@ def one_line_error(error: Exception) -> str:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process is running; a zombie is not, and one that cannot be examined is."""
+    """Whether a process is running; a zombie is not."""
     try:
-        os.kill(pid, 0)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except ProcessLookupError:
+    except OSError:
         return False
-    except (OSError, IndexError):  # of another user, or no /proc
-        return True

@@ -1,11 +1,11 @@
 """Turns recordings (what a profiler wrote) into captures, which contain nothing about the host."""
 
 import json
-import re
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from glob import escape
 from itertools import chain, count
 from pathlib import Path
 
@@ -21,32 +21,27 @@ def free_output(requested: Path | None, *, has_ranks: bool = True) -> Path:
     With `has_ranks`, captures of other ranks may be written next to it. TraceError if a file of `requested` or of a
     rank exists, or none can be written."""
     output = requested or _free_path(Path("recording.sqlite"), has_ranks=has_ranks)
-    if existing := _existing_file(output, has_ranks=has_ranks):
-        raise TraceError(f"{existing}: the file exists and is not overwritten; name another with -o FILE")
+    if _is_taken(output, has_ranks=has_ranks):
+        raise TraceError(f"{output}: the file, or that of a rank, exists and is not overwritten; name another with -o")
     try:
         with written_whole(output) as partial:
             partial.touch()
         output.unlink()
     except OSError as error:  # the folder is missing, or not writable
-        raise TraceError(
-            f"{output}: {error.strerror}; no capture can be written there; name another with -o"
-        ) from error
+        raise TraceError(f"{output}: {error.strerror}; no capture can be written there; name another with -o") from None
     return output
 
 
 def _free_path(path: Path, *, has_ranks: bool) -> Path:
     """The path if it is free, else the first free one of recording-2.sqlite, recording-3.sqlite, ..."""
     numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
-    return next(one for one in chain([path], numbered) if not _existing_file(one, has_ranks=has_ranks))
+    return next(one for one in chain([path], numbered) if not _is_taken(one, has_ranks=has_ranks))
 
 
-def _existing_file(path: Path, *, has_ranks: bool) -> Path | None:
-    """An existing file that would be overwritten or, with `has_ranks`, mistaken for a rank's capture; else None."""
-    if path.exists() or path.is_symlink():
-        return path
-    rank_filename = re.compile(rf"{re.escape(path.stem)}_rank\d+{re.escape(path.suffix)}")
-    neighbours = path.parent.iterdir() if has_ranks and path.parent.is_dir() else ()
-    return next((file for file in neighbours if rank_filename.fullmatch(file.name)), None)
+def _is_taken(path: Path, *, has_ranks: bool) -> bool:
+    """Whether a file would be overwritten or, with `has_ranks`, mistaken for a rank's capture."""
+    of_ranks = path.parent.glob(f"{escape(path.stem)}_rank[0-9]*{escape(path.suffix)}") if has_ranks else ()
+    return path.exists() or path.is_symlink() or any(of_ranks)
 
 
 @dataclass(frozen=True)
@@ -78,21 +73,13 @@ class Recording:
 
                 write_capture(read_recorded(trace_file(folder, self.pid), self.torch_version), partial)
             with full_disk_as_os_error(path), closing(sqlite3.connect(partial)) as database, database:
-                self._add_facts(database)
+                facts = [] if self.rank is None else [(RANK_KEY, str(self.rank)), (RANKS_KEY, str(self.rank_count))]
+                facts += [(WINDOW_KEY, json.dumps(self.window_facts))] if self.window_facts else []
+                found = {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
+                for table in {"META_DATA_EXPORT", "EXPORT_META_DATA"} & found:  # by nsys's version
+                    database.executemany(f"INSERT INTO {table} (name, value) VALUES (?, ?)", facts)
                 if self.ended_in_step:
                     name_unfinished_step(database)
-
-    def _add_facts(self, database: sqlite3.Connection) -> None:
-        """Adds the rank, if there are several, and the window's facts to the table of facts, if the capture has one."""
-        facts = [] if self.rank is None else [(RANK_KEY, str(self.rank)), (RANKS_KEY, str(self.rank_count))]
-        facts += [(WINDOW_KEY, json.dumps(self.window_facts))] if self.window_facts else []
-        tables = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # one or the other, by nsys's version
-        if table := next(filter(_table_names(database).__contains__, tables), None):
-            database.executemany(f"INSERT INTO {table} (name, value) VALUES (?, ?)", facts)
-
-
-def _table_names(database: sqlite3.Connection) -> set[str]:
-    return {name for (name,) in database.execute("SELECT name FROM sqlite_master")}
 
 
 def name_unfinished_step(database: sqlite3.Connection) -> None:
@@ -117,11 +104,10 @@ def write_captures(
     """
     output = _free_path(output, has_ranks=has_ranks)
     if any(recording.by_nsys for recording in recordings):  # one report of all processes
-        report = folder / REPORT_FILE
-        if not report.exists():
+        if not (folder / REPORT_FILE).exists():
             said = nsys.last_line((folder / NSYS_LOG_FILE).read_text(errors="replace"))
             raise TraceError(f"nsys wrote no report; it said: {said}")
-        nsys.export_report(report, folder / "export.sqlite", payloads=True)
+        nsys.export_report(folder / REPORT_FILE, folder / "export.sqlite", payloads=True)
     captures: list[Path | TraceError] = []
     try:
         for recording in recordings:

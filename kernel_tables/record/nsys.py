@@ -1,7 +1,6 @@
 """Nsight Systems: the one on this machine, its command line, and the export of its reports. Imports nothing heavy."""
 
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -13,18 +12,6 @@ from kernel_tables.errors import TraceError
 def find() -> str | None:
     """The path of the nsys on PATH, None if there is none."""
     return shutil.which("nsys")
-
-
-def version() -> str | None:
-    """The version of the nsys on PATH, such as 2025.3.1.90; None if there is none. Raises TraceError if it cannot run,
-    or prints no version."""
-    if find() is None:
-        return None
-    output = _run(["--version"], timeout_s=60).stdout
-    match = re.search(r"version\s+(\d[\w.]*)", output)
-    if not match:
-        raise TraceError(f"nsys --version prints {output.strip()[:80]!r}, not a version; is this NVIDIA's nsys?")
-    return match[1]
 
 
 def profile_command(report: Path, options: Sequence[str] = (), window: str | None = "cudaProfilerApi") -> list[str]:
@@ -60,11 +47,8 @@ def export_report(report: Path, target: Path, payloads: bool = False) -> None:
     try:
         export = _run(["export", *options, str(report)], timeout_s=900)
         if export.returncode or not partial.exists():
-            reason = last_line(f"{export.stderr}\n{export.stdout}")
-            raise TraceError(
-                f"{report}: `nsys export` failed (status {export.returncode}: {reason}); the report is damaged, or"
-                " newer than this nsys: use the nsys that made it"
-            )
+            reason = f"status {export.returncode}: {last_line(export.stderr + export.stdout)}"
+            raise TraceError(f"{report}: `nsys export` failed ({reason}); use the nsys that made the report")
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)

@@ -11,23 +11,19 @@ from kernel_tables.record import handover, keeping
 from kernel_tables.record.handover import Settings, is_alive
 from kernel_tables.record.program import ProgramEnd
 
-STEP_NOUNS = {
-    handover.MODULE: "call",
-    handover.GRAPH: "replay",
-}  # what a step is called, by what defines it; otherwise "step"
+# what a step is called, by what defines it; otherwise "step"
+STEP_NOUNS = {handover.MODULE: "call", handover.GRAPH: "replay"}
 STEP_TIMES = ("step_before_s", "step_within_s")
 
 
-def outcomes_of(
-    settings: Settings, notes: list[dict], program_end: ProgramEnd, *, folder_is_gone: bool = False
-) -> list[Outcome]:
+def outcomes_of(settings: Settings, notes: list[dict], program_end: ProgramEnd) -> list[Outcome]:
     """The outcome of each process that opened a window; if one of them is a rank, of all ranks of its run, in their
     order. If no window opened, one outcome of the whole program."""
     opened_pids = [note["pid"] for note in notes if note["event"] == "open"]
-    if not opened_pids:  # also if the folder is gone, and with it all notes
-        return [Outcome(settings, notes, program_end, folder_is_gone=folder_is_gone)]
+    if not opened_pids:
+        return [Outcome(settings, notes, program_end)]
     rank_notes = _rank_notes(notes, opened_pids)
-    pids = sorted(rank_notes, key=lambda pid: rank_notes[pid]["number"]) if rank_notes else opened_pids
+    pids = sorted(rank_notes, key=lambda pid: rank_notes[pid]["number"]) or opened_pids
     notes_by_pid = {pid: [note for note in notes if note["pid"] == pid or note["event"] == "elsewhere"] for pid in pids}
     return [Outcome(settings, notes_by_pid[pid], program_end, rank_notes.get(pid)) for pid in pids]
 
@@ -62,7 +58,6 @@ class Outcome:
     notes: list[dict]
     program_end: ProgramEnd
     rank_note: dict | None = None  # if there are several ranks
-    folder_is_gone: bool = False  # the folder for notes and recordings was deleted
 
     def last_note(self, event: str) -> dict | None:
         """The last note on this event, None without one."""
@@ -92,9 +87,8 @@ class Outcome:
     @property
     def has_recording(self) -> bool:
         """Whether the profiler wrote anything that can become a capture. nsys does however the program ends."""
-        return (
-            self.opened is not None if self.settings.profiler == handover.NSYS else self.last_note("saved") is not None
-        )
+        written = self.opened if self.settings.profiler == handover.NSYS else self.last_note("saved")
+        return written is not None
 
     @property
     def ended_in_window(self) -> bool:
@@ -103,18 +97,14 @@ class Outcome:
 
     @property
     def was_cut(self) -> bool:
-        """Whether the window ended before it was complete: with the program, or because the program began a profile
-        of its own, which the note "closed" has as `profile`."""
+        """Whether the window ended early: with the program, or because that began a profile of its own."""
         return self.ended_in_window or self.closed.get("profile", False)
 
     @property
     def _has_steps(self) -> bool:
         """Whether the recorder opened ranges of steps; in windows of other kinds, it does not know the steps."""
-        return (
-            self.opened is not None
-            and self.opened["has_steps"]
-            and self.settings.window in (handover.STEPS, handover.CALLS)
-        )
+        is_of_steps = self.settings.window in (handover.STEPS, handover.CALLS)
+        return is_of_steps and self.opened is not None and self.opened["has_steps"]
 
     @property
     def expected_steps(self) -> int | None:
@@ -123,8 +113,8 @@ class Outcome:
 
     @property
     def has_prelude(self) -> bool:
-        """Whether the window opened before its first step, when a CUDA graph was captured. Only then a note "steps"
-        tells later what a step is; otherwise the note "open" does."""
+        """Whether the window opened before its first step, when a CUDA graph was captured: a later note "steps" tells
+        what a step is."""
         return bool(self.expected_steps) and self.last_note("steps") is not None
 
     def recording(self, program: str = "") -> keeping.Recording:
@@ -174,48 +164,30 @@ class Outcome:
             cause = f" ({visible(self.closed['error'])})" if self.closed.get("error") else ""
             process = "the program" if self.rank is None else f"rank {self.rank}"
             yield f"{process} ended inside the window{cause}; what was recorded until then is kept"
-        if self.closed.get("profile"):  # a profile of the program's ended the window
+        if self.closed.get("profile"):
             yield "the program started PyTorch's profiler itself, so this window ended there; what was recorded is kept"
-        elif self.last_note("profile"):  # the program profiled before the window, or besides nsys
-            yield (
-                "the program uses PyTorch's profiler itself; nsys takes the records of the GPU, so that profile may"
-                " lack kernels; --profiler torch leaves that profiler to the program"
-                if self.settings.profiler == handover.NSYS
-                else "the window starts later, since the program used PyTorch's profiler itself until then"
-            )
+        elif self.last_note("profile") and self.settings.profiler == handover.NSYS:
+            yield "the program uses PyTorch's profiler itself, which may lack kernels beside nsys (--profiler torch)"
+        elif self.last_note("profile"):
+            yield "the window starts later, since the program used PyTorch's profiler itself until then"
         yield from self._step_sentence()
         if self.has_prelude:
             yield "the capture begins earlier, where a CUDA graph was captured; these steps alone: --under step"
-        steps = max((count for kind, _, count in self._repetitions() if kind == handover.OPTIMIZER), default=0)
-        if self.settings.window == handover.STEPS and self.opened.get("by") == handover.MODULE and steps:
-            skip = self.settings.skip
-            advice = "--skip N, with N above the number of these calls," if steps > skip else f"--skip {steps - 1}"
-            yield f"the program took {steps} optimizer steps after these calls; {advice} records steps instead"
         if count := self.closed.get("compilations"):
             graphs = f"{count} graph{'s' if count > 1 else ''}"
             yield f"torch.compile compiled {graphs} inside the window, whose times include that"
-        if unknown_rank := self.last_note("no_rank"):
-            reason = visible(unknown_rank["reason"])[:300]
-            yield f"other ranks are not recorded, since the distributed run is unknown ({reason})"
 
     def _step_sentence(self) -> Iterator[str]:
         """What defines a step, if that is not obvious."""
-        by, name, number = (self.opened.get(key) for key in ("by", "name", "number"))
-        names = [
-            visible(str(actor)) for kind, actor, _ in self.closed.get("repeated", ()) if kind == handover.OPTIMIZER
-        ]
-        counts = [names[:end].count(one) for end, one in enumerate(names, start=1)]
-        names = [one if count == 1 else f"{one} {count}" for one, count in zip(names, counts, strict=True)]
-        if by == handover.OPTIMIZER and len(names) > 1 and number < len(names):  # the notes may not list all
-            listed = ", ".join([*names[:4], *(["..."] if len(names) > 4 else [])])
-            yield f"the program has several optimizers ({listed}); a step ends with a step of {names[number]}"
+        by, name = self.opened.get("by"), visible(str(self.opened.get("name")))
+        optimizers = [action for action in self.closed.get("repeated", ()) if action[0] == handover.OPTIMIZER]
+        if by == handover.OPTIMIZER and len(optimizers) > 1:
+            which = f"{name}, number {self.opened['number'] + 1} of the program's {len(optimizers)} optimizers"
+            yield f"a step ends with a step of {which}"
         elif by == handover.MODULE:
-            yield f"a step is a call of {visible(name)}, and what follows it until the next"
+            yield f"a step is a call of {name}, and what follows it until the next"
         elif by == handover.WEIGHTS:
-            yield (
-                f"a step begins with the first call of a model after {visible(name)} has changed the weights, since its"
-                " own steps are compiled, or inside the backward pass"
-            )
+            yield f"a step begins with the first call of a model after {name} has changed the weights"
         elif by == handover.GRAPH:
             yield "a step ends with each replay of a CUDA graph"
 
@@ -234,17 +206,8 @@ class Outcome:
                 text += f"; steps take {within_s / before_s:.2f} times as long in the window as before it"
             yield text
 
-    def _repetitions(self) -> list[tuple[str, str, int]]:
-        """(kind, name, count) of actions that the program had repeated when it ended."""
-        return [action for note in self.notes if note["event"] == "exit" for action in note.get("repeated", ())]
-
     def missing_reason(self) -> str:
         """Why there is no recording, and mostly what to do."""
-        if self.folder_is_gone:
-            return (
-                "the temporary folder in which the program leaves its recording was deleted while it ran; set TMPDIR to"
-                " a folder that nothing clears"
-            )
         if error := self.last_note("refused") or self.last_note("lost"):
             return f"the recorder inside the program could not record: {visible(error['reason'])[:300]}"
         if self.opened is not None:
@@ -261,44 +224,38 @@ class Outcome:
             )
         if self.last_note("torch") is None:
             return "the program did not import PyTorch"
+        if self.last_note("profile") and self.settings.profiler != handover.NSYS:
+            return "the program used PyTorch's profiler itself; --profiler nsys can record it at the same time"
         return self._unreached_reason()
 
     def _unreached_reason(self) -> str:
         """Why no window began, though PyTorch was imported."""
-        settings, repeated = self.settings, self._repetitions()
-        reached = max((note.get("reached", 0) for note in self.notes if note["event"] == "exit"), default=None)
-        made = "an unknown number" if reached is None else str(reached)  # of steps, calls or instances
-        has_optimizer = any(note.get("has_optimizer") for note in self.notes)
-        if (
-            settings.window == handover.STEPS
-            and has_optimizer
-            and all(kind == handover.MODULE for kind, *_ in repeated)
-        ):
+        settings, exits = self.settings, [note for note in self.notes if note["event"] == "exit"]
+        reached = max((note.get("reached", 0) for note in exits), default=0)  # steps, calls or instances
+        repeated = [action for note in exits for action in note.get("repeated", ())]
+        if not exits:
+            return f"the program {self.program_end.phrase} before a window began"
+        if settings.window == handover.PROGRAM:
+            return "the program did not call cudaProfilerStart through PyTorch"
+        if settings.window == handover.RANGE:
+            return (
+                f"the window starts at instance {settings.skip + 1} of range '{visible(settings.range or '')}', and the"
+                f" program opened {reached}; compare the name, or take a smaller --skip"
+            )
+        if settings.window == handover.SECONDS and reached:
+            cause = ", or it did not use the GPU" if settings.profiler == handover.NSYS else ""
+            return f"the program ended within the {settings.delay_s:g} s of --after, or its main thread was busy{cause}"
+        is_called_only = settings.window == handover.STEPS and all(kind == handover.MODULE for kind, *_ in repeated)
+        if is_called_only and any(note.get("has_optimizer") for note in exits):
             return (
                 "the program has an optimizer, which changed no weights between calls of a model (or all of it is"
                 " compiled as one function); --calls records calls of the model instead, and --seconds S a fixed time"
             )
-        if settings.window in (handover.STEPS, handover.CALLS) and reached == 0:
+        if not reached:
             return (
-                "the program took no step of a PyTorch optimizer, and called no model; record for a fixed time with"
-                " --seconds S, or a range that the program opens with --range NAME"
+                "the program took no step of a PyTorch optimizer, and called no model; record a range that the program"
+                " opens with --range NAME"
             )
-        if self.last_note("profile") and settings.profiler != handover.NSYS:
-            return "the program used PyTorch's profiler itself; --profiler nsys can record it at the same time"
-        if settings.window == handover.STEPS and repeated:  # the first three of what it repeated
-            texts = [f"{count} {STEP_NOUNS.get(kind, 'step')}s of {visible(name)}" for kind, name, count in repeated]
-            made += f" ({', '.join(texts[:3])})"
-        if settings.window == handover.RANGE:
-            return (
-                f"the window starts at instance {settings.skip + 1} of range '{visible(settings.range or '')}', and the"
-                f" program opened {made}; compare the name, or take a smaller --skip"
-            )
-        if settings.window == handover.PROGRAM:
-            return "the program did not call cudaProfilerStart through PyTorch"
-        if settings.window == handover.SECONDS and reached == 0:
-            return "the program called no module of PyTorch; record a range that it opens with --range NAME"
-        if settings.window == handover.SECONDS:
-            cause = ", or it did not use the GPU" if settings.profiler == handover.NSYS else ""
-            return f"the program ended within the {settings.delay_s:g} s of --after, or its main thread was busy{cause}"
         begin = f"step {settings.skip}" if settings.window == handover.STEPS else f"call {settings.skip} of a model"
-        return f"the window starts after {begin}, and the program made {made}; a smaller --skip starts it earlier"
+        made = [f"{count} {STEP_NOUNS.get(kind, 'step')}s of {visible(name)}" for kind, name, count in repeated[:3]]
+        return f"the window starts after {begin}, and the program made {', '.join(made)}; take a smaller --skip"

@@ -5,7 +5,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ import torch.distributed
 from torch.autograd import profiler as torch_profiler
 
 from kernel_tables.files import written_whole
-from kernel_tables.record.handover import RANK_WAIT_S, Notes, is_alive, one_line_error, read_notes, trace_file
+from kernel_tables.record.handover import RANK_WAIT_S, Notes, is_alive, read_notes, trace_file
 
 
 def with_callbacks(
@@ -137,22 +137,18 @@ class Ranks:
         original = torch.distributed.init_process_group
         watched = with_callbacks(original, after=self._note_rank)
         for name in ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh"):
-            module = sys.modules.get(name)
-            if getattr(module, original.__name__, None) is original:
+            if getattr(module := sys.modules.get(name), original.__name__, None) is original:
                 setattr(module, original.__name__, watched)
 
     def _note_rank(self, *_: Any) -> None:
-        """Notes this process's rank if there are several. Errors are noted, and never raised in the program."""
+        """Notes this process's rank if there are several. Nothing is raised in the program."""
         self.run = None
-        try:
-            world_size = torch.distributed.get_world_size()
-            if world_size > 1:
+        with suppress(Exception):
+            if (world_size := torch.distributed.get_world_size()) > 1:
                 store = torch.distributed.distributed_c10d._get_default_store()
                 # in a store that all ranks share: every rank gets the first one's id
                 self.run = store.compare_set("kernel_tables_run", "", uuid.uuid4().hex).decode()
                 self._notes.add("rank", run=self.run, number=torch.distributed.get_rank(), of=world_size)
-        except Exception as error:
-            self._notes.add("no_rank", reason=one_line_error(error))
 
     def call_once(self, point: str, call: Callable[[], Any]) -> None:
         """A barrier: when all live ranks of this run have reached `point`, or after RANK_WAIT_S, one of them makes the

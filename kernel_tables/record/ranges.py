@@ -9,23 +9,22 @@ import sys
 import threading
 import weakref
 from collections import defaultdict
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from functools import cache, partial, wraps
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import attrgetter
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from kernel_tables.marks import compiled
+from kernel_tables.marks import compiled, when_imported
 from kernel_tables.marks.backward import follow_backward
 from kernel_tables.marks.compiled import PartRange
-from kernel_tables.marks.imports import when_imported
 from kernel_tables.marks.marker import Emitter, Marker, encoded, record_function_emitter, uncompiled
 from kernel_tables.marks.modules import ModuleParts, children_of, model_name, module_names
 from kernel_tables.record.handover import MODULES, STEP
@@ -33,19 +32,12 @@ from kernel_tables.record.handover import MODULES, STEP
 ORIGINAL_PUSH, ORIGINAL_POP = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
 
 
-class OpenRange(NamedTuple):
-    """An open record_function, its recorded name, and the optimizer whose step it contains, if any."""
-
-    range_: record_function
-    recorded_name: str
-    optimizer: Any
-
-
 class OpenRanges(threading.local):
-    """The open ranges of the calling thread, outermost first; of an NVTX range, its name and its translation."""
+    """The open ranges of the calling thread, outermost first: of record_function (itself, its recorded name, and the
+    optimizer whose step it contains, if any), and of NVTX (its name and its translation)."""
 
     def __init__(self) -> None:
-        self.record_functions: list[OpenRange] = []
+        self.record_functions: list[tuple[record_function, str, Any]] = []
         self.nvtx_ranges: list[tuple[str, record_function | None]] = []
 
 
@@ -98,19 +90,19 @@ class ProgramRanges:
             self._before(range_.name, of_torch=package == "torch")
             optimizer = caller.f_locals.get("self") if range_.name.startswith(self.OPTIMIZER_STEP) else None
             recorded_name = self._recorded_name(range_.name, optimizer)
-            self._open_ranges.record_functions.append(OpenRange(range_, recorded_name, optimizer))
+            self._open_ranges.record_functions.append((range_, recorded_name, optimizer))
             return self._enter(range_, recorded_name)
 
         @wraps(record_function.__exit__)
         def exit_(range_: record_function, *error: Any) -> Any:
-            record_functions = self._open_ranges.record_functions
-            closed = next((opened for opened in record_functions if opened.range_ is range_), None)
-            record_functions[:] = [opened for opened in record_functions if opened.range_ is not range_]
+            opened = self._open_ranges.record_functions
+            optimizer = next((actor for other, _, actor in opened if other is range_), None)
+            opened[:] = [one for one in opened if one[0] is not range_]
             has_failed = any(detail is not None for detail in error)
             try:
                 return self._exit(range_, *error)
             finally:
-                self._after(range_.name, None if closed is None or has_failed else closed.optimizer)
+                self._after(range_.name, None if has_failed else optimizer)
 
         record_function.__enter__, record_function.__exit__ = uncompiled(enter), uncompiled(exit_)
         # before optimizers are compiled: torch.compile compiles an optimizer again if its hooks change
@@ -142,14 +134,14 @@ class ProgramRanges:
         @wraps(closure)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             innermost = self._open_ranges.record_functions[-1:]
-            closed = [opened for opened in innermost if opened.range_.name.startswith(self.OPTIMIZER_STEP)]
-            for opened in closed:
-                self._exit(opened.range_, None, None, None)
+            closed = [(range_, name) for range_, name, _ in innermost if range_.name.startswith(self.OPTIMIZER_STEP)]
+            for range_, _ in closed:
+                self._exit(range_, None, None, None)
             try:
                 return closure(*args, **kwargs)
             finally:
-                for opened in closed:
-                    self._enter(opened.range_, opened.recorded_name)
+                for range_, name in closed:
+                    self._enter(range_, name)
 
         return uncompiled(wrapper, with_calls=False)
 
@@ -157,11 +149,11 @@ class ProgramRanges:
         """The name with which a range is recorded: that of the second Adam is "Optimizer.step#Adam 2.step"."""
         if optimizer is None:
             return name
-        references = [reference for reference in self._optimizers.get(name, []) if reference() is not None]
-        if all(reference() is not optimizer for reference in references):
-            references.append(weakref.ref(optimizer))
-        self._optimizers[name] = references
-        number = next(number for number, reference in enumerate(references, start=1) if reference() is optimizer)
+        optimizers = [one for reference in self._optimizers.get(name, []) if (one := reference()) is not None]
+        if all(one is not optimizer for one in optimizers):
+            optimizers.append(optimizer)
+        self._optimizers[name] = [*map(weakref.ref, optimizers)]
+        number = next(number for number, one in enumerate(optimizers, start=1) if one is optimizer)
         return name if number == 1 else f"{name.removesuffix('.step')} {number}.step"
 
     def _enter(self, range_: record_function, recorded_name: str) -> record_function:
@@ -251,7 +243,9 @@ class AddedRanges:
         # the original functions, since ProgramRanges replaces those of PyTorch to see the program's own ranges
         nvtx = Emitter(lambda name: ORIGINAL_PUSH(nvtx_text(name)), ORIGINAL_POP)
         self._marker = Marker(nvtx if to_nvtx else record_function_emitter())
-        self._parts = ModuleParts(self._marker.part, self._name_of, self._range_of_call)
+        self._parts = ModuleParts(
+            self._marker.part, self._name_of, lambda *call: self._marker.range(self.classify_call(*call))
+        )
         self._has_modules, self.has_steps = False, False  # whether they get ranges in the window that is open
         self._close_step: Callable[[], object] | None = None
         self._names: dict[int, str | None] = {}
@@ -320,20 +314,13 @@ class AddedRanges:
             return "inference"
         return "decode" if count == 1 else "prefill"
 
-    def _range_of_call(self, module: nn.Module, args: tuple, keywords: dict[str, Any]) -> AbstractContextManager:
-        return self._marker.range(self.classify_call(module, args, keywords))
-
     def _name_of(self, module: nn.Module) -> str | None:
         if id(module) not in self._names:  # created since the window opened
             self._add_names(module)
         return self._names[id(module)]
 
     def _add_names(self, model: nn.Module, root_name: str | None = None) -> None:
-        try:
-            modules = list(module_names(model, self._depth, root_name))
-        except Exception:  # the model does not let its modules be listed, so it has no range
-            modules = [(model, None)]
-        for module, name in modules:
+        for module, name in module_names(model, self._depth, root_name):
             self._names.setdefault(id(module), name)
             self._named_modules.append(module)
 
@@ -351,46 +338,41 @@ def numbered_models(models: list[nn.Module]) -> dict[int, str]:
     have models of a class with more than four: these are the layers of a model that keeps them in a list."""
     by_class: dict[str, list[nn.Module]] = defaultdict(list)
     for model in models:
-        with suppress(Exception):  # the model may not let its parameters be listed
+        with suppress(Exception):  # a model whose __init__ has failed has no parameters
             if any(True for _ in model.parameters()):
                 by_class[model_name(model)].append(model)
-    return {
-        id(model): f"{name} {number}"
-        for name, class_models in by_class.items()
-        if len(class_models) <= 4
-        for number, model in enumerate(class_models[1:], start=2)
-    }
+    several = [(name, models) for name, models in by_class.items() if len(models) <= 4]
+    return {id(model): f"{name} {index + 1}" for name, models in several for index, model in enumerate(models) if index}
 
 
 class CompilationHooks:
     """Changes inductor until `close`: graphs that are compiled meanwhile open the ranges of the modules of each kernel,
     since a compiled model calls no modules, only kernels. What is written so must not be used by other processes, so
     inductor's caches are neither read nor written. With `in_torch_profile`, fused kernels of a CPU become events of
-    PyTorch's profiler."""
+    PyTorch's profiler. Graphs that were compiled before `close` still name modules, without effect."""
 
     def __init__(self, *, in_torch_profile: bool) -> None:
         self._is_open, self._restorations = True, ExitStack()
-        for config_module in ("torch._inductor.config", "torch._functorch.config"):
-            when_imported(config_module, self._disable_caches)
-        if in_torch_profile:
-            when_imported("torch._inductor.config", lambda config: self._set(config.cpp, "enable_kernel_profile", True))
+        self._in_torch_profile = in_torch_profile
+        when_imported("torch._inductor.config", self._set_options)
+        when_imported("torch._functorch.config", self._set_options)
         when_imported("torch._inductor.compile_fx", self._follow)
 
     def close(self) -> None:
-        """Restores inductor. Graphs that were compiled before still name modules, without effect."""
+        """Restores inductor."""
         self._is_open = False
         self._restorations.close()
 
-    def _disable_caches(self, config: ModuleType) -> None:
-        names = "fx_graph_cache fx_graph_remote_cache enable_autograd_cache enable_remote_autograd_cache"
-        for name in names.split():
-            self._set(config, name, False)
-
-    def _set(self, config: Any, name: str, value: bool) -> None:
-        """Sets an option, if this PyTorch has it, until `close`."""
-        if self._is_open and hasattr(config, name):
-            self._restorations.callback(setattr, config, name, getattr(config, name))
-            setattr(config, name, value)
+    def _set_options(self, config: Any) -> None:
+        """Sets the options that this PyTorch has, until `close`."""
+        caches = ("fx_graph_cache", "fx_graph_remote_cache", "enable_autograd_cache", "enable_remote_autograd_cache")
+        options = [(config, name, False) for name in caches]
+        if self._in_torch_profile and hasattr(config, "cpp"):
+            options.append((config.cpp, "enable_kernel_profile", True))
+        for owner, name, value in options:
+            if self._is_open and hasattr(owner, name):
+                self._restorations.callback(setattr, owner, name, getattr(owner, name))
+                setattr(owner, name, value)
 
     def _follow(self, _: ModuleType) -> None:
         if self._is_open:
@@ -421,16 +403,16 @@ def ranges_of_chains(chains: tuple[Chain, ...], name_of: Callable[[int], str | N
         ranges = [PartRange(name, module_id) for module_id in chain if (name := name_of(module_id))]
         if ranges:
             by_chain.append([next(group) for _, group in groupby(ranges, attrgetter("name"))])
-    common = []
-    for level in zip(*by_chain, strict=False):
-        if len({part_range.name for part_range in level}) > 1:
-            break
-        common.append(PartRange(level[0].name, frozenset(part_range.instance for part_range in level)))
+
+    def joint(ranges: Sequence[PartRange]) -> PartRange:
+        name = compiled.joint_name(one.name for one in ranges)
+        return PartRange(name, frozenset(one.instance for one in ranges))
+
+    levels = takewhile(lambda level: len({one.name for one in level}) == 1, zip(*by_chain, strict=False))
+    common = [joint(level) for level in levels]
     if all(len(ranges) == len(common) for ranges in by_chain):
         return common
-    innermost = [ranges[-1] for ranges in by_chain]
-    set_name = compiled.joint_name(part_range.name for part_range in innermost)
-    return [*common, PartRange(set_name, frozenset(part_range.instance for part_range in innermost))]
+    return [*common, joint([ranges[-1] for ranges in by_chain])]
 
 
 def open_ranges_of_chains(marker: Marker, name_of: Callable[[int], str | None]) -> None:

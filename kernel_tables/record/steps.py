@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import Optimizer
 
-from kernel_tables.marks.imports import when_imported
+from kernel_tables.marks import when_imported
 from kernel_tables.marks.marker import is_in_backward
 from kernel_tables.marks.modules import ModuleParts, model_name
 from kernel_tables.record import handover
@@ -129,17 +129,13 @@ class SecondsWindow(Window):
         time.sleep(self.settings.delay_s)
         while self.settings.profiler == handover.NSYS and not torch.cuda.is_initialized():
             time.sleep(0.01)
-        while self.recorder.is_waiting:
-            self._call_on_main_thread(self.recorder.open)
-            time.sleep(0.05)
+        self._call_until(self.recorder.open, lambda: not self.recorder.is_waiting)
         time.sleep(self.settings.duration_s)
-        while self.recorder.is_open:
-            self._call_on_main_thread(self.recorder.close)
-            time.sleep(0.05)
+        self._call_until(self.recorder.close, lambda: not self.recorder.is_open)
 
     pending_calls: list[Any] = []  # noqa: RUF012 (of the process: kept alive until the interpreter makes them)
 
-    def _call_on_main_thread(self, call: Callable[[], Any]) -> None:
+    def _call_until(self, call: Callable[[], Any], is_done: Callable[[], bool]) -> None:
         """Asks the interpreter to call on the main thread as soon as that runs Python: a profiler belongs to the thread
         that starts it, and a signal handler would be the program's."""
 
@@ -149,7 +145,9 @@ class SecondsWindow(Window):
             return 0
 
         self.pending_calls.append(pending_call)
-        ctypes.pythonapi.Py_AddPendingCall(pending_call, None)
+        while not is_done():
+            ctypes.pythonapi.Py_AddPendingCall(pending_call, None)
+            time.sleep(0.05)
 
 
 def watched_calls(before_call: Callable[[nn.Module, tuple, dict[str, Any]], object]) -> ModuleParts:
@@ -173,26 +171,17 @@ class RepeatedAction:
     name: str  # of the object
     count: int = 0
     last_repetition: int = 0  # its sequence number: repetitions of all actions are numbered together
-    last_s: float | None = None  # when the last one ended
-    before_s: list[float] = field(default_factory=list)  # durations of the last ones before the window
-    within_s: list[float] | None = None  # and of those in it; None until it opens
+    last_s: float | None = None  # when the last one ended, or the window opened: the time for that belongs to no step
+    durations_s: dict[str, list[float]] = field(default_factory=lambda: {"step_before_s": []})  # before it, and in it
 
-    def tick(self) -> None:
-        """Notes that a step has ended."""
+    def repeat(self, repetition: int) -> None:
+        """Counts a repetition, with which a step has ended."""
         now_s = time.perf_counter()
         if self.last_s is not None:
-            (self.before_s if self.within_s is None else self.within_s).append(now_s - self.last_s)
-            del self.before_s[:-20]
-        self.last_s = now_s
-
-    def restart(self) -> None:
-        """Notes that the window is open; the time to open it belongs to no step."""
-        self.last_s, self.within_s = time.perf_counter(), []
-
-    def step_times(self) -> dict[str, float]:
-        """The median seconds of a step before the window and in it, if known."""
-        medians = {"step_before_s": self.before_s, "step_within_s": self.within_s}
-        return {name: statistics.median(durations) for name, durations in medians.items() if durations}
+            durations_s = [*self.durations_s.values()][-1]
+            durations_s.append(now_s - self.last_s)
+            del durations_s[:-20]
+        self.last_s, self.last_repetition, self.count = now_s, repetition, self.count + 1
 
 
 class StepsWindow(Window):
@@ -242,7 +231,8 @@ class StepsWindow(Window):
     def progress(self) -> dict[str, Any]:
         repeated = [[action.kind, action.name, action.count] for action in self._actions.values()]
         facts = {"reached": max((count for *_, count in repeated), default=0), "repeated": repeated[:20]}
-        facts |= {} if self._step_action is None else self._step_action.step_times()
+        durations_s = self._step_action.durations_s if self._step_action else {}
+        facts |= {name: statistics.median(values) for name, values in durations_s.items() if values}
         return facts | ({"has_optimizer": True} if self._weights.has_optimizers else {})
 
     def _stop_other_counts(self) -> None:
@@ -290,9 +280,7 @@ class StepsWindow(Window):
         recorder, action = self.recorder, self._actions.setdefault((kind, id(actor)), RepeatedAction(kind, name))
         previous_repetition = action.last_repetition
         self._repetitions += 1
-        action.last_repetition = self._repetitions
-        action.count += 1
-        action.tick()
+        action.repeat(self._repetitions)
         if recorder.is_open and action is self._step_action:
             recorder.completed += 1
             recorder.ranges.step_ends()
@@ -334,7 +322,7 @@ class StepsWindow(Window):
             self.recorder.open(**facts)
         if self.recorder.is_open:
             self._step_action = action
-            action.restart()
+            action.last_s, action.durations_s["step_within_s"] = time.perf_counter(), []
             self.recorder.ranges.step_begins()
         elif not self.recorder.is_waiting:  # it never opens; else it may open at a later step
             self._calls.end()
@@ -367,11 +355,9 @@ class WatchedWeights:
     @staticmethod
     def _version(optimizer: Optimizer) -> int:
         """A number that grows when a weight of this optimizer is written to, by PyTorch's counters for autograd."""
-        version = 0
         with suppress(Exception):  # weights of inference mode, and the program's own classes, may have no version
-            for group in optimizer.param_groups:
-                version += sum(weight._version for weight in group["params"])
-        return version
+            return sum(weight._version for group in optimizer.param_groups for weight in group["params"])
+        return 0
 
 
 def watch_for_window(settings: Settings, notes: Notes) -> None:

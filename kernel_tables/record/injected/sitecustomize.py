@@ -41,7 +41,7 @@ def attach(folder):
     sys.meta_path.insert(0, OnlyTheRecorder)
     from pathlib import Path
 
-    from kernel_tables.marks.imports import when_imported
+    from kernel_tables.marks import when_imported
     from kernel_tables.record import handover
 
     settings, notes = handover.read_settings(Path(folder)), handover.Notes(Path(folder))

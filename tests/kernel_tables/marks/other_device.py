@@ -3,16 +3,19 @@
     python -m tests.kernel_tables.marks.other_device
 
 PyTorch lets Python stand for a device, of which two operations are enough here. It is one for the whole process, hence
-this program. Prints as JSON what was opened: [on the calling thread?, path or "/" where it was closed] in order.
+this program. Prints as JSON what was `opened`: [on the calling thread?, path or "/" where it was closed] in order; and
+whether closing parts on the thread of a device imported SymPy, which takes long.
 """
 
 import json
+import sys
 import threading
 
 import torch
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from kernel_tables.marks import Emitter, Marker, follow_backward
+from kernel_tables.marks.backward import run_on_thread_of
 
 _setup_privateuseone_for_python_backend("made_up")
 
@@ -46,6 +49,8 @@ def main() -> None:
             lambda: opened.append((threading.get_ident() == caller, "/")),
         )
     )
+    run_on_thread_of(torch.device("cpu"), lambda: None)
+    has_sympy = "sympy" in sys.modules
     follow_backward(marker)
     for _ in range(2):
         x = OnDevice(torch.ones(3)).requires_grad_(True)
@@ -55,7 +60,7 @@ def main() -> None:
             y = torch.neg(y)
         with marker.range("backward"):
             y.backward(OnDevice(torch.ones(3)))
-    print(json.dumps(opened))
+    print(json.dumps({"opened": opened, "has_sympy": has_sympy}))
 
 
 if __name__ == "__main__":

@@ -95,24 +95,6 @@ def takes_turns():
     sys.exit(5)
 
 
-def closes():
-    """LBFGS, which calls a closure several times a step."""
-    model = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 1)).to(DEVICE)
-    optimizer = torch.optim.LBFGS(model.parameters(), max_iter=3)
-    x = randn(16, 16)
-
-    def closure():
-        optimizer.zero_grad()
-        loss = model(x).square().mean()
-        loss.backward()
-        return loss
-
-    for _ in range(STEPS):
-        loss = optimizer.step(closure=closure)
-    print(f"loss {loss.item():.6f}")
-    print_digest(model)
-
-
 class Decoder(nn.Module):
     """Keeps a running state in the place of a cache of keys and values."""
 
@@ -139,15 +121,18 @@ def generates():
 
 
 def compiles():
-    """A compiled model and optimizer, trained; its batches change their size once. Prints what was compiled."""
+    """A compiled model and optimizer, trained; its batches change their size once. Prints what was compiled. The model
+    consists of products of matrices alone, for which inductor compiles no C++."""
     import warnings
 
     warnings.filterwarnings("error", ".*global hooks.*")
-    model = torch.compile(Net().to(DEVICE), backend="eager", dynamic=False, fullgraph=True)
+    model = Net().to(DEVICE)
+    called = torch.compile(model, dynamic=False, fullgraph=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer.step = torch.compile(optimizer.step, backend="eager")
     for step in range(STEPS):
-        model(randn(6 if step >= 8 else 4, 16)).square().mean().backward()
+        batch = 6 if step >= 8 else 4
+        called(randn(batch, 16)).backward(torch.ones(batch, 4, device=DEVICE))
         optimizer.step()
         optimizer.zero_grad()
     from torch._dynamo.utils import counters
@@ -155,22 +140,6 @@ def compiles():
     stats = counters["stats"]
     print("compiled", stats["unique_graphs"], stats["calls_captured"], dict(counters["graph_break"]))
     print_digest(model)
-
-
-def products(compiled=False):
-    """A model of products of matrices alone, for which inductor compiles no C++."""
-    model = Net().to(DEVICE)
-    called = torch.compile(model) if compiled else model
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(STEPS):
-        called(randn(4, 16)).backward(torch.ones(4, 4, device=DEVICE))
-        optimizer.step()
-        optimizer.zero_grad()
-    print_digest(model)
-
-
-def products_compiled():
-    products(compiled=True)
 
 
 def profiles():
@@ -232,66 +201,6 @@ def replays():
     for number in range(STEPS):
         x.fill_(number / 14)
         graph.replay()
-    print_digest(model)
-
-
-def fits():
-    """PyTorch Lightning, which passes a closure to the optimizer, with a validation in between."""
-    import lightning.pytorch as pl
-
-    class Classifier(pl.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.net = Net()
-
-        def training_step(self, batch, _):
-            return self.net(batch[0]).square().mean()
-
-        def validation_step(self, batch, _):
-            self.net(batch[0])
-
-        def configure_optimizers(self):
-            return torch.optim.Adam(self.parameters())
-
-    model = Classifier()
-    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.randn(28, 16)), batch_size=2)
-    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-    trainer = pl.Trainer(max_epochs=1, val_check_interval=7, limit_val_batches=2, **dict.fromkeys(quiet, False))
-    trainer.fit(model, loader, loader)
-    print_digest(model)
-
-
-def llama(vocabulary=64):
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
-    return LlamaForCausalLM(LlamaConfig(vocab_size=vocabulary, **sizes, max_position_embeddings=64)).to(DEVICE)
-
-
-def trains_llama():
-    """A Llama by Hugging Face's Trainer, with gradient accumulation."""
-    import tempfile
-
-    from transformers import PrinterCallback, Trainer, TrainingArguments
-
-    model = llama()
-    data = [{"input_ids": row, "labels": row} for row in torch.randint(64, (64, 16))]
-    with tempfile.TemporaryDirectory() as folder:
-        arguments = TrainingArguments(
-            folder, per_device_train_batch_size=2, gradient_accumulation_steps=2, max_steps=STEPS, report_to=[],
-            use_cpu=DEVICE == "cpu", save_strategy="no", logging_strategy="no", disable_tqdm=True,
-        )  # fmt: skip
-        trainer = Trainer(model, arguments, train_dataset=data)
-        trainer.remove_callback(PrinterCallback)  # which prints times
-        print(f"{trainer.train().training_loss:.6f}")
-    print_digest(model)
-
-
-def generates_llama():
-    model = llama().eval()
-    for _ in range(3):
-        tokens = torch.randint(64, (1, 6), device=DEVICE)
-        print(model.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=6, do_sample=True).tolist())
     print_digest(model)
 
 

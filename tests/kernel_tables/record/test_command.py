@@ -37,20 +37,14 @@ def test_arguments_output_environment_and_exit_status_are_the_programs_own(recor
     assert done.err.splitlines()[:2] == ["to err", "kernel-tables record: the program ended with exit status 7"]
 
 
-@pytest.mark.parametrize("how", ["module", "script", "child"])
-def test_the_recorder_is_in_a_program_however_it_is_started(record, tmp_path, how):
+def test_the_recorder_is_in_a_script_and_in_a_child_of_the_program(record, tmp_path):
     source = "import sys; print('kernel_tables.record.handover' in sys.modules, sys.argv[1:])\n"
-    (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__main__.py").write_text(source)
     script = tmp_path / "train-command"
-    script.write_text(f"#!{sys.executable}\n{source}")
+    script.write_text(f"#!{sys.executable} -u\nimport subprocess\n{source}")
     script.chmod(0o755)
-    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {source!r}, 'x'])"
-    program = {
-        "module": [sys.executable, "-m", "package", "x"], "script": [str(script), "x"],
-        "child": [sys.executable, "-c", child],
-    }[how]  # fmt: skip
-    assert record(program=program).out == "True ['x']\n"
+    child = [sys.executable, "-c", source, "y"]
+    script.write_text(f"{script.read_text()}subprocess.run({child!r})")
+    assert record(program=[str(script), "x"]).out.splitlines() == ["True ['x']", "True ['y']"]
 
 
 @pytest.mark.parametrize("version", [(3, 9, 2), None])
@@ -68,10 +62,8 @@ def test_a_python_that_is_too_old_or_starts_after_the_recording_runs_as_always(t
 
 def test_a_signal_to_the_command_reaches_the_program(record, tmp_path):
     source = (
-        "import signal, sys, time, pathlib\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
-        "pathlib.Path('ready').touch()\n"
-        "time.sleep(60)"
+        "import signal, sys, time, pathlib\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
+        "pathlib.Path('ready').touch()\ntime.sleep(60)"
     )
 
     def send():
@@ -106,8 +98,7 @@ def test_after_ctrl_c_the_command_still_tells_what_there_is_and_standard_input_i
 
 def test_a_program_that_hangs_is_ended_at_the_time_limit(record, monkeypatch):
     monkeypatch.setattr(program_module, "ENDING_PATIENCE_S", 0.3)
-    ignores = "import signal, time\n[signal.signal(n, signal.SIG_IGN) for n in (2, 15)]\ntime.sleep(60)"
-    done = record(ignores, "--time-limit", "0.5")
+    done = record("", "--time-limit", "0.5", program=["sh", "-c", "trap '' INT TERM; while :; do sleep 0.1; done"])
     assert done.status == 137 and "the program was ended at the time limit of 0.5 s" in done.err
 
 
@@ -124,21 +115,15 @@ def test_a_program_that_trains_for_hours_is_ended_without_a_traceback_once_it_is
 
 
 NOTHING = "kernel-tables record: nothing was recorded: "
-NO_RECORDER = (
-    "no Python of the program loaded the recorder: the program is not Python, or was started with -I, -E or -S"
-)
-GONE = "the temporary folder in which the program leaves its recording was deleted while it ran; set TMPDIR to a folder"
+NO_RECORDER = "no Python of the program loaded the recorder: the program is not Python, or was started with -I, -E"
 
 
 @pytest.mark.parametrize(
     ("how", "status", "said"),
     [
-        ({"source": ""}, 3, "the program did not import PyTorch"),
         ({"source": "raise SystemExit('no data')"}, 1, "the program did not import PyTorch"),
         ({"source": "", "python": ("-I",)}, 3, NO_RECORDER),
-        ({"program": ["sh", "-c", "exit 4"]}, 4, NO_RECORDER),
         ({"program": ["sh", "-c", "kill -9 $$"]}, 137, NO_RECORDER),
-        ({"source": "import os, shutil; shutil.rmtree(os.environ['KERNEL_TABLES_RECORDING'])"}, 3, GONE),
     ],
 )
 def test_where_nothing_is_recorded_the_reason_is_told_in_one_line(record, how, status, said):
@@ -155,9 +140,8 @@ def test_where_nothing_is_recorded_the_reason_is_told_in_one_line(record, how, s
         (["--seconds", "0"], "--seconds has to be more than 0"),
         (["--ranges", "modules:x"], "--ranges 'modules:x': expected modules, modules:DEPTH such as modules:2, or none"),
         (["--nsys-options", "--trace=osrt"], "--nsys-options: this machine records by PyTorch's profiler"),
-        (["-o", "mine.sqlite"], "mine.sqlite: the file exists and is not overwritten"),
+        (["-o", "mine.sqlite"], "mine.sqlite: the file, or that of a rank, exists and is not overwritten"),
         (["-o", "nowhere/x.sqlite"], "nowhere/x.sqlite: No such file or directory;"),
-        (["-o", "/sys/x.sqlite"], "/sys/x.sqlite: "),  # which is closed to root too
     ],
 )
 def test_what_cannot_be_recorded_is_refused_before_the_program_runs(record, options, said):
@@ -234,7 +218,6 @@ GRAPH = [
             "steps 6 to 8",
             "torch.compile compiled 2 graphs inside the window",
         ),
-        ({}, [OPENED, CLOSED, {"event": "no_rank", "reason": "x"}], "steps 6 to 8", "other ranks are not recorded"),
     ],
 )
 def test_every_window_is_named_with_what_to_know_about_it(settings, notes, recorded, remark):
@@ -256,13 +239,13 @@ WITHOUT = [*STARTED, {"event": "exit", "reached": 0}]
             [{"event": "old_python", "version": "3.9.2"}],
             "the program's Python is 3.9.2, and the recorder needs 3.11",
         ),
-        ({}, STARTED, "the program made an unknown number"),
+        ({}, STARTED, "was ended by SIGKILL before a window began"),
         (
             {},
             [*STARTED, {"event": "exit", "reached": 2, "repeated": [["module", "GPT", 2]]}],
-            "the window starts after step 5, and the program made 2 (2 calls of GPT); a smaller --skip",
+            "the window starts after step 5, and the program made 2 calls of GPT; take a smaller --skip",
         ),
-        ({}, WITHOUT, "the program took no step of a PyTorch optimizer, and called no model; record for a fixed time"),
+        ({}, WITHOUT, "the program took no step of a PyTorch optimizer, and called no model; record a range"),
         ({}, [*WITHOUT, {"event": "exit", "has_optimizer": True}], "an optimizer, which changed no weights between"),
         ({}, [*STARTED, {"event": "profile"}], "--profiler nsys can record it at the same time"),
         ({}, [{"event": "refused", "reason": "CUPTI\x1b is taken"}], "could not record: CUPTI\\x1b is taken"),
@@ -273,7 +256,7 @@ WITHOUT = [*STARTED, {"event": "exit", "reached": 0}]
             WITHOUT,
             "instance 1 of range 'stepp', and the program opened 0",
         ),
-        ({"window": SECONDS, "duration_s": 1}, WITHOUT, "the program called no module of PyTorch"),
+        ({"window": SECONDS, "duration_s": 1}, WITHOUT, "and called no model; record a range"),
         (
             {"window": SECONDS, "delay_s": 60, "profiler": NSYS},
             [*STARTED, {"event": "exit", "reached": 1}],

@@ -1,6 +1,5 @@
 """The ranges that a program opens itself, translated for the profiler at hand; and those that the recorder adds."""
 
-import gc
 from types import SimpleNamespace
 from urllib.parse import unquote
 
@@ -10,7 +9,6 @@ import torch
 from torch import nn
 from torch.autograd.profiler import profile, record_function
 
-from kernel_tables.marks.marker import Emitter
 from kernel_tables.record import ranges as ranges_module
 from kernel_tables.record.ranges import (
     AddedRanges,
@@ -97,37 +95,8 @@ def test_a_range_that_raises_is_left_too_and_those_of_pytorch_itself_are_told_ap
     assert nvtx_text("a\0b\ud800") == "a\\0b\\ud800"  # what NVTX cannot take
 
 
-class Hiding(nn.Module):
-    """A module that does not say what it consists of."""
-
-    def __init__(self):
-        super().__init__()
-        self.part = nn.Linear(2, 2)
-
-    def children(self):
-        raise RuntimeError("hidden")
-
-    named_children = parameters = children
-
-    def forward(self, x):
-        return self.part(x)
-
-
 class Net(nn.Sequential):
     pass
-
-
-def test_a_module_that_hides_its_parts_costs_their_names_and_no_other(monkeypatch):
-    gc.collect()  # models of other tests
-    names = []
-    monkeypatch.setattr(ranges_module, "record_function_emitter", lambda: Emitter(names.append, lambda: None))
-    added = AddedRanges(lambda kind: kind == "modules", None, to_nvtx=False)
-    net = Net(Hiding(), nn.Linear(2, 2))
-    added.begin()
-    with torch.no_grad():
-        net(torch.ones(2))
-    added.end()
-    assert names == ["inference", "Net", "Hiding", "Linear", "Linear"]
 
 
 def test_two_models_of_a_class_have_names_of_their_own_and_the_layers_of_a_list_have_one():
