@@ -1,4 +1,4 @@
-"""The pipeline from the root of the repository, where Snakemake and its profiles look first; its rules are in workflow/."""
+"""The pipeline, at the root of the repository, where Snakemake looks first; its rules are in workflow/."""
 
 
 include: "workflow/Snakefile"

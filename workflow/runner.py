@@ -23,22 +23,11 @@ from cs336_model import locks
 from cs336_model.ranges import DOMAIN, RECORDING
 from cs336_model.spec import Spec
 
-# What a program with CUDA needs to start. It is given no other variables than these and the listed ones, because nsys
-# copies its environment into the report.
-NEEDED_VARIABLES = (
-    "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", "PYTHONPATH",
-    "PYTHONSAFEPATH", "PYTHONPYCACHEPREFIX", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_ORDER", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
-)  # fmt: skip
 REPORTS = {  # of nsys, by the name of our file: since nsys 2023, and before
     "kernel_summary": ("cuda_gpu_kern_sum", "gpukernsum"),
     "nvtx_summary": ("nvtx_sum", "nvtxsum"),
     "api_summary": ("cuda_api_sum", "cudaapisum"),
 }
-NSYS_MISSING = (
-    "capture.backend is nsys and there is no nsys on PATH; install Nsight Systems"
-    " (https://developer.nvidia.com/nsight-systems), or set capture.backend to torch"
-)
 NO_GPU = "kernels are counted on an NVIDIA GPU, and this grid is measured without one"
 NCU_MISSING = (
     "no counters: there is no ncu on PATH; install Nsight Compute (https://developer.nvidia.com/nsight-compute, or the"
@@ -74,7 +63,15 @@ class Job:
     def __init__(self, scratch: Path, log: Path, time_limit_s: float, environment: Mapping[str, str | None]) -> None:
         self.scratch, self.files, self.log = scratch, scratch / "files", log
         self.time_limit_s, self.sharing = time_limit_s, None  # the locks that this process shares
-        self.environment = choose_environment(environment)
+        # what a program with CUDA needs to start, and the listed variables, which are unset if None; no others, because
+        # nsys copies its environment into the report
+        needed = (
+            "PATH", "HOME", "USER", "LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME", "LD_LIBRARY_PATH", "PYTHONPATH",
+            "PYTHONSAFEPATH", "PYTHONPYCACHEPREFIX", "VIRTUAL_ENV", "CONDA_PREFIX", "CUDA_VISIBLE_DEVICES",
+            "CUDA_DEVICE_ORDER", "CUDA_HOME", "NVIDIA_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES",
+        )  # fmt: skip
+        chosen = {name: os.environ.get(name) for name in needed} | dict(environment)
+        self.environment = {name: value for name, value in chosen.items() if value is not None}
 
     def write_to_log(self, text: str) -> None:
         """Adds a line to the log."""
@@ -121,20 +118,6 @@ def scratch_folder(result: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def publish_files(files: Path, target: Path) -> None:
-    """Moves all files below a folder to the same places below another one."""
-    for path in sorted(path for path in files.rglob("*") if path.is_file()):
-        place = target / path.relative_to(files)
-        place.parent.mkdir(exist_ok=True)
-        path.replace(place)
-
-
-def choose_environment(listed: Mapping[str, str | None]) -> dict[str, str]:
-    """The variables of a measured program: what it needs, and the listed ones, which are unset if None."""
-    chosen = {name: os.environ.get(name) for name in NEEDED_VARIABLES} | dict(listed)
-    return {name: value for name, value in chosen.items() if value is not None}
 
 
 def program_command(spec: str, scratch: Path, profiler: str) -> list[str]:
@@ -191,7 +174,7 @@ def guard_program(job: Job, command: Sequence[str], profiler: str, watched: int)
         with job.log.open("ab") as output:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=job.environment,
-                start_new_session=True, preexec_fn=die_with_parent,
+                start_new_session=True, preexec_fn=lambda: C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
             )  # fmt: skip
         is_let_go = False
         while process.poll() is None and not is_let_go:
@@ -207,11 +190,6 @@ def guard_program(job: Job, command: Sequence[str], profiler: str, watched: int)
     finally:
         end_descendants()
         os._exit(status if status >= 0 else 128 - status)
-
-
-def die_with_parent() -> None:
-    """Lets the kernel kill this process when the one that started it ends, also by SIGKILL."""
-    C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def end_descendants() -> None:
@@ -240,12 +218,6 @@ def list_descendants() -> list[int]:
     return found
 
 
-def has_crashed(log: Path) -> bool:
-    """Whether a log shows that Python itself failed: a profiler has an exit status of its own."""
-    text = log.read_text(errors="replace")
-    return "Traceback (most recent call last):" in text or "Fatal Python error:" in text
-
-
 def describe_failure(title: str, ending: Ending, log: Path) -> str:
     """How a program failed and the end of its log; one line if the disk is full."""
     lines = log.read_text(errors="replace").splitlines()[-15:] if log.exists() else []
@@ -266,21 +238,6 @@ def choose_window(spec: Spec, has_gpu: bool, attempt: int) -> str | None:
         return None
     is_burden = spec.nsys_options or spec.compile != "off" or attempt > 1
     return "cudaProfilerApi" if is_burden else f"{RECORDING}@{DOMAIN}"
-
-
-def nsys_command(report: str, options: Sequence[str], window: str | None) -> list[str]:
-    """`nsys profile`, to be put before a program; the report becomes `report`.nsys-rep. The program goes on after its
-    window (the default, stop-shutdown, would end it). Sampling and context switches are off: many hosts give no right
-    to them, and no question here needs them. `options` replace those of the same name."""
-    defaults = ["--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--cuda-graph-trace=node"]
-    given = {option.partition("=")[0] for option in options}
-    command = ["nsys", "profile", *(option for option in defaults if option.partition("=")[0] not in given)]
-    if window == "cudaProfilerApi":
-        command += ["--capture-range=cudaProfilerApi", "--capture-range-end=stop"]
-    elif window:
-        command += ["--capture-range=nvtx", f"--nvtx-capture={window}", "--capture-range-end=stop"]
-        command += ["--env-var=NSYS_NVTX_PROFILER_REGISTER_ONLY=0"]  # else only registered texts are compared
-    return [*command, "--force-overwrite=true", f"--output={report}", *options]
 
 
 def export_capture(report: Path, capture: Path, options: Sequence[str]) -> None:
@@ -336,12 +293,6 @@ def ncu_command(table: Path, metrics: Sequence[str]) -> list[str]:
         "--kernel-name", "regex:^(?!nccl)", "--filter-mode", "per-launch-config", "--launch-count", "2",
         "--csv", "--page", "raw", "--print-units", "base", "--metrics", ",".join(names), "--log-file", str(table),
     ]  # fmt: skip
-
-
-def explain_refusal(log: Path, table: Path) -> str | None:
-    """Why ncu counted nothing, in our words, which may be published; None if it does not say so."""
-    said = "".join(path.read_text(errors="replace") for path in (log, table) if path.exists())
-    return next((reason for words, reason in NCU_REFUSALS.items() if words in said), None)
 
 
 def write_counters(table: Path, target: Path) -> None:

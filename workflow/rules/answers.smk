@@ -7,7 +7,8 @@ print_answers  results/answers/NAME.md -> NAME.tex, NAME.typ (config.yaml: forma
 
 Commands, which run whenever they are named:
 
-compare        two folders of results -> results/comparison: snakemake compare --config before=DIR after=DIR fail_on=slower
+compare        two folders of results -> results/comparison:
+               snakemake compare --config before=DIR after=DIR fail_on=slower
 doctor         prints what this machine can do: snakemake doctor
 """
 
@@ -53,7 +54,7 @@ rule figures:
 rule page:
     input:
         **({"capture": f"results/runs/{SHOWN}/capture.sqlite"} if SHOWN else {}),
-        tables=table_files(["runs", "timings", "kernels", "time_lost"] if HAS_STEPS else ["runs"], suffixes=["parquet"]),
+        tables=table_files(["runs", *["timings", "kernels", "time_lost"] * HAS_STEPS], suffixes=["parquet"]),
         documents=expand("results/answers/{name}.md", name=QUESTIONS),
         figures=figure_files([*FIGURES, *STUDY_FIGURES], ["svg"]),
         code=write_digest(

@@ -9,14 +9,14 @@ counters        -> counters.json, ncu.csv: what Nsight Compute counted
 attention       -> attention.json: attention alone, of all context lengths
 
 These rules have no inputs: a result is made again only if its key changes (workflow/freshness.py), not if a file is
-touched. With threads: 0 several start together, also with --cores 1, and import while one measures; `measuring` bounds
-them, of which the profiles have 24.
+touched. They differ from the first in what they write and in their key. With threads: 0 several start together, also
+with --cores 1, and import while one measures; `measuring` bounds them, of which the profiles have 24.
 """
 
 
 rule timing:
     output:
-        result="results/runs/{run}/timing.json",
+        "results/runs/{run}/timing.json",
     log:
         "logs/{run}/timing.log",
     priority: 10
@@ -32,135 +32,76 @@ rule timing:
         "timing {wildcards.run}"
     shell:
         "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
-        " --time-limit {resources.time_limit_s} --log {log:q} --result {output.result:q}"
+        " --time-limit {resources.time_limit_s} --log {log:q} --outputs {output:q}"
 
 
-rule timing_process:
+use rule timing as timing_process with:
     output:
-        result="results/processes/{process}/{run}/timing.json",
+        "results/processes/{process}/{run}/timing.json",
     log:
         "logs/{run}/timing_{process}.log",
     wildcard_constraints:
         process="[0-9]+",
     priority: 9
-    threads: 0
-    resources:
-        measuring=MEASURING,
-        gpu=GPUS,
-        time_limit_s=TIME_LIMIT_S,
     params:
         key=wanted_key("results/processes/{process}/{run}/timing.json"),
-        sources=SOURCES,
     message:
         "timing {wildcards.run}, process {wildcards.process}"
-    shell:
-        "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
-        " --time-limit {resources.time_limit_s} --log {log:q} --result {output.result:q}"
 
 
-rule capture:
+use rule timing as capture with:
     output:
-        result="results/runs/{run}/capture.json",
-        capture="results/runs/{run}/capture.sqlite",
+        "results/runs/{run}/capture.json",
+        "results/runs/{run}/capture.sqlite",
     log:
         "logs/{run}/capture.log",
-    priority: 10
-    threads: 0
-    resources:
-        measuring=MEASURING,
-        gpu=GPUS,
-        time_limit_s=TIME_LIMIT_S,
     params:
         key=wanted_key("results/runs/{run}/capture.json"),
-        sources=SOURCES,
     message:
         "capturing {wildcards.run}"
-    shell:
-        "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
-        " --time-limit {resources.time_limit_s} --log {log:q} --result {output.result:q} --capture {output.capture:q}"
 
 
-rule memory:
+use rule timing as memory with:
     output:
-        result="results/runs/{run}/memory.json",
-        history="results/runs/{run}/memory_history.json.gz",
+        "results/runs/{run}/memory.json",
+        "results/runs/{run}/memory_history.json.gz",
     log:
         "logs/{run}/memory.log",
-    priority: 10
-    threads: 0
-    resources:
-        measuring=MEASURING,
-        gpu=GPUS,
-        time_limit_s=TIME_LIMIT_S,
     params:
         key=wanted_key("results/runs/{run}/memory.json"),
-        sources=SOURCES,
     message:
         "recording the memory of {wildcards.run}"
-    shell:
-        "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
-        " --time-limit {resources.time_limit_s} --log {log:q} --result {output.result:q} --capture {output.history:q}"
 
 
-rule energy:
+use rule timing as energy with:
     output:
-        result="results/runs/{run}/energy.json",
+        "results/runs/{run}/energy.json",
     log:
         "logs/{run}/energy.log",
-    priority: 10
-    threads: 0
-    resources:
-        measuring=MEASURING,
-        gpu=GPUS,
-        time_limit_s=TIME_LIMIT_S,
     params:
         key=wanted_key("results/runs/{run}/energy.json"),
-        sources=SOURCES,
     message:
         "measuring the energy of {wildcards.run}"
-    shell:
-        "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
-        " --time-limit {resources.time_limit_s} --log {log:q} --result {output.result:q}"
 
 
-rule counters:
+use rule timing as counters with:
     output:
-        result="results/runs/{run}/counters.json",
-        counted="results/runs/{run}/ncu.csv",
+        "results/runs/{run}/counters.json",
+        "results/runs/{run}/ncu.csv",
     log:
         "logs/{run}/counters.log",
-    priority: 10
-    threads: 0
-    resources:
-        measuring=MEASURING,
-        gpu=GPUS,
-        time_limit_s=TIME_LIMIT_S,
     params:
         key=wanted_key("results/runs/{run}/counters.json"),
-        sources=SOURCES,
     message:
         "counting what the kernels of {wildcards.run} do"
-    shell:
-        "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
-        " --time-limit {resources.time_limit_s} --log {log:q} --result {output.result:q} --capture {output.counted:q}"
 
 
-rule attention:
+use rule timing as attention with:
     output:
-        result="results/runs/{run}/attention.json",
+        "results/runs/{run}/attention.json",
     log:
         "logs/{run}/attention.log",
-    priority: 10
-    threads: 0
-    resources:
-        measuring=MEASURING,
-        gpu=GPUS,
-        time_limit_s=TIME_LIMIT_S,
     params:
         key=wanted_key("results/runs/{run}/attention.json"),
-        sources=SOURCES,
     message:
         "measuring {wildcards.run}"
-    shell:
-        "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
-        " --time-limit {resources.time_limit_s} --log {log:q} --result {output.result:q}"

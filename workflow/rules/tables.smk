@@ -7,9 +7,9 @@ merge           the results and tables of all runs -> results/tables/NAME.{parqu
 process_steps   timing.json of all processes -> results/processes/steps.{parquet,csv}
 summaries       merged tables -> results/tables/{forward_time,top_kernels,...}.{parquet,csv}
 
-Every table is a Parquet and a CSV file. Of a run only the former is declared, since each file costs time in large grids.
-merge reads the plan of the measurements, too, and refuses a result that would be measured in another way now, even
-where Snakemake has lost its metadata.
+Every table is a Parquet and a CSV file; of a run only the former is declared, since each file costs time in large
+grids. merge reads the plan of the measurements, too, and refuses a result that would be measured in another way now,
+even where Snakemake has lost its metadata.
 """
 
 

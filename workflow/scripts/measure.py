@@ -1,6 +1,6 @@
 """Measures one stage of one run.
 
-    python -m workflow.scripts.measure --key JSON --result FILE [--capture FILE] [--sources FILE ...]
+    python -m workflow.scripts.measure --key JSON --outputs RESULT [CAPTURE] [--sources FILE ...]
         --time-limit SECONDS --log FILE
 
 The wanted key of a result -> the result, and beside it what was captured. Each file appears complete or not at all, the
@@ -17,23 +17,22 @@ import msgspec
 
 from cs336_model.results import STAGES, Counters, Result, write_result
 from cs336_model.spec import Spec, read_spec
+from kernel_tables.record.nsys import profile_command
 from workflow import freshness, runner
 from workflow.grid import ConfigError
 from workflow.runner import Job, ProfilerFailed, ProgramFailed
-
-NOT_OF_EVERY_RESULT = {"capture": ("capture_rank*.sqlite", "capture*.nsys-rep"), "memory": ("memory_snapshot.pickle",)}
 
 
 def main() -> None:
     """Measures what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m workflow.scripts.measure")
     parser.add_argument("--key", required=True, help="wanted: specification, digest of the code, versions; as JSON")
-    parser.add_argument("--result", type=Path, required=True)
-    parser.add_argument("--capture", type=Path, help="file for what a profiler or a recorder writes")
+    parser.add_argument("--outputs", nargs="+", type=Path, required=True, help="the result, and what is captured")
     parser.add_argument("--sources", nargs="*", default=[], help="measured files of the working folder")
     parser.add_argument("--time-limit", type=float, required=True, help="in seconds, from when it has its device")
     parser.add_argument("--log", type=Path, required=True)
     options = parser.parse_args()
+    target, *captures = options.outputs
     runner.guard_process()
     started, key = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()), freshness.complete_key(options.key)
     try:
@@ -41,22 +40,26 @@ def main() -> None:
         require_planned_code(spec.stage, options.sources, key["code"])
         options.log.parent.mkdir(parents=True, exist_ok=True)
         options.log.write_bytes(b"")
-        with runner.scratch_folder(options.result) as scratch:
+        with runner.scratch_folder(target) as scratch:
             job = Job(scratch, options.log, options.time_limit, spec.environment)
-            result = measure(job, spec, key, options.capture and options.capture.name)
+            result = measure(job, spec, key, captures[0].name if captures else None)
             require_planned_code(spec.stage, options.sources, key["code"])
             result.key, result.started_utc = key, started
-            write_result(result, scratch / options.result.name)
-            add_empty_files(job.files, spec, options.capture)
-            for pattern in NOT_OF_EVERY_RESULT.get(spec.stage, ()):
-                for path in options.result.parent.glob(pattern):
+            write_result(result, scratch / target.name)
+            add_empty_files(job.files, spec, captures)
+            stale = {"capture": ("capture_rank*.sqlite", "capture*.nsys-rep"), "memory": ("memory_snapshot.pickle",)}
+            for pattern in stale.get(spec.stage, ()):  # files that not every result has
+                for path in target.parent.glob(pattern):
                     path.unlink()
-            runner.publish_files(job.files, options.result.parent)
-            (scratch / options.result.name).replace(options.result)
+            for path in sorted(path for path in job.files.rglob("*") if path.is_file()):
+                place = target.parent / path.relative_to(job.files)
+                place.parent.mkdir(exist_ok=True)
+                path.replace(place)
+            (scratch / target.name).replace(target)
     except (ProgramFailed, ProfilerFailed, ConfigError, ValueError) as error:
-        sys.exit(f"{options.result}: {error}")
+        sys.exit(f"{target}: {error}")
     except OSError as error:  # as of a full disk
-        sys.exit(f"{options.result}: {error}; run snakemake again when this is mended")
+        sys.exit(f"{target}: {error}; run snakemake again when this is mended")
 
 
 def require_planned_code(stage: str, sources: list[str], code: str) -> None:
@@ -76,7 +79,10 @@ def measure(job: Job, spec: Spec, key: dict, capture: str | None) -> Result:
     if profiler == "torch":
         result = run_program(job, spec, "torch", capture)
     elif key["nsys"] is None:
-        raise ProfilerFailed(runner.NSYS_MISSING)
+        raise ProfilerFailed(
+            "capture.backend is nsys and there is no nsys on PATH; install Nsight Systems"
+            " (https://developer.nvidia.com/nsight-systems), or set capture.backend to torch"
+        )
     else:
         try:
             result = capture_by_nsys(job, spec, key, attempt=1)
@@ -106,7 +112,8 @@ def run_program(
     if ending.is_stopped:
         reason = f"stopped at the time limit of {job.time_limit_s:g} s; set a longer time_limit_s and use --forcerun"
         return STAGES[spec.stage](status="stopped", reason=reason)
-    if around and not runner.has_crashed(job.log):
+    said = job.log.read_text(errors="replace")  # whether Python itself failed: a profiler has a status of its own
+    if around and "Traceback (most recent call last):" not in said and "Fatal Python error:" not in said:
         raise ProfilerFailed(f"{around[0]} {ending} before the program had written its result; see {job.log}")
     raise ProgramFailed(runner.describe_failure("the measured program", ending, job.log))
 
@@ -115,8 +122,8 @@ def capture_by_nsys(job: Job, spec: Spec, key: dict, attempt: int) -> Result:
     """The result under nsys; if it is complete, the captures of all ranks and the reports are in `job.files`. Raises
     ProfilerFailed if nsys left nothing that can be used."""
     window = runner.choose_window(spec, bool(key["gpu"]), attempt)
-    report = str(job.scratch / "capture{rank}")  # "capture_rank1" of the second rank
-    result = run_program(job, spec, "nsys", around=runner.nsys_command(report, spec.nsys_options, window))
+    report = job.scratch / "capture{rank}"  # "capture_rank1" of the second rank
+    result = run_program(job, spec, "nsys", around=profile_command(report, spec.nsys_options, window))
     if result.status == "complete":
         for rank in range(spec.gpus):
             report = job.scratch / f"capture{f'_rank{rank}' if rank else ''}.nsys-rep"
@@ -147,14 +154,16 @@ def count_kernels(job: Job, spec: Spec, key: dict) -> Result:
         job.write_to_log(str(error))
         reason = "no counters: the program crashed under ncu, where its model has fewer layers; see its log"
     if reason:
-        result = Counters(status="unsupported", reason=runner.explain_refusal(job.log, table) or reason)
+        said = "".join(path.read_text(errors="replace") for path in (job.log, table) if path.exists())
+        known = (text for words, text in runner.NCU_REFUSALS.items() if words in said)  # which may be published
+        result = Counters(status="unsupported", reason=next(known, reason))
     result.ncu = key["ncu"]
     return result
 
 
-def add_empty_files(files: Path, spec: Spec, capture: Path | None) -> None:
+def add_empty_files(files: Path, spec: Spec, captures: list[Path]) -> None:
     """Makes the files that every result of a stage has, where nothing was recorded, as if memory ran out."""
-    names = [capture.name] if capture else []
+    names = [path.name for path in captures]
     if spec.stage == "capture":
         names += [f"capture_rank{rank}.sqlite" for rank in range(1, spec.gpus)]
         names += [f"reports/{name}.csv" for name in runner.REPORTS]
