@@ -27,10 +27,7 @@ IS_JOB = "--target-jobs" in sys.argv  # of another Snakemake, such as on a node 
 ROOT = Path(__file__).resolve().parents[1]
 PLAN = Path("results/plan/measurements.json")
 DIGESTS = Path("results/plan/code/measured")
-MEASURED = ("cs336_model/*.py", "kernel_tables/marks/*.py")  # what runs in the measured process
 ENGINE = ROOT / "kernel_tables" / "__init__.py"
-EXPORTER = [f"kernel_tables/{name}.py" for name in ("trace", "events", "modules", "capture", "publish")]
-VERSIONS = {"torch": "PyTorch", "driver": "the driver", "gpu": "the GPU", "nsys": "nsys", "ncu": "ncu"}
 
 
 def plan_measurements(config: Config, runs: Mapping[str, Run]) -> dict[str, str]:
@@ -63,10 +60,8 @@ def write_plan(config: Config, plan: Mapping[str, str]) -> None:
 
 def read_plan() -> dict[str, str]:
     """The wanted keys as they were planned: for a job, whose host may have other versions."""
-    return {
-        path: bytes(key).decode()
-        for path, key in msgspec.json.decode(PLAN.read_bytes(), type=dict[str, msgspec.Raw]).items()
-    }
+    plan = msgspec.json.decode(PLAN.read_bytes(), type=dict[str, msgspec.Raw])
+    return {path: bytes(key).decode() for path, key in plan.items()}
 
 
 class Stored(msgspec.Struct):
@@ -113,7 +108,8 @@ def explain_difference(key: Mapping[str, Any], wanted: Mapping[str, Any]) -> str
     then, now = key.get("spec", {}), wanted["spec"]
     differing = [f"{name} was {then.get(name)}, is {now[name]}" for name in now if then.get(name) != now[name]]
     differing += ["the measured code changed"] if key.get("code") != wanted["code"] else []
-    for name, words in VERSIONS.items():
+    words_by_name = {"torch": "PyTorch", "driver": "the driver", "gpu": "the GPU", "nsys": "nsys", "ncu": "ncu"}
+    for name, words in words_by_name.items():
         if name in wanted and wanted[name] != key.get(name):
             differing.append(f"{words} was {key.get(name)}, is {wanted[name]}")
     return "; ".join(differing)
@@ -194,14 +190,15 @@ def digest_measured(stage: str, sources: Iterable[str]) -> str:
     """A digest of the code whose change makes results of a stage stale; `sources` are files of the working folder."""
     files = read_measured(stage, sources)
     known = msgspec.json.decode(DIGESTS.read_bytes()) if DIGESTS.is_file() else {}
-    return known.get(hash_files(files)) or hash_files(
-        {name: strip_comments(name, text) for name, text in files.items()}
-    )
+    stripped = lambda: {name: strip_comments(name, text) for name, text in files.items()}  # noqa: E731
+    return known.get(hash_files(files)) or hash_files(stripped())
 
 
 def read_measured(stage: str, sources: Iterable[str]) -> dict[str, bytes]:
     """What is in each file that is measured, by its path. Raises ConfigError for a source that is no file."""
-    patterns = (*MEASURED, *(EXPORTER if stage == "capture" else ()))
+    patterns = ["cs336_model/*.py", "kernel_tables/marks/*.py"]
+    if stage == "capture":  # what exports runs in the measured process, too
+        patterns += [f"kernel_tables/{name}.py" for name in ("trace", "events", "modules", "capture", "publish")]
     paths = sorted(path for pattern in patterns for path in ROOT.glob(pattern))
     files = {str(path.relative_to(ROOT)): path.read_bytes() for path in paths}
     for source in sources:
@@ -214,9 +211,8 @@ def read_measured(stage: str, sources: Iterable[str]) -> dict[str, bytes]:
 
 def hash_files(files: Mapping[str, bytes]) -> str:
     """A digest of files by their paths."""
-    return hashlib.sha256(
-        b"\0".join(part for name, text in files.items() for part in (name.encode(), text))
-    ).hexdigest()
+    parts = (part for name, text in files.items() for part in (name.encode(), text))
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 @cache
@@ -227,7 +223,9 @@ def strip_comments(name: str, text: bytes) -> bytes:
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(body := getattr(node, "body", None), list):
-            node.body = [part for part in body if not is_text(part)]
+            texts = [isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
+                     and isinstance(part.value.value, str) for part in body]  # fmt: skip
+            node.body = [part for part, is_text in zip(body, texts, strict=True) if not is_text]
     return repr(list_nodes(tree)).encode()
 
 
@@ -237,11 +235,6 @@ def list_nodes(node: object) -> object:
         fields = [(name, list_nodes(value)) for name, value in ast.iter_fields(node) if value not in (None, [])]
         return [type(node).__name__, *fields]
     return [list_nodes(part) for part in node] if isinstance(node, list) else node
-
-
-def is_text(node: ast.stmt) -> bool:
-    """Whether a statement is a text alone, such as a docstring."""
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
 
 
 def write_digest(rule: str, *files: str, settings: str = "") -> str:

@@ -14,14 +14,13 @@ from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
-from cs336_model.results import STAGES as RESULTS
+from cs336_model.results import STAGES
 from cs336_model.spec import OWN_MODEL, Compile, Mode, Optimizer, Parallel, Precision, Spec, explain_impossible
 
 KEYS = (
     "model", "context_length", "mode", "precision", "batch_size", "compile", "attention", "checkpoint", "gpus",
     "parallel", "optimizer",
 )  # fmt: skip
-STAGES = tuple(RESULTS)
 EXTRA_STAGES = tuple(stage for stage in STAGES if stage not in ("timing", "capture", "attention"))  # on request
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]  # it becomes a part of the name of a file
@@ -294,9 +293,8 @@ def check_models(config: Config, part: Product, path: str) -> None:
         values = [*KEYS, "vocab_size", *config.models[model]]
         for argument, value in (config.program.arguments or {}).items():
             if isinstance(value, str) and value.startswith("$") and value[1:] not in values:
-                raise ConfigError(
-                    f"program.arguments.{argument}: {value} is not a size of {model}{nearest(value, values)}"
-                )
+                known = nearest(value, values)
+                raise ConfigError(f"program.arguments.{argument}: {value} is not a size of {model}{known}")
 
 
 def check_sizes(config: Config, model: str, sizes: dict[str, Any]) -> None:

@@ -115,9 +115,8 @@ def describe_ranges(columns: dict[str, list], events: int) -> pd.DataFrame:
     rows: list[dict] = []
     blocks: dict[tuple, int] = {}  # by step and phase
     outermost = {"step": -1, "phase": OUTSIDE, "path": (), "block": -1, "is_communication": False}
-    for number, (name, inside, opened, closed) in enumerate(
-        zip(*(columns[key] for key in ("name", "inside", "opened", "closed")), strict=True)
-    ):
+    listed = zip(*(columns[key] for key in ("name", "inside", "opened", "closed")), strict=True)
+    for number, (name, inside, opened, closed) in enumerate(listed):
         row = dict(outermost if inside is None else rows[inside])
         row |= {"name": name, "inside": -1 if inside is None else inside, "opened": opened}
         row["closed"] = events if closed is None else closed
@@ -134,24 +133,17 @@ def describe_ranges(columns: dict[str, list], events: int) -> pd.DataFrame:
         rows.append(row)
     frame = pd.DataFrame(rows, columns=["name", "inside", "opened", "closed", *outermost])
     paths = frame.pop("path")
-    return frame.assign(
-        range=[" > ".join(path) for path in paths], part=[path[-1] if path else NO_RANGE for path in paths]
-    )
+    parts = [path[-1] if path else NO_RANGE for path in paths]
+    return frame.assign(range=[" > ".join(path) for path in paths], part=parts)
 
 
 def sum_phases(history: History) -> pd.DataFrame:
     """A row per category for every phase of a measured step and for the step, each at its peak; then of the process."""
-    peaks = [
-        (number, name, history.find_peak(first, after))
-        for number, step in enumerate(history.steps)
-        for name, first, after in history.spans(step)
-    ]
-    peaks.append((-1, "process", history.find_peak(0, len(history.total))))
-    rows = [
-        (step, name, category, history.live[state, index])
-        for step, name, state in peaks
-        for index, category in enumerate(CATEGORIES)
-    ]
+    spans = [(number, *span) for number, step in enumerate(history.steps) for span in history.spans(step)]
+    rows = []
+    for step, name, first, after in [*spans, (-1, "process", 0, len(history.total))]:
+        live = history.live[history.find_peak(first, after)]
+        rows += [(step, name, category, size) for category, size in zip(CATEGORIES, live, strict=True)]
     return pd.DataFrame(rows, columns=["step", "phase", "category", "bytes"])
 
 

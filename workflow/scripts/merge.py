@@ -16,13 +16,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cs336_model.results import BadResult, Capture, Result, Timing, read_result
+from cs336_model.results import STAGES, BadResult, Capture, Result, Timing, read_result
 from kernel_tables.errors import NotConserved
 from kernel_tables.files import written_whole
 from workflow.freshness import command_for, explain_difference
 from workflow.tables import KEYS, declared_tables, dictionary, make_table, write_table
 
-STAGES = ("timing", "capture", "memory", "energy", "counters", "attention")
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions change the last digits from process to process
 Stages = dict[str, list[Result]]  # by stage, the result of each process
 
@@ -31,17 +30,13 @@ def main(results: Sequence[str], tables: Sequence[str], plan: str, outputs: Sequ
     """Writes the merged tables and README.md among `outputs`. `results`: the JSON of all results; `tables`: Parquet of
     runs, and status.json; `plan`: the wanted keys; `keep`: names of further tables that stay in the folder."""
     stages_by_run = read_results(results, json.loads(Path(plan).read_text(encoding="utf-8")))
-    warnings = {
-        Path(path).parent.name: json.loads(Path(path).read_text(encoding="utf-8"))["warnings"]
-        for path in tables
-        if path.endswith("status.json")
-    }
+    statuses = [Path(path) for path in tables if path.endswith("status.json")]
+    warnings = {path.parent.name: json.loads(path.read_text(encoding="utf-8"))["warnings"] for path in statuses}
     merged = merge_run_tables([path for path in tables if path.endswith(".parquet")], stages_by_run)
     check_conservation(merged["kernels"], merged["phases"])
     rows = [describe_run(stages, warnings.get(run, [])) for run, stages in stages_by_run.items()]
     merged["runs"] = add_launch_times(make_table("runs", rows), merged["phases"])
-    merged |= merge_timings(stages_by_run)
-    merged |= merge_lists(stages_by_run)
+    merged |= merge_timings(stages_by_run) | merge_lists(stages_by_run)
     if len(merged["rank_steps"]):
         from workflow.scripts.communication import merge_ranks  # which also draws
 
@@ -60,9 +55,8 @@ def read_results(paths: Sequence[str], wanted: dict[str, dict]) -> dict[str, Sta
     """The results by run and stage, of the first process first. Raises BadResult if one cannot be read, or was made
     from something else than `wanted`, its key by path."""
     if missing := sorted({*paths} - {*wanted}):
-        raise BadResult(
-            f"{missing[0]} is no longer planned, since another grid was planned meanwhile: run snakemake again"
-        )
+        why = "is no longer planned, since another grid was planned meanwhile: run snakemake again"
+        raise BadResult(f"{missing[0]} {why}")
     results = {path: read_result(Path(path)) for path in paths}
     stale = {path: explain_difference(result.key, wanted[path]) for path, result in results.items()}
     if stale := {path: difference for path, difference in stale.items() if difference}:
@@ -171,10 +165,8 @@ def merge_timings(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
 
 def list_times(timing: Timing) -> dict[str, list[float]]:
     """The seconds of the steps, and of each phase that has times; of steps without communication, too."""
-    alone = {"step_without_communication": getattr(timing, "without_communication_seconds", None)}
-    return {"step": timing.step_seconds} | {
-        phase: times for phase, times in (timing.phase_seconds | alone).items() if times
-    }
+    more = timing.phase_seconds | {"step_without_communication": getattr(timing, "without_communication_seconds", None)}
+    return {"step": timing.step_seconds} | {phase: times for phase, times in more.items() if times}
 
 
 def summarize_times(processes: Sequence[Sequence[float]]) -> dict[str, float]:

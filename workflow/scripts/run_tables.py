@@ -70,9 +70,8 @@ def read_fresh(path: Path, key: dict | None) -> Result:
     """The result in a file. Raises BadResult if it was made from something else than `key`."""
     result = read_result(path)
     if key is not None and (difference := explain_difference(result.key, key)):
-        raise BadResult(
-            f"{path} was made from something else ({difference}); measure again: snakemake --forcerun {path}"
-        )
+        again = f"measure again: snakemake --forcerun {path}"
+        raise BadResult(f"{path} was made from something else ({difference}); {again}")
     return result
 
 
