@@ -14,7 +14,7 @@ from tests.workflow.small_results import make_key, make_result
 from tests.workflow.small_tables import DEFAULTS
 from workflow import text
 from workflow.scripts import counter_tables, counters
-from workflow.tables import make_table, read_tables, write_table
+from workflow.tables import make_table
 
 FFMA, READ, TIME_NS = GROUPS["instructions"]["ffma"], GROUPS["bytes"]["dram_read"], GROUPS["time"]["ns"]
 STALL = GROUPS["stalls"]["data from L2 or DRAM"]
@@ -23,11 +23,7 @@ RUN = "nano_ctx8_train_step"
 KEYS = DEFAULTS | {"run": RUN, "model": "nano", "context_length": 8, "mode": "train_step"}
 COUNTED = {  # of one launch: an H200 computes 67 TFLOP/s and moves 4.8 TB/s, so 10 µs are 670 MFLOP or 48 MB at most
     ("sgemm", "(4, 1, 1)", "(128, 1, 1)"): {FFMA: 0.8 * 335e6, READ: 4000.0, TIME_NS: 10_000.0},
-    ("add", "(2, 1, 1)", "(64, 1, 1)"): {
-        READ: 0.75 * 4.8e6,
-        TIME_NS: 1000.0,
-        STALL: 3.0,
-    },
+    ("add", "(2, 1, 1)", "(64, 1, 1)"): {READ: 0.75 * 4.8e6, TIME_NS: 1000.0, STALL: 3.0},
 }
 
 
@@ -83,12 +79,6 @@ def test_times_are_of_one_step_and_shares_of_all_kernels(tables):
     assert table["possible_ms"].tolist() == pytest.approx([0.008, 0.00075])
 
 
-def test_a_run_without_counters_has_a_table_without_rows(tmp_path):
-    counter_tables.main(write_folder(tmp_path, status="unsupported", reason="no counters: no GPU"))
-    table = pd.read_csv(tmp_path / "counters.csv")
-    assert table.empty and {"kernel", "occupancy", "stall", "l2_bytes", "verdict"} <= set(table.columns)
-
-
 def test_a_kernel_without_counters_is_an_error_from_one_percent_of_the_time_on(tmp_path):
     counter_tables.main(write_folder(tmp_path, ("mul", 100)))
     with pytest.raises(TraceError, match=r"1 of 3 kernels have no counters, 8\.3 % .* mul, grid 2x1x1"):
@@ -106,16 +96,3 @@ def test_the_document_says_what_limits_most_of_the_time_and_what_to_do(tables):
     assert "Computation limits 90.9 % of the kernel time of a training step, memory 9.1 %" in document
     assert "reaches 80.0 % of the peak FLOP/s" in document and "(67.0 TFLOP/s in fp32" in document
     assert "use tensor cores (`precisions: [tf32, bf16]`), whose peaks are 7.4 and 15 times as high" in document
-
-
-def test_without_counters_the_document_names_the_run_and_the_figure_says_why(tables, tmp_path):
-    tables["runs"]["counters_status"] = "unsupported"
-    paths = [str(tmp_path / f"{name}.parquet") for name in ("counters", "phases", "runs")]
-    for path, table in zip(paths, (make_table("counters"), tables["phases"], tables["runs"]), strict=True):
-        write_table(table, path)
-    outputs = [str(tmp_path / name) for name in ("counter_kernels.parquet", "measured_roofline.svg")]
-    counters.main(paths, outputs)
-    tables |= read_tables([*paths, outputs[0]])
-    assert tables["counter_kernels"].empty and "No run has counters" in Path(outputs[1]).read_text()
-    document = text.environment(tables).get_template("l_counters.md.j2").render()
-    assert "Not answered" in document and "nano at context 8" in document and "NVIDIA GPU" in document

@@ -7,7 +7,7 @@ from cs336_model.results import Energy, Window
 from tests.workflow.small_tables import DEFAULTS
 from workflow import text
 from workflow.scripts import energy
-from workflow.tables import make_table, write_table
+from workflow.tables import make_table
 
 
 def keys(run: str, **changes) -> dict:
@@ -64,17 +64,3 @@ def test_the_document_leads_with_the_pair_of_precisions(tables):
     assert "In bf16, a training step takes 30.0 J, 1875 mJ per token: 50.0 % of the energy of fp32, 60.0 J" in document
     assert "draws 150 W for 200 ms, of which 100 W even when idle, in fp32 300 W for 200 ms" in document
     assert "waits for the host in 75.0 % of a step, and idle power meanwhile takes 50.0 %" in document
-
-
-def test_without_counted_energy_there_is_a_table_without_rows_and_a_document_that_names_the_runs(tables, tmp_path):
-    tables["energy_windows"] = tables["energy_windows"][:0]
-    paths = [tmp_path / f"{name}.parquet" for name in tables]
-    for path in paths:
-        write_table(tables[path.stem], path) if path.stem != "phases" else tables["phases"].to_parquet(path)
-    outputs = [str(tmp_path / f"energy.{suffix}") for suffix in ("parquet", "svg")]
-    energy.main(list(map(str, paths)), outputs)
-    assert len(pd.read_csv(tmp_path / "energy.csv")) == 0 and "No run has" in (tmp_path / "energy.svg").read_text()
-    tables["energy"] = pd.read_parquet(tmp_path / "energy.parquet")
-    document = text.environment(tables).get_template("m_energy.md.j2").render()
-    assert "Not answered: the energy of no run was counted" in document and "nano" in document
-    assert "unsupported" in document

@@ -57,15 +57,6 @@ def test_runs_are_named_by_what_differs_and_without_a_gpu_no_figure_speaks_of_on
     assert "· bf16" in drawn["class_shares"] and not any("GPU" in text for text in drawn.values())
 
 
-def test_figures_of_an_earlier_grid_go_and_those_of_other_studies_stay(tmp_path):
-    (tmp_path / "figures").mkdir()
-    for name in ("old.svg", "energy.svg", "notes.txt"):
-        (tmp_path / "figures" / name).write_text("x")
-    draw(tmp_path, make_run("a"), names=("scaling",), others=["energy"])
-    names = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert names == {"scaling.svg", "scaling.png", "energy.svg", "notes.txt"}
-
-
 def test_a_name_has_the_same_colour_in_every_figure():
     one, two = (charts.series_color(pd.DataFrame({"m": names}), "m").to_dict() for names in (["xl"], ["small", "xl"]))
     assert one["scale"]["range"] == two["scale"]["range"][1:]

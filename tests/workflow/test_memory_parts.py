@@ -88,11 +88,3 @@ def test_the_document_leads_with_the_typical_run_and_says_what_a_change_gained(t
     assert "80 MiB at its peak: 87.5 % activations, 12.5 % parameters (nano at context 32" in lead
     assert "0.500 times as high\n  (nano at context 32: 40 MiB instead of 80 MiB" in document
     assert "25.0 %" in document.split("A forward pass alone needs")[1].split("\n")[0]  # 20 of 80
-
-
-def test_without_a_complete_record_the_document_names_the_runs(tables):
-    nothing = {name: frame[:0] for name, frame in tables.items() if name.startswith("memory")}
-    document = text.environment(tables | nothing).get_template("i_memory.md.j2").render()
-    assert "No run has a complete record" in document and "middle_1" in document
-    chart = memory_parts.draw_timeline(nothing["memory_timeline"], nothing["memory_peak"], tables["runs"])
-    assert "No data" in str(chart.to_dict())

@@ -10,7 +10,7 @@ from cs336_model.results import BadResult
 from kernel_tables.errors import NotConserved
 from tests.workflow import small_results
 from tests.workflow.small_results import OUT_OF_MEMORY, make_result
-from workflow.scripts import merge, process_steps
+from workflow.scripts import merge
 from workflow.tables import make_table, read_table, write_table
 
 RUN, OTHER = "small_ctx8_train_step", "small_ctx8_forward"
@@ -149,25 +149,3 @@ def test_attention_alone_is_a_row_without_what_it_does_not_have(grid):
         "attention", 16, "complete", "not_asked"
     ]  # fmt: skip
     assert row[["context_length", "mode", "checkpoint", "parallel", "optimizer"]].isna().all()
-
-
-def test_tables_of_an_earlier_grid_are_removed_and_others_kept(grid):
-    grid.add(make_result(RUN, "timing"))
-    folder = grid.folder / "results/tables"
-    folder.mkdir(parents=True)
-    for name in ("precision.csv", "precision.parquet", "forward_time.csv", "own.csv"):
-        (folder / name).touch()
-    grid.merge(keep=["forward_time"])
-    assert {path.name for path in folder.iterdir() if path.stem in ("precision", "forward_time", "own")} == {
-        "forward_time.csv", "own.csv"
-    }  # fmt: skip
-
-
-def test_steps_of_all_processes_stand_in_a_table_of_their_own(grid):
-    grid.add(make_result(RUN, "timing"), make_result(RUN, "timing", {"process": 2}, step_seconds=[0.5]))
-    grid.add(make_result(OTHER, "timing", **OUT_OF_MEMORY))
-    process_steps.main(grid.results, ["results/processes/steps.csv", "results/processes/steps.parquet"])
-    steps = pd.read_csv("results/processes/steps.csv").query("phase == 'step'")
-    assert steps[["run", "process", "step", "ms"]].to_numpy().tolist() == [
-        [RUN, 1, 0, 10.0], [RUN, 1, 1, 12.0], [RUN, 1, 2, 14.0], [RUN, 2, 0, 500.0]
-    ]  # fmt: skip

@@ -118,17 +118,6 @@ def test_hostile_names_are_text_and_everything_starts(made, browser):
     assert browser.execute_script("return document.querySelector('#timeline-canvas').height") > 0
 
 
-@needs_browser
-def test_a_table_is_sorted_by_the_numbers_in_its_cells(made, browser):
-    browser.get(made.as_uri())
-    browser.execute_script("document.querySelectorAll('details').forEach((one) => one.open = true)")
-    until(lambda: browser.find_elements("css selector", "main table th button"))
-    for expected in ("29.0 ms, 71 %", "0.0 ms, 100 %"):
-        browser.execute_script("document.querySelectorAll('main table th button')[1].click()")
-        first = "return document.querySelector('main table tbody tr').cells[1].textContent"
-        until(lambda first=first, expected=expected: browser.execute_script(first) == expected)
-
-
 OUTSIDE = """
 const inside = (e) => { for (let p = e.parentElement; p; p = p.parentElement)
   if (["auto", "scroll", "hidden"].includes(getComputedStyle(p).overflowX) && p !== document.body) return true; };
@@ -139,9 +128,8 @@ return [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClien
 
 @needs_browser
 @pytest.mark.parametrize("scripts", [True, False], ids=["with scripts", "without"])
-@pytest.mark.parametrize("width", [1400, 390])
-def test_nothing_is_wider_than_the_window(made, browser, width, scripts):
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+def test_nothing_is_wider_than_a_phone(made, browser, scripts):
+    size = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": not scripts})
     try:
@@ -152,7 +140,7 @@ def test_nothing_is_wider_than_the_window(made, browser, width, scripts):
             assert "Scripts are off" in browser.find_element("tag name", "noscript").text
         browser.execute_script("document.querySelectorAll('details').forEach((one) => one.open = true)")
         assert browser.execute_script(OUTSIDE) == []
-        assert browser.execute_script("return document.documentElement.scrollWidth") <= width
+        assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
     finally:
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
         browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

@@ -1,12 +1,9 @@
 """Tables on disk: what is written is what is declared, and what is read has the declared types."""
 
-import re
-
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from workflow import tables
 from workflow.tables import KEYS, WrongTable, make_table, read_table, read_tables, write_table
 
 STEP = {"phase": "forward", "step": 0, "ms": 1.5}
@@ -65,11 +62,3 @@ def test_a_number_in_a_column_of_texts_is_read_as_its_text(tmp_path):
     runs = read_table(tmp_path / "runs.parquet")
     assert runs["checkpoint"].tolist()[:2] == ["0", "8"] and pd.isna(runs["checkpoint"][2])
     assert runs["own"].tolist() == [1, 2, 3]  # an undeclared column is kept
-
-
-def test_the_dictionary_has_a_section_per_table_and_a_row_per_column():
-    text = tables.dictionary()
-    for name in tables.declared_tables():
-        section = re.search(rf"\n## {name}\n(.*?)(\n## |$)", text, re.DOTALL)[1]
-        assert all(f"| `{column}` |" in section for column in tables.declared_columns(name, keys=False))
-    assert all(f"| `{key}` |" in text.partition("\n## ")[0] for key in KEYS)
