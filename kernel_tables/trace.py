@@ -415,7 +415,8 @@ class Events(Source):
                 " ids collide, so that nobody knows which launched what: give the trace of each rank"
             )
         place = np.searchsorted(correlation, work["correlation"])
-        correlation, process = np.append(correlation, NONE), np.append(process, process_of(of_host[:1]))
+        usual = process_of(int(of_host[0])) if len(of_host) else 0
+        correlation, process = np.append(correlation, NONE), np.append(process, usual)
         return np.where(correlation[place] == work["correlation"], process[place], process[-1])
 
     # Replayed graphs

@@ -160,7 +160,9 @@ def test_an_activity_without_a_correlation_id_belongs_to_the_operator_that_it_na
 def test_ranks_that_were_merged_into_one_file_are_refused(tmp_path):
     calls = [event("cuda_runtime", "cudaLaunchKernel", 1, 1, pid=pid, correlation=4) for pid in (5, 6)]
     with pytest.raises(TraceError, match="2 processes are merged in it"):
-        trace.read(written(tmp_path, *calls, event("kernel", "k", 3, 1, correlation=4, device=0, stream=7)))
+        trace.read(written(tmp_path, *calls, kernel := event("kernel", "k", 3, 1, correlation=4, device=0, stream=7)))
+    stack = event("python_function", "nn.Module: Net_0", 0, 9)
+    assert kernels(written(tmp_path, kernel)) == kernels(written(tmp_path, kernel, stack)) == (1, 1000)  # without host
 
 
 # CPU
