@@ -47,13 +47,14 @@ class recorded:
             raise ValueError("skip has to be at least 0, and steps at least 1")
         self.name, self.skip, self.steps = name, skip, steps
         self.capture: Path | None = None
-        self._added_ranges, self._depth = parse_ranges(ranges)
+        added_ranges, self._depth = parse_ranges(ranges)
+        self._has_modules = added_ranges == ALWAYS
         self._requested_output = None if output is None else Path(output)
         self._times = 0  # how often a block was entered that is not inside another
         self._open_ranges: list = []  # of nested blocks
         self._profiler: Any = None  # while the window is open
         self._window, self._compilation = ExitStack(), ExitStack()  # end the window, and restore inductor
-        if self._added_ranges == ALWAYS:
+        if self._has_modules:
             from kernel_tables.record.ranges import CompilationHooks
 
             self._compilation.callback(CompilationHooks(in_torch_profile=True).close)
@@ -123,9 +124,7 @@ class recorded:
             failed.push(self._window)
             self._output = keeping.free_output(self._requested_output, has_ranks=False)
             profiler, program_ranges = TorchProfiler(), ProgramRanges(to_nvtx=False)
-            added = AddedRanges(
-                lambda kind: kind == MODULES and self._added_ranges == ALWAYS, self._depth, to_nvtx=False
-            )
+            added = AddedRanges(lambda kind: kind == MODULES and self._has_modules, self._depth, to_nvtx=False)
             wait_for_device()
             profiler.start()
             self._window.callback(profiler.stop)

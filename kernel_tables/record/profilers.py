@@ -48,7 +48,7 @@ class TorchProfiler:
     """
 
     can_start_again, torch_version = True, torch.__version__
-    # Recorder.leave_profiler, if this process has a Recorder: what `kernel_tables.recorded` calls before it starts
+    # closes the window of the Recorder, if this process has one: what `kernel_tables.recorded` calls before it starts
     _leave_profiler: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
 
     def __init__(self) -> None:

@@ -88,10 +88,6 @@ class Recorder:
             self._has_noted_profile = True
             self._notes.add("profile")
 
-    def leave_profiler(self) -> None:
-        """Leaves the profiler to the program, which is about to use it."""
-        self.close(profile=True)
-
     def close(self, *, program_ended: bool = False, **facts: Any) -> None:
         """Ends the window, and writes its content; not in a backward pass, unless the program ends there."""
         if not self.is_open or (is_in_backward() and not program_ended):

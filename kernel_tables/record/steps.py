@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -384,6 +385,6 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
     ranges.watch_torch()
     when_imported("nvtx", ranges.watch_nvtx)
     # nsys records on while the program profiles itself; PyTorch's profiler is left to the program.
-    profiler.watch_program(recorder.note_profile if to_nvtx else recorder.leave_profiler)
+    profiler.watch_program(recorder.note_profile if to_nvtx else partial(recorder.close, profile=True))
     window.attach()
     recorder.end_with_process()

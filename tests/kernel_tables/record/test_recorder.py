@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from pathlib import Path
+from functools import partial
 
 import pytest
 import torch
@@ -113,7 +113,7 @@ def watched(tmp_path, monkeypatch):
     def watch(profiler):
         recorder = make_recorder(tmp_path, profiler)
         by_torch = isinstance(profiler, TorchProfiler)
-        profiler.watch_program(recorder.leave_profiler if by_torch else recorder.note_profile)
+        profiler.watch_program(partial(recorder.close, profile=True) if by_torch else recorder.note_profile)
         return recorder
 
     yield watch
@@ -269,4 +269,4 @@ def test_a_rank_that_has_ended_is_not_waited_for_and_one_that_does_not_come_not_
 def test_a_process_that_is_no_rank_meets_nobody(tmp_path):
     called = []
     Ranks(Notes(tmp_path)).call_once("start", lambda: called.append(os.getpid()))
-    assert (called, list(Path(tmp_path).iterdir())) == ([os.getpid()], [])
+    assert (called, list(tmp_path.iterdir())) == ([os.getpid()], [])
