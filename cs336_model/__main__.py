@@ -16,13 +16,15 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from timeit import default_timer
+from typing import Any
 
 from cs336_model import locks
-from cs336_model.results import STAGES, write_result
+from cs336_model.results import STAGES, Result, write_result
 from cs336_model.spec import Spec, read_spec
 
 BENCHMARKED = ("timing", "capture", "counters")  # stages of benchmark.py; others have a module of their name
@@ -60,7 +62,7 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
     sharing = locks.shared(options.locks) if options.rank is None else None
     waited_s = default_timer() - start
     gc.disable()  # imports make many objects and no garbage
-    from cs336_model import benchmark, device, loading, ranges, variants
+    from cs336_model import benchmark, device, ranges, variants
 
     variants.import_late_modules(spec)
     subject_class = benchmark.Subject
@@ -90,27 +92,15 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
         place = parallel.RankPlace(spec, options)
     if spec.time_limit_s:  # shows where it hangs, before it is killed
         faulthandler.dump_traceback_later(max(spec.time_limit_s - min(5.0, spec.time_limit_s / 4), 0.1))
-    try:
-        with progress.stage("context"):
-            place.open()
-        if spec.stage in BENCHMARKED:
-            result = module.measure(spec, place, options.profiler, options.capture, close_recording, subject_class)
-        elif spec.stage == "memory":
-            result = module.measure(spec, place.device, options.capture, subject_class)
-        else:
-            result = module.measure(spec, place.device)
-    except variants.Unsupported as error:
-        result = STAGES[spec.stage](status="unsupported", reason=str(error))
-    except loading.UnusableModel as error:
-        raise SystemExit(f"{spec.run}: {error}") from None
-    except Exception as error:
-        if not device.is_out_of_memory(error):
-            raise
-        memory = device.describe_out_of_memory(error, progress.during)
-        asked = f"; {memory.requested_bytes / 2**30:.2f} GiB more were asked for" if memory.requested_bytes else ""
-        reason = f"no memory was left during {memory.during}{asked}"
-        print(f"{spec.run}: {error}", file=sys.stderr, flush=True)
-        result = STAGES[spec.stage](status="out_of_memory", reason=reason, out_of_memory=memory)
+    if spec.stage in BENCHMARKED:
+        measure = partial(
+            module.measure, spec, place, options.profiler, options.capture, close_recording, subject_class
+        )
+    elif spec.stage == "memory":
+        measure = partial(module.measure, spec, place.device, options.capture, subject_class)
+    else:
+        measure = partial(module.measure, spec, place.device)
+    result = measure_or_explain(spec, place, measure)
     result.machine = result.machine or device.describe_machine(place.device)
     result.seconds = progress.seconds | result.seconds
     is_last = sharing and options.profiler == "none"  # nothing but the writing of the result is left to do
@@ -126,6 +116,29 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
     if options.rank is not None and result.status != "complete":
         os._exit(1)  # to leave the group of ranks would wait for the others
     return bool(is_last)
+
+
+def measure_or_explain(spec: Spec, place: Any, measure: Callable[[], Result]) -> Result:
+    """The result of `measure`, or one that says why this machine cannot have it."""
+    from cs336_model import benchmark, device, loading, variants
+
+    progress, stage = benchmark.PROGRESS, STAGES[spec.stage]
+    try:
+        with progress.stage("context"):
+            place.open()
+        return measure()
+    except variants.Unsupported as error:
+        return stage(status="unsupported", reason=str(error))
+    except loading.UnusableModel as error:
+        raise SystemExit(f"{spec.run}: {error}") from None
+    except Exception as error:
+        if not device.is_out_of_memory(error):
+            raise
+        memory = device.describe_out_of_memory(error, progress.during)
+        asked = f"; {memory.requested_bytes / 2**30:.2f} GiB more were asked for" if memory.requested_bytes else ""
+        print(f"{spec.run}: {error}", file=sys.stderr, flush=True)
+        reason = f"no memory was left during {memory.during}{asked}"
+        return stage(status="out_of_memory", reason=reason, out_of_memory=memory)
 
 
 if __name__ == "__main__":

@@ -220,15 +220,9 @@ def measure(
     result.losses = subject.read_losses()
     if profiler == "none":
         result.without_communication_seconds = subject.time_without_communication()
-    result.forward_flops = forward_flops(spec)
-    if result.forward_flops is None and spec.stage == "timing":
-        result.forward_flops = count_flops(subject)
-    step = next((step for step, loss in enumerate(result.losses) if not math.isfinite(loss)), None)
-    if step is not None:
-        result.status = "non_finite"
-        result.reason = f"the loss of step {step}, counted from 0 with the warm-up, is {result.losses[step]}"
-        result.losses = result.losses[:step]
+    result.forward_flops = forward_flops(spec) or (count_flops(subject) if spec.stage == "timing" else None)
     del subject
+    check_losses(result)
     if profiler in ("nsys", "torch"):  # which have to end
         place.leave()
     if is_marked:
@@ -241,6 +235,15 @@ def measure(
 
             export_capture(recorded, capture, on_gpu=device.type == "cuda", torch_version=torch.__version__)
     return result
+
+
+def check_losses(result: Timing) -> None:
+    """Makes the result non_finite if a loss is no number, and leaves the losses before it."""
+    step = next((step for step, loss in enumerate(result.losses) if not math.isfinite(loss)), None)
+    if step is not None:
+        result.status = "non_finite"
+        result.reason = f"the loss of step {step}, counted from 0 with the warm-up, is {result.losses[step]}"
+        result.losses = result.losses[:step]
 
 
 def count_flops(subject: Subject) -> int:

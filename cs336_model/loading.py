@@ -45,10 +45,8 @@ def build_model(spec: Spec, device: torch.device) -> nn.Module:
         raise UnusableModel(f"{spec.constructor} returned {model!r:.100}, not a torch.nn.Module")
     largest = max((max(parameter.shape, default=0) for parameter in model.parameters()), default=0)
     if largest < spec.vocab_size:
-        problem = (
-            f"a model without a parameter for each of {spec.vocab_size} tokens (the largest dimension is {largest})"
-        )
-        raise UnusableModel(f"{spec.constructor} made {problem}: {SET_VOCABULARY}")
+        problem = f"made a model without a parameter for each of {spec.vocab_size} tokens"
+        raise UnusableModel(f"{spec.constructor} {problem} (the largest dimension is {largest}): {SET_VOCABULARY}")
     return model.to(device).train("backward" in spec.phases)
 
 
@@ -125,10 +123,9 @@ def loss_of(output: Output, targets: Tensor) -> Tensor:
     if output.loss is not None:
         return output.loss
     if output.logits.shape[:-1] != targets.shape:
-        returned = (
-            f"logits of shape {tuple(output.logits.shape)} for tokens of shape {tuple(targets.shape)} and no loss"
-        )
-        raise UnusableModel(f"the model returned {returned}: a training step needs logits at every position, or a loss")
+        returned = f"the model returned logits of shape {tuple(output.logits.shape)} for tokens of shape"
+        needs = "a training step needs logits at every position, or a loss"
+        raise UnusableModel(f"{returned} {tuple(targets.shape)} and no loss: {needs}")
     return cross_entropy(output.logits, targets)
 
 

@@ -116,9 +116,8 @@ def explain_impossible(spec: Spec) -> str | None:
     if spec.compile != "off" and spec.checkpoint != "0":
         return f"{compile} with {checkpoint}: a compiled graph shows no recomputation; list them in separate products"
     if spec.optimizer != "adamw" and spec.mode != "train_step":
-        return (
-            f"optimizer {spec.optimizer} with mode {spec.mode}: only train_step has an optimizer; list them separately"
-        )
+        given = f"optimizer {spec.optimizer} with mode {spec.mode}"
+        return f"{given}: only train_step has an optimizer; list them separately"
     if (spec.gpus > 1) != (spec.parallel != "none"):
         return f"{several}: gradients are reduced on several GPUs, and only there; list one with the other"
     if spec.gpus > 1 and spec.mode == "forward":

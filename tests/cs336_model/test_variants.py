@@ -95,17 +95,7 @@ def test_what_a_compiler_refuses_is_unsupported_with_its_own_reason():
 
 def test_a_compiled_run_is_one_graph_compiled_before_the_warm_up_by_an_empty_cache(tmp_path):
     spec, path = msgspec.json.encode(make_spec(compile="attention", mode="forward")).decode(), tmp_path / "timing.json"
-    command = [
-        sys.executable,
-        "-m",
-        "cs336_model",
-        "--spec",
-        spec,
-        "--output",
-        str(path),
-        "--locks",
-        str(tmp_path / "l"),
-    ]
+    command = [sys.executable, "-m", "cs336_model", "--spec", spec, "--output", path, "--locks", tmp_path / "l"]
     subprocess.run(command, check=True, cwd=ROOT, capture_output=True, env=os.environ | {"TMPDIR": str(tmp_path)})
     result = read_result(path)
     assert (result.status, result.graphs, result.graph_breaks) == ("complete", 1, 0)
