@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from workflow.freshness import command_for, complete_key, explain_difference, strip_comments
+from workflow.freshness import command_for, explain_difference, strip_comments
 
 ROOT = Path(__file__).parents[2]
 MODEL, SCRIPT = "cs336_model/model.py", "workflow/scripts/merge.py"
@@ -129,24 +129,52 @@ def copied(done) -> Path:
     return done
 
 
-def test_nothing_runs_again_if_nothing_changed(done):
-    assert planned(done) == {}
-
-
-def test_a_touch_of_everything_measures_nothing(done):
-    for path in done.rglob("*"):
-        path.touch()
-    assert measured(done) == {}
-
-
-def test_a_comment_or_a_docstring_in_the_model_changes_nothing(done):
+def test_nothing_runs_again_for_what_decides_no_number(done):
     (done / MODEL).write_text((done / MODEL).read_text() + '\n# a comment\n"""A text that does nothing."""\n')
-    assert planned(done) == {}
+    change_grid(done, time_limit_s=77)
+    times = {path: path.stat().st_mtime_ns for path in done.glob("results/plan/measurements.json")}
+    assert planned(done, OTHER="8") == {}
+    assert {path: path.stat().st_mtime_ns for path in times} == times
 
 
-def test_model_code_measures_everything(done):
+@pytest.mark.parametrize("has_times", [True, False], ids=["cp -a", "touch, cp -r"])
+def test_copied_or_touched_results_are_not_measured_again(copied, has_times):
+    if not has_times:
+        for path in sorted(copied.rglob("*")):
+            path.touch()
+    assert planned(copied) == {} if has_times else measured(copied) == {}
+
+
+def test_model_code_or_a_listed_variable_measures_everything(done):
+    assert measured(done, MINE="8") == EVERYTHING
     change_model(done)
     assert measured(done) == EVERYTHING
+
+
+def test_code_of_the_analysis_runs_its_rule_again_and_what_follows(copied):
+    """Seen by content: with an old time, and without Snakemake's metadata."""
+    times = (copied / TEMPLATE).stat()
+    replace(copied / TEMPLATE, "# (a)", "# (a) Once more:")
+    os.utime(copied / TEMPLATE, ns=(times.st_atime_ns, times.st_mtime_ns))
+    plan = planned(copied)
+    assert {"answers", "page"} <= plan.keys() and not {"merge", "figures", *MEASURING} & plan.keys()
+    replace(copied / SCRIPT, "LOSS_TOLERANCE = 1e-3", "LOSS_TOLERANCE = 1e-4")
+    plan = planned(copied)
+    assert {"merge", "summaries", "answers", "page"} <= plan.keys() and "run_tables" not in plan
+    replace(copied / "kernel_tables/class_rules.toml", "[", "# a rule\n[")
+    plan = planned(copied)
+    assert plan["run_tables"] == 2 and not MEASURING & plan.keys()
+
+
+def test_rules_of_the_configuration_and_deleted_results_run_what_needs_them(done):
+    change_grid(done, kernel_classes=[{"class": "mine", "pattern": "mm"}])
+    plan = planned(done)
+    assert plan["run_tables"] == 2 and not MEASURING & plan.keys()
+    for file in ("timing.json", "capture.sqlite"):
+        (done / f"results/runs/{NANO}/{file}").unlink()
+    assert measured(done) == {"timing": 1, "capture": 1}
+    shutil.rmtree(done / ".snakemake")
+    assert measured(done) == {"timing": 1, "capture": 1}
 
 
 def test_one_size_measures_the_runs_of_its_model_and_a_size_that_is_changed_back_nothing(done):
@@ -155,51 +183,6 @@ def test_one_size_measures_the_runs_of_its_model_and_a_size_that_is_changed_back
     assert {plan["timing"], plan["capture"], plan["run_tables"], plan["merge"]} == {1}
     change_grid(done)
     assert measured(done) == {}
-
-
-def test_the_time_limit_and_rules_of_the_analysis_measure_nothing(done):
-    change_grid(done, time_limit_s=77)
-    assert planned(done) == {}
-    change_grid(done, kernel_classes=[{"class": "mine", "pattern": "mm"}])
-    plan = planned(done)
-    assert plan["run_tables"] == 2 and not MEASURING & plan.keys()
-
-
-@pytest.mark.parametrize("has_metadata", [True, False])
-def test_a_template_is_rendered_again_even_if_its_time_is_old(done, has_metadata):
-    times = (done / TEMPLATE).stat()
-    replace(done / TEMPLATE, "# (a)", "# (a) Once more:")
-    os.utime(done / TEMPLATE, ns=(times.st_atime_ns, times.st_mtime_ns))
-    if not has_metadata:
-        shutil.rmtree(done / ".snakemake")
-    plan = planned(done)
-    assert "answers" in plan and not {"merge", "figures"} & plan.keys() and not MEASURING & plan.keys()
-
-
-def test_a_script_runs_again_and_what_follows_it(copied):
-    replace(copied / SCRIPT, "LOSS_TOLERANCE = 1e-3", "LOSS_TOLERANCE = 1e-4")
-    plan = planned(copied)
-    assert {"merge", "summaries", "answers", "page"} <= plan.keys() and "run_tables" not in plan
-
-
-def test_a_module_of_scripts_runs_all_of_them_again(done):
-    replace(done / "kernel_tables/class_rules.toml", "[", "# a rule\n[")
-    plan = planned(done)
-    assert plan["run_tables"] == 2 and not MEASURING & plan.keys()
-
-
-@pytest.mark.parametrize("has_metadata", [True, False])
-def test_a_result_that_was_deleted_is_measured_again(done, has_metadata):
-    if not has_metadata:
-        shutil.rmtree(done / ".snakemake")
-    for file in ("timing.json", "capture.sqlite"):
-        (done / f"results/runs/{NANO}/{file}").unlink()
-    assert measured(done) == {"timing": 1, "capture": 1}
-
-
-def test_a_listed_variable_measures_everything_and_another_variable_nothing(done):
-    assert measured(done, MINE="8") == EVERYTHING
-    assert planned(done, OTHER="8") == {}
 
 
 def fake_torch(folder: Path, version: str, cuda: str | None = None) -> str:
@@ -225,10 +208,6 @@ def set_machine(folder: Path, **versions) -> None:
         path.write_text(json.dumps(result))
 
 
-def test_another_pytorch_measures_everything(done, tmp_path):
-    assert measured(done, PYTHONPATH=fake_torch(tmp_path / "other", "99.1")) == EVERYTHING
-
-
 def test_a_host_without_pytorch_measures_nothing(done, tmp_path):
     (tmp_path / "none/torch").mkdir(parents=True)
     (tmp_path / "none/torch/__init__.py").write_text("raise ImportError\n")
@@ -248,33 +227,18 @@ def test_results_of_a_gpu_are_measured_again_on_another_kind_and_stand_on_the_sa
     assert measured(done, PATH=fake_gpu(tmp_path / "same", "NVIDIA H200"), **here) == {}
     assert measured(done, PATH=fake_gpu(tmp_path / "other", "NVIDIA A100"), **here) == EVERYTHING
     assert measured(done, CUDA_VISIBLE_DEVICES="", **here) == {}
-
-
-def test_results_of_a_processor_are_measured_again_where_a_gpu_came(done, tmp_path):
-    here = {"PYTHONPATH": fake_torch(tmp_path / "torches", json_version(done), "12.8")}
-    assert measured(done, PATH=fake_gpu(tmp_path / "bin", "NVIDIA H200"), **here) == EVERYTHING
-
-
-def json_version(folder: Path) -> str:
-    """The PyTorch of the results."""
-    return next(iter(read_results(folder).values()))["key"]["torch"]
+    set_machine(done, gpu=None, driver=None)  # a GPU came to results of a processor
+    assert measured(done, PATH=os.environ["PATH"], **here) == {}
+    assert measured(done, PATH=f"{tmp_path / 'same'}{os.pathsep}{os.environ['PATH']}", **here) == EVERYTHING
 
 
 def test_what_was_measured_again_for_its_versions_is_fresh_afterwards(done, tmp_path):
-    set_machine(done, torch="0.1")
+    set_machine(done, torch="0.1")  # another PyTorch measures everything
     assert measured(done) == EVERYTHING
     run(done, f"results/runs/{NANO}/timing.json")
     assert measured(done) == {"timing": 1, "capture": 2}
     result = json.loads((done / f"results/runs/{NANO}/timing.json").read_text())
     assert result["key"]["torch"] != "0.1"
-
-
-@pytest.mark.parametrize("has_times", [True, False], ids=["cp -a", "cp -r"])
-def test_results_that_were_copied_without_metadata_are_not_measured_again(copied, has_times):
-    if not has_times:
-        for path in sorted(copied.rglob("*")):
-            path.touch()
-    assert planned(copied) == {} if has_times else measured(copied) == {}
 
 
 def test_copied_results_and_edited_code_give_no_old_figure_but_the_command_that_measures_again(copied):
@@ -302,23 +266,13 @@ def test_an_edit_while_a_run_is_measured_leaves_no_result(project, tmp_path):
     assert not (tmp_path / "project" / target).exists()
 
 
-def test_a_second_snakemake_ends_and_the_first_goes_on(project, tmp_path):
-    shutil.copytree(project, tmp_path / "project")
-    target = f"results/runs/{NANO}/timing.json"
-    first = start(tmp_path / "project", target)
-    wait_until(lambda: any((tmp_path / "project/.snakemake/locks").glob("*")))
-    second = run(tmp_path / "project", target, status=1)
-    assert "lock" in second.lower()
-    first.communicate()
-    assert first.returncode == 0 and (tmp_path / "project" / target).exists()
-
-
-def test_kill_9_leaves_nothing_half_written_and_no_process(project, tmp_path):
+def test_kill_9_leaves_nothing_half_written_and_no_process_and_a_second_snakemake_ends(project, tmp_path):
     folder = tmp_path / "project"
     shutil.copytree(project, folder)
     change_grid(folder, timing={"warmup_steps": 1, "measured_steps": 100_000})
     process = start(folder, f"results/runs/{NANO}/timing.json")
     wait_until(lambda: (folder / f"logs/{NANO}/timing.log").exists() and processes_of(folder))
+    assert "lock" in run(folder, f"results/runs/{NANO}/timing.json", status=1).lower()  # a second Snakemake ends
     process.kill()
     process.communicate()
     wait_until(lambda: not processes_of(folder))
@@ -370,34 +324,18 @@ def test_a_job_on_another_host_takes_the_plan_as_it_is(done):
     assert (done / "results/plan/measurements.json").read_bytes() == plan
 
 
-def test_the_plan_is_not_written_if_it_did_not_change(done):
-    times = {path: path.stat().st_mtime_ns for path in done.glob("results/plan/**/*")}
-    planned(done)
-    assert {path: path.stat().st_mtime_ns for path in done.glob("results/plan/**/*")} == times
-
-
-def test_a_difference_is_said_in_words():
+def test_a_difference_and_the_command_are_said_in_words():
+    few = [f"results/runs/{name}/timing.json" for name in "ba"]
+    assert command_for(few).endswith(" --forcerun results/runs/a/timing.json results/runs/b/timing.json")
+    many = [f"results/runs/{number}/{stage}.json" for number in range(9) for stage in ("timing", "capture")]
+    many.append("results/processes/2/a/timing.json")
+    assert command_for(many) == "snakemake --cores 1 all --forcerun capture timing timing_process"
     spec = {"stage": "timing", "device": "cpu", "backend": "auto", "batch_size": 4}
     key = {"spec": spec, "code": "a", "torch": "1", "gpu": "NVIDIA H200"}
     assert explain_difference(key, {"spec": spec, "code": "a"}) == ""
     other = {"spec": spec | {"batch_size": 8}, "code": "b", "torch": "2", "gpu": "NVIDIA H200"}
     said = "batch_size was 4, is 8; the measured code changed; PyTorch was 1, is 2"
     assert explain_difference(key, other) == said
-
-
-def test_a_stored_key_has_the_versions_of_this_host():
-    import torch
-
-    key = complete_key({"spec": {"stage": "capture", "device": "cpu", "backend": "torch"}, "code": "a"})
-    assert (key["torch"], key["gpu"], key["driver"], key["nsys"]) == (torch.__version__, None, None, None)
-
-
-def test_many_results_are_named_by_their_rules():
-    few = [f"results/runs/{name}/timing.json" for name in "ba"]
-    assert command_for(few).endswith(" --forcerun results/runs/a/timing.json results/runs/b/timing.json")
-    many = [f"results/runs/{number}/{stage}.json" for number in range(9) for stage in ("timing", "capture")]
-    many.append("results/processes/2/a/timing.json")
-    assert command_for(many) == "snakemake --cores 1 all --forcerun capture timing timing_process"
 
 
 def test_a_digest_of_code_is_the_same_in_every_version_of_python():
