@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 H200 = ROOT / "docs" / "example-h200"
 EXAMPLE = H200 / "tables"
-RECORDING = H200 / "recording" / "gpt.sqlite.gz"  # by kernel-tables record, of benchmarks/programs/gpt.py large
+RECORDING = H200 / "recording" / "gpt.sqlite.gz"  # by kernel-tables record, of a GPT
 
 
 def first_commands(text):
