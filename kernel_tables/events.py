@@ -64,9 +64,9 @@ class Facts(msgspec.Struct, rename="camel"):
     """What is read of the object around the events."""
 
     trace_events: list[Event] = []
-    device_properties: list[dict] = []
+    device_properties: list[dict] | None = None
     base_time_nanoseconds: int | None = None
-    distributed_info: dict = {}
+    distributed_info: dict | None = None
     with_stack: Any = msgspec.field(name="with_stack", default=None)
     written_by: Any = None
 

@@ -301,7 +301,7 @@ class Events(Source):
 
     def _own_facts(self) -> dict[str, str]:
         """What the trace says about itself."""
-        of_rank = self.file.facts.distributed_info
+        of_rank = self.file.facts.distributed_info or {}
         names = {RANK_KEY: "rank", RANKS_KEY: "world_size"}
         facts = {key: str(of_rank[name]) for key, name in names.items() if name in of_rank}
         if self.whole_microseconds:
@@ -519,7 +519,7 @@ class Events(Source):
 
     def gpus(self) -> list[str]:
         """The names of the GPUs, sorted."""
-        return sorted(str(one.get("name", "unnamed")) for one in self.file.facts.device_properties)
+        return sorted(str(one.get("name", "unnamed")) for one in self.file.facts.device_properties or ())
 
     def began_utc_ns(self) -> int | None:
         """The time of the first event in nanoseconds since 1970, if the trace states its base."""
