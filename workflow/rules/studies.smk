@@ -12,8 +12,8 @@ energy_study        windows of the counter of energy -> energy: joules of a step
 communication       steps of several ranks -> communication_times, communication_scaling
 attention_sweep     cells of attention alone -> attention_sweep
 
-Tables are results/tables/NAME.parquet and .csv, figures results/figures/NAME.svg and .png. A study is made if the grid asks
-its question: STUDY_FILES is what rule all wants.
+Tables are results/tables/NAME.parquet and .csv, figures results/figures/NAME.svg and .png. A study is made if the
+grid asks its question: STUDY_FILES is what rule all wants.
 """
 
 
