@@ -78,7 +78,8 @@ def test_a_compiled_model_is_compiled_as_often_as_without_and_its_products_are_i
         kernels = profile.kernels("step")
     products = kernels[kernels["kernel"] == "aten::mm"].groupby("range")["launches"].sum().to_dict()
     parts = {"blocks > blocks.up": (12, 24 - 6), "blocks > blocks.down": (12, 24), "head": (6, 12)}
-    assert products == {  # in the backward pass two, but one of the first, whose input needs no gradient
+    in_parts = {path: count for path, count in products.items() if not path.endswith("Net")}  # there, compiling runs
+    assert in_parts == {  # in the backward pass two, but one of the first, whose input needs no gradient
         f"step > {phase} > Net > {part}": counts[index]
         for index, phase in enumerate(("forward", "backward"))
         for part, counts in parts.items()
