@@ -65,12 +65,12 @@ def test_the_example_of_a_rule_fits_it_and_none_before_it():
 
 def test_words_in_the_arguments_do_not_make_the_class_but_unnamed_namespaces_and_return_types_hide_none():
     words = "gemm, softmax, flash_fwd, index, reduce_kernel, nccl, direct_copy_kernel_cuda, elementwise"
-    rms_norm = "vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*, long)"
+    exists = "std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, void>::type"
     class_of = {
         f"void mine<{words}>({words})": "unknown",
         "void at::native::<unnamed>::softmax_warp_forward<float>(T2 *)": "softmax",
         "void at::native::(anonymous namespace)::softmax_warp_forward<float>(float*)": "softmax",
-        f"std::enable_if<(((8)>(0)))&&vllm::_typeConvert<c10::BFloat16>::exists, void>::type {rms_norm}": "normalization",
+        f"{exists} vllm::fused_add_rms_norm_kernel<c10::BFloat16, 8>(c10::BFloat16*, long)": "normalization",
     }
     assert dict(zip(class_of, classes.classify(class_of), strict=True)) == class_of
 
