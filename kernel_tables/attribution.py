@@ -42,7 +42,7 @@ class Attribution:
     parent: np.ndarray  # by node: the node around it
     range: np.ndarray  # by node: its innermost range
     first_replayed: int  # nodes from here on are captured ranges, once per replay
-    node_unknown: np.ndarray  # by activity: whether it was replayed, and the creation of its node is not recorded
+    has_unknown_node: np.ndarray  # by activity: whether it was replayed, and the creation of its node is not recorded
     paths: "Paths"
 
     @cached_property

@@ -277,7 +277,7 @@ class _Check:
                 " their time belongs to the range that launched the replay; capture with"
                 " `nsys profile --cuda-graph-trace=node`",
             )
-        if unknown := np.count_nonzero(self.profile.attribution.node_unknown):
+        if unknown := np.count_nonzero(self.profile.attribution.has_unknown_node):
             yield finding(
                 "nodes_not_recorded",
                 f"{unknown} activities of replayed CUDA graphs were captured before the recording: they belong to the"

@@ -69,18 +69,12 @@ GROUPS = {
         }.items()
     },
 }  # fmt: skip
-METRICS = {  # by name, the units in which ncu may print it (--print-units base)
-    metric: units
-    for metrics, units in zip(
-        GROUPS.values(),
-        (
-            ("inst", ""), ("op", "inst", ""), ("ns", "nsecond"), ("byte",), ("%",), ("register/thread", ""), ("SM", ""),
-            ("block", ""), ("inst", "warp", ""),
-        ),
-        strict=True,
-    )
-    for metric in metrics.values()
+UNITS = {  # of each group, those in which ncu may print its metrics (--print-units base)
+    "instructions": ("inst", ""), "tensor operations": ("op", "inst", ""), "time": ("ns", "nsecond"),
+    "bytes": ("byte",), "occupancy": ("%",), "registers": ("register/thread", ""), "multiprocessors": ("SM", ""),
+    "limits": ("block", ""), "stalls": ("inst", "warp", ""),
 }  # fmt: skip
+METRICS = {metric: UNITS[group] for group, metrics in GROUPS.items() for metric in metrics.values()}
 # Instructions of tensor cores on floating-point numbers (fp8 too, but not fp64), and those of them that multiply no
 # matrices: compilers load constants by HFMA2.MMA, so even elementwise kernels execute some. A kernel that executes only
 # the latter does no operations on tensor cores. The names are those on Hopper, seen only on an H200.

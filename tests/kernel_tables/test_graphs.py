@@ -94,7 +94,7 @@ def test_nodes_whose_creation_is_not_in_the_capture_are_unknown(tmp_path):
     capture.node(7, -5).node(14, 95, original=7)
     path = replay(capture, 110, 11, 12, 13, 14).kernel("not replayed", 120).write(tmp_path / "capture.sqlite")
     with kernel_tables.read(path) as profile:
-        assert profile.attribution.node_unknown.tolist() == [False, True, True, True, False]
+        assert profile.attribution.has_unknown_node.tolist() == [False, True, True, True, False]
 
 
 def test_a_captured_range_is_opened_once_in_every_replay_and_steps_are_those_of_the_launches(tmp_path):
