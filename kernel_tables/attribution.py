@@ -27,6 +27,7 @@ import numpy as np
 from kernel_tables import graphs
 from kernel_tables.capture import NONE, Activities, Calls, Capture, Ranges, blocks, numbered, process_of
 from kernel_tables.errors import ImpossibleCapture, impossible
+from kernel_tables.impossible import leave_out
 
 NO_RANGE, BEFORE_CAPTURE = 0, 1  # paths: launched in no range; the launch is not in the capture
 SEPARATOR = " > "
@@ -77,6 +78,7 @@ def attribute(capture: Capture) -> Attribution:
     """The attribution of all activities. Raises ImpossibleCapture if ranges are open a thousand deep."""
     activities, calls, ranges = capture.activities, capture.calls, capture.ranges
     row = launch_rows(activities, calls)
+    leave_out(capture, row)
     chains = Chains(capture.path, ranges)
     launch_node = chains.at_calls(row, calls)
     creations = graphs.creations(capture, row, chains)

@@ -14,7 +14,7 @@ from kernel_tables.errors import DAMAGE_KEY, ERROR, RESOLUTION_KEY, WARNING, Fin
 from kernel_tables.graphs import stream_capture_begins
 from kernel_tables.intervals import gaps, intersection, union
 from kernel_tables.output import visible
-from kernel_tables.steps import measured_steps, rows_by_value
+from kernel_tables.steps import measured_steps, rows_by_value, steps_without_kernels
 
 if TYPE_CHECKING:
     from kernel_tables.profile import Profile
@@ -31,13 +31,20 @@ def findings(
     check = _Check(profile)
     try:
         found = [
-            *profile.capture.findings, *check.kernels_and_ranges(),
-            *check.steps(expected_steps, step_name, equal_steps), *check.launches(), *check.times(), *check.graphs(),
-            *check.messages(), *check.threads(),
+            *profile.capture.findings, *check.kernels_and_ranges(), *check.impossible_times(),
+            *check.steps_without_kernels(step_name), *check.steps(expected_steps, step_name, equal_steps),
+            *check.launches(), *check.overhead(), *check.graphs(), *check.messages(), *check.threads(),
         ]  # fmt: skip
     except ImpossibleCapture as error:
         found = list(error.findings)
     return sorted(found, key=lambda entry: entry.severity != ERROR)
+
+
+def losses(profile: Profile, step_name: str = "step") -> list[Finding]:
+    """The errors that make figures of time wrong: impossible times, and launches and steps without kernels."""
+    check = _Check(profile)
+    found = [*check.impossible_times(), *check.steps_without_kernels(step_name), *check.launches()]
+    return [entry for entry in found if entry.severity == ERROR]
 
 
 class _Check:
@@ -82,6 +89,16 @@ class _Check:
                 " them, or end the capture after they close",
             )
 
+    def steps_without_kernels(self, step_name: str) -> Iterator[Finding]:
+        """The finding about steps in which the host launched kernels and none was recorded."""
+        if lost := len(steps_without_kernels(self.profile, step_name)):
+            count = len(measured_steps(self.profile, step_name))
+            yield finding(
+                "steps_without_kernels",
+                f"{lost} of {count} ranges {step_name!r} hold no kernel, though the host launched some in them: their"
+                " kernels are lost, and only the others count as steps; capture fewer steps at a time",
+            )
+
     def steps(self, expected: int | None, step_name: str, equal_steps: bool) -> Iterator[Finding]:
         """The findings about the steps of every process that has any, or about their lack."""
         steps, process_of_range = measured_steps(self.profile, step_name), process_of(self.ranges.thread)
@@ -97,6 +114,7 @@ class _Check:
                     f"found {len(mine)} ranges {label}, expected {expected}: per-step means are wrong; capture again,"
                     " to the end of the program",
                 )
+            mine = mine[~np.isin(mine, steps_without_kernels(self.profile, step_name))]
             if len(mine) and self.is_kernel.any():
                 yield from self._kernels_of_steps(mine, kernels[mine].tolist(), label, equal_steps)
 
@@ -246,18 +264,26 @@ class _Check:
                 within |= later & (self.work.process[rows] == number)
         return within
 
-    def times(self) -> Iterator[Finding]:
-        """The findings about times that contradict others, and those of the profiler itself."""
-        row, (start, end) = self.profile.attribution.launch_row, (self.work.start, self.work.end)
-        known = np.flatnonzero(row != NONE)
-        early_ns = self.calls.start[row[known]] - start[known]
-        if count := np.count_nonzero(early_ns > 1_000_000):  # clocks of host and GPU differ by microseconds
+    def impossible_times(self) -> Iterator[Finding]:
+        """The findings about times that no activity can have; see impossible.py."""
+        found = self.profile.attribution and self.work.impossible  # which attribution finds
+        facts = {
+            "zero_time": "have no time: they start and end at 0, or take none",
+            "negative_duration": "end before they start",
+            "starts_before_launch": "start a millisecond or more before the call that launched them",
+            "overlaps_next": "still run when the next one on their stream has ended",
+        }
+        for code, rows in found.items():
+            example = visible(self.work.names[min(self.work.name[rows].tolist())][:60])
             yield finding(
-                "starts_before_launch",
-                f"{count} activities start up to {int(early_ns.max()) / 1e6:,.0f} ms before the call that launched"
-                " them, which is impossible: their times are wrong; capture again",
+                code,
+                f"{len(rows)} activities ({example}) {facts[code]}, which is impossible: they count as launches, and"
+                " their time is missing from every figure; capture again, or update PyTorch, nsys and the driver",
             )
-        busy, overhead = union(start, end), union(*self.capture.overhead)
+
+    def overhead(self) -> Iterator[Finding]:
+        """The finding about the profiler's own time."""
+        busy, overhead = union(self.work.start, self.work.end), union(*self.capture.overhead)
         if not len(busy) or not len(overhead):
             return
         first_ns, last_ns = int(busy.start_ns[0]), int(busy.end_ns[-1])

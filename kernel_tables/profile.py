@@ -67,7 +67,8 @@ class Profile(AbstractContextManager):
     def activities(self) -> pd.DataFrame:
         """One row per kernel, memcpy, memset and replay of a whole CUDA graph.
 
-        Columns: kind, name, class, range (the path as text; categorical); start_ns, end_ns, duration_ns (on the GPU);
+        Columns: kind, name, class, range (the path as text; categorical); start_ns, end_ns, duration_ns (on the GPU; NA
+        if the time cannot be);
         process, thread (global ids, the thread is the launching one, -1 without a launch); device, stream; launch_ns
         (start of the API call, NA without one); path_id (index into `paths`).
         """
@@ -129,6 +130,12 @@ class Profile(AbstractContextManager):
     def attribution(self) -> attribution.Attribution:
         """Which ranges each activity belongs to."""
         return attribution.attribute(self.capture)
+
+    @property
+    def timed(self) -> np.ndarray:
+        """By activity: whether its time can be. The others count as launches, and take no time."""
+        has_time = self.attribution and self.capture.activities.has_time  # which attribution finds
+        return np.ones(len(self.capture.activities), bool) if has_time is None else has_time
 
     @property
     def paths(self) -> list[tuple[str, ...]]:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_tables.capture import KINDS, NONE, numbered, process_of
+from kernel_tables.capture import KINDS, LAUNCHES, NONE, numbered, process_of
 from kernel_tables.classes import family
 from kernel_tables.errors import NotConserved
+from kernel_tables.graphs import stream_capture_begins
 from kernel_tables.intervals import Intervals, difference, intersection, union
 from kernel_tables.output import duration, percent
 
@@ -44,6 +45,23 @@ def measured_steps(profile: Profile, step_name: str) -> np.ndarray:
     if window in ranges.names:
         is_step &= profile.attribution.paths.is_inside(window)[profile.range_path]
     return np.flatnonzero(is_step)
+
+
+def steps_without_kernels(profile: Profile, step_name: str) -> np.ndarray:
+    """The measured steps in which the host launched kernels and none was recorded, though others have some."""
+    steps, calls, lost = measured_steps(profile, step_name), profile.capture.calls, [np.empty(0, np.int64)]
+    is_kernel = np.isin(profile.capture.activities.kind, [KINDS.index("kernel"), KINDS.index("graph")])
+    empty = steps[~np.isin(steps, profile.enclosing(step_name)[is_kernel])]
+    if not len(empty) or len(empty) == len(steps) or profile.is_cpu_only:
+        return lost[0]
+    launches, ranges = calls.named(*LAUNCHES), profile.capture.ranges
+    process = calls.process[calls.thread[launches]]
+    is_captured = stream_capture_begins(calls, calls.start[launches], process) != NONE  # which runs nothing
+    for number, rows in rows_by_value(process_of(ranges.thread[empty])).items():
+        times = np.sort(calls.start[launches[(process == number) & ~is_captured]])
+        first, last = (np.searchsorted(times, bound[empty[rows]]) for bound in (ranges.start, ranges.end))
+        lost.append(empty[rows][last > first])
+    return np.sort(np.concatenate(lost))
 
 
 def phases_and_parts(paths: Iterable[tuple[str, ...]], step_name: str) -> tuple[list[str], list[str]]:

@@ -60,10 +60,11 @@ class Group:
     name: np.ndarray
     is_memop: np.ndarray  # copies and fills; a replay that was recorded as one activity stands for its kernels
     launches: np.ndarray
+    timed: np.ndarray  # how many of them have a time
     total_ns: np.ndarray
     min_ns: np.ndarray
     max_ns: np.ndarray
-    std_ns: np.ndarray  # the sample standard deviation, NaN for one launch
+    std_ns: np.ndarray  # the sample standard deviation, NaN for one launch; all four are of launches with a time
 
     def take(self, selected: np.ndarray) -> "Group":
         return Group(*(column[selected] for column in vars(self).values()))
@@ -72,37 +73,46 @@ class Group:
 def grouped(profile: "Profile", process: int | None = None) -> Group:
     """The activities, of a process if it is given, by path and name: of these few groups, all tables are made."""
     activities, path = profile.capture.activities, profile.attribution.path
-    name, start, end = activities.name, activities.start, activities.end
+    name, start, end, has_time = activities.name, activities.start, activities.end, activities.has_time
     if process is not None:
         mine = np.flatnonzero(activities.process == process)
         path, name, start, end = path[mine], name[mine], start[mine], end[mine]
+        has_time = None if has_time is None else has_time[mine]
     count, rows = max(len(activities.names), 1), blocks(len(path))
     key = np.empty(len(path), np.int32 if len(profile.attribution.paths) * count < 1 << 31 else np.int64)
     for block in rows:
         key[block] = path[block].astype(key.dtype) * count + name[block]
     keys, group = numbered(key)
     del key
-    launches, total, most = (np.zeros(len(keys), np.int64) for _ in range(3))
-    least = np.full(len(keys), np.iinfo(np.int64).max)
+    timed, total, most = (np.zeros(len(keys), np.int64) for _ in range(3))
+    least, launches = np.full(len(keys), np.iinfo(np.int64).max), None
+    if has_time is not None:
+        launches = np.bincount(group, minlength=len(keys))
+        group, start, end = group[has_time], start[has_time], end[has_time]
+        rows = blocks(len(group))
     for block in rows:
         duration = end[block] - start[block]
-        launches += np.bincount(group[block], minlength=len(keys))
+        timed += np.bincount(group[block], minlength=len(keys))
         np.add.at(total, group[block], duration)
         np.minimum.at(least, group[block], duration)
         np.maximum.at(most, group[block], duration)
-    # Squares of deviations are added as integers, in two halves, so that the order of rows does not matter.
-    middle = total // np.maximum(launches, 1)
-    shift = np.uint64(max(int((most - least).max(initial=0)).bit_length() - 32, 0))  # of deviations above 4 s
+    # Squares of deviations are added as integers, in two halves, so that the order of rows does not matter;
+    # those of more than 4 s are shifted.
+    middle = total // np.maximum(timed, 1)
+    shift = np.uint64(max(int((most - least)[timed > 0].max(initial=0)).bit_length() - 32, 0))
     high, low = (np.zeros(len(keys), np.uint64) for _ in range(2))
     for block in rows:
         square = (np.abs(end[block] - start[block] - middle[group[block]]).astype(np.uint64) >> shift) ** 2
         np.add.at(high, group[block], square >> 32)
         np.add.at(low, group[block], square & 0xFFFFFFFF)
-    squares = (high * 2.0**32 + low) * 4.0 ** int(shift) - (total - middle * launches) ** 2.0 / np.maximum(launches, 1)
-    std = np.where(launches > 1, np.sqrt(np.maximum(squares, 0) / np.maximum(launches - 1, 1)), np.nan)
+    squares = (high * 2.0**32 + low) * 4.0 ** int(shift) - (total - middle * timed) ** 2.0 / np.maximum(timed, 1)
+    std = np.where(timed > 1, np.sqrt(np.maximum(squares, 0) / np.maximum(timed - 1, 1)), np.nan)
     path, name = np.divmod(keys, count)
     kinds = np.array([KINDS[kind] in ("memcpy", "memset") for kind in profile.name_kinds], bool)
-    found = Group(path, name, kinds[name], launches, total, least, most, std)
+    launches = timed if launches is None else launches
+    if not timed.all():
+        least, most = (np.where(timed > 0, column, np.nan) for column in (least, most))
+    found = Group(path, name, kinds[name], launches, timed, total, least, most, std)
     require_conserved(profile, process, int(launches.sum()), int(total.sum()))
     return found
 
@@ -131,7 +141,7 @@ def kernels(profile: "Profile", under: str | None = None, process: int | None = 
             "class": [profile.activity_classes[name] for name in group.name.tolist()],
             "launches": group.launches,
             "total_ns": group.total_ns,
-            "mean_ns": group.total_ns / np.maximum(group.launches, 1),
+            "mean_ns": np.where(group.timed > 0, group.total_ns / np.maximum(group.timed, 1), np.nan),
             "min_ns": group.min_ns,
             "max_ns": group.max_ns,
             "std_ns": group.std_ns,
@@ -220,7 +230,9 @@ def activities(profile: "Profile") -> "pd.DataFrame":
     known = np.flatnonzero(row != NONE)
     thread, launch_ns = np.full(len(row), NONE, np.int64), np.zeros(len(row), np.int64)
     thread[known], launch_ns[known] = calls.threads[calls.thread[row[known]]], calls.start[row[known]]
-    start, end = work.start.astype(np.int64), work.end.astype(np.int64)
+    start, end, length = work.start.astype(np.int64), work.end.astype(np.int64), work.end - work.start
+    if work.has_time is not None:
+        start, end, length = (pd.arrays.IntegerArray(one, mask=~work.has_time) for one in (start, end, length))
     return pd.DataFrame(
         {
             "kind": pd.Categorical.from_codes(work.kind, KINDS),
@@ -229,7 +241,7 @@ def activities(profile: "Profile") -> "pd.DataFrame":
             "range": _categorical(profile.attribution.path, list(map(path_text, profile.paths))),
             "start_ns": start,
             "end_ns": end,
-            "duration_ns": end - start,
+            "duration_ns": length,
             "process": work.process.astype(np.int64),
             "thread": thread,
             "device": work.device.astype(np.int64),

@@ -105,7 +105,7 @@ def test_one_process_has_its_own_part_of_every_table(read):
 def test_a_row_of_kernels_has_the_statistics_of_its_launches(durations, read):
     capture = Synthetic().range("step", 0, 100)
     for at, duration in enumerate(durations):
-        capture.kernel("gemm", at=at, duration=duration)
+        capture.kernel("gemm", at=at, start=100 + sum(durations[:at]), duration=duration)
     with read(capture.memcpy(at=10, copy_kind=1, duration=1)) as profile:
         first, second = profile.kernels().to_dict("records")
     assert math.isclose(first.pop("std_ns"), statistics.stdev(durations))
