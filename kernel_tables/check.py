@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_tables.capture import KINDS, LAUNCHES, NONE, process_of
+from kernel_tables.capture import KINDS, NONE, process_of
 from kernel_tables.errors import DAMAGE_KEY, ERROR, RESOLUTION_KEY, WARNING, Finding, ImpossibleCapture, finding
-from kernel_tables.graphs import stream_capture_begins
 from kernel_tables.intervals import gaps, intersection, union
+from kernel_tables.losses import launches_without_kernels, steps_without_kernels
 from kernel_tables.output import visible
-from kernel_tables.steps import measured_steps, rows_by_value, steps_without_kernels
+from kernel_tables.steps import measured_steps, rows_by_value
 
 if TYPE_CHECKING:
     from kernel_tables.profile import Profile
@@ -91,12 +91,12 @@ class _Check:
 
     def steps_without_kernels(self, step_name: str) -> Iterator[Finding]:
         """The finding about steps in which the host launched kernels and none was recorded."""
-        if lost := len(steps_without_kernels(self.profile, step_name)):
-            count = len(measured_steps(self.profile, step_name))
+        steps = measured_steps(self.profile, step_name)
+        if lost := len(steps_without_kernels(self.profile, steps, step_name)):
             yield finding(
                 "steps_without_kernels",
-                f"{lost} of {count} ranges {step_name!r} hold no kernel, though the host launched some in them: their"
-                " kernels are lost, and only the others count as steps; capture fewer steps at a time",
+                f"{lost} of {len(steps)} ranges {step_name!r} hold no kernel, though the host launched some in them:"
+                " their kernels are lost, and only the others count as steps; capture fewer steps at a time",
             )
 
     def steps(self, expected: int | None, step_name: str, equal_steps: bool) -> Iterator[Finding]:
@@ -105,6 +105,7 @@ class _Check:
         step = self.profile.enclosing(step_name)[self.is_kernel]  # by kernel
         kernels = np.bincount(step[step != NONE], minlength=len(self.ranges))  # by range
         by_process = rows_by_value(process_of_range[steps]) or {0: np.empty(0, np.int64)}
+        lost = steps_without_kernels(self.profile, steps, step_name)
         for process, rows in by_process.items():
             mine = steps[rows]
             label = f"{step_name!r}" + (f" of process {process >> 24 & 0xFFFFFF}" if len(by_process) > 1 else "")
@@ -114,7 +115,7 @@ class _Check:
                     f"found {len(mine)} ranges {label}, expected {expected}: per-step means are wrong; capture again,"
                     " to the end of the program",
                 )
-            mine = mine[~np.isin(mine, steps_without_kernels(self.profile, step_name))]
+            mine = mine[~np.isin(mine, lost)]
             if len(mine) and self.is_kernel.any():
                 yield from self._kernels_of_steps(mine, kernels[mine].tolist(), label, equal_steps)
 
@@ -194,7 +195,7 @@ class _Check:
 
     def launches(self) -> Iterator[Finding]:
         """The findings about calls without activities, and activities without calls."""
-        if missing := self._launches_without_kernels():
+        if missing := len(launches_without_kernels(self.profile)):
             yield finding(
                 "launches_without_kernels",
                 f"{missing} launches have no kernel: their time is missing from every table; wait for the GPU"
@@ -227,30 +228,6 @@ class _Check:
                 " capture)' and in no range; synchronize before the capture starts to have none",
             )
 
-    def _launches_without_kernels(self) -> int:
-        """The number of calls that launched a kernel or a graph, succeeded, and have no activity.
-
-        Launches while the process captures a stream do not count, since they run nothing. A runtime call and the driver
-        call inside it are one launch.
-        """
-        launches, row = self.calls.named(*LAUNCHES), self.profile.attribution.launch_row
-        has_run = np.zeros(len(self.calls.start), bool)
-        has_run[row[row != NONE]] = True
-        if not self.is_kernel.any() or has_run[launches].all() or not self.capture.source.has_call_names:
-            return 0
-        self.capture.load_call_ends()
-        start, thread = self.calls.start[launches], self.calls.thread[launches]
-        process = process_of(self.calls.threads)[thread]
-        is_fine = has_run[launches] | self.calls.failed[launches]
-        is_fine |= stream_capture_begins(self.calls, start, process) != NONE
-        end, lost = self.calls.end[launches], 0
-        for number in np.unique(thread[~is_fine]).tolist():
-            mine = np.flatnonzero(thread == number)
-            mine = mine[np.lexsort((-end[mine], start[mine]))]
-            is_outermost = np.append(True, start[mine][1:] >= np.maximum.accumulate(end[mine])[:-1])
-            lost += np.count_nonzero(np.bincount(np.cumsum(is_outermost) - 1, is_fine[mine]) == 0)
-        return int(lost)
-
     def _were_launched_within(self, rows: np.ndarray) -> np.ndarray:
         """Whether each of these activities without a call was launched within the capture: it started after the first
         recorded call of its process, and has a higher correlation id, since ids rise with every call."""
@@ -277,8 +254,9 @@ class _Check:
             example = visible(self.work.names[min(self.work.name[rows].tolist())][:60])
             yield finding(
                 code,
-                f"{len(rows)} activities ({example}) {facts[code]}, which is impossible: they count as launches, and"
-                " their time is missing from every figure; capture again, or update PyTorch, nsys and the driver",
+                f"{len(rows)} of {len(self.work):,} activities ({example}) {facts[code]}, which is impossible: they"
+                " count as launches, and their time is missing from every figure; capture again, or update PyTorch,"
+                " nsys and the driver",
             )
 
     def overhead(self) -> Iterator[Finding]:

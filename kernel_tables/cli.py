@@ -196,7 +196,20 @@ class Command:
                 if numbers_in_run(profiles) is None:
                     reason = "not every capture names its rank (distributedInfo), or two name the same"
                     say(f"{reason}: ranks are numbered in the order of the arguments")
+            first = self.options.command in ("diagnose", "report")  # whose advice depends on what is lost
+            if first:
+                self._say_losses(profiles)
             yield profiles
+            if not first:
+                self._say_losses(profiles)
+
+    def _say_losses(self, profiles: list[Profile]) -> None:
+        """Prints what makes the figures of these captures wrong."""
+        from kernel_tables.check import losses
+
+        for profile in profiles:
+            for loss in losses(profile, getattr(self.options, "step_name", "step")):
+                say(f"{profile.capture.path.name}: {loss.message}")
 
     def _say_rank(self) -> None:
         """Prints which rank a capture holds, if its name says it, or if the capture of rank 1 is next to it."""

@@ -18,7 +18,7 @@ IMPOSSIBLE = {  # no table is made from such a capture
     "wrong_type": "a column of numbers holds something else",
     "no_time": "a start, or the end of an activity, is missing",
     "negative_time": "a time is below zero",
-    "ends_before_start": "an activity, a range or an API call ends before it starts",
+    "ends_before_start": "a range or an API call ends before it starts",
     "outside_capture": "a time is after the capture's end (or over 146 years, if the capture states no end)",
     "longer_than_capture": "something lasted longer than the capture's stated duration",
     "impossible_bounds": "the capture's start, end or duration is invalid",

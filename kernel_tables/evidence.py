@@ -56,6 +56,10 @@ class Context:
             case "calls" if not self.calls.are_known:
                 lost = "the capture lacks the names or the ends of API calls"
                 return f"{lost}, so it is not known what the CPU waited for"
+            case "complete" if scope.is_incomplete:
+                return (
+                    "launches lack their kernels, or these their times, so that it is not known when the GPU was idle"
+                )
             case "steps" if not scope.has_steps:
                 what = f"no {scope.noun} ran in a range {scope.step_name!r}"
                 return f"{what}: name the range of one step with --step-name"

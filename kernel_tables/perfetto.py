@@ -49,11 +49,11 @@ class _View:
     def __init__(self, profile: Profile, under: str | None):
         self.profile, self.work, self.calls = profile, profile.capture.activities, profile.capture.calls
         self.launch_row = profile.attribution.launch_row
-        self.rows, self.ranges = np.arange(len(self.work)), np.arange(len(profile.capture.ranges))
+        self.rows, self.ranges = np.flatnonzero(profile.timed), np.arange(len(profile.capture.ranges))
         if under is not None:
             profile.require_range(under)
             inside = profile.attribution.paths.is_inside(under)
-            self.rows = np.flatnonzero(inside[profile.attribution.path])
+            self.rows = np.flatnonzero(inside[profile.attribution.path] & profile.timed)
             self.ranges = np.flatnonzero(inside[profile.range_path])
         launched = self.launch_row[self.rows]
         self.called = np.unique(launched[launched != NONE])  # the calls that launched something

@@ -155,9 +155,9 @@ class _DeviceSteps:
 
     @cached_property
     def is_here(self) -> np.ndarray:
-        """By activity: whether this rank ran it on this device, in a step or not."""
+        """By activity: whether this rank ran it on this device at a time that can be, in a step or not."""
         work = self.scope.activities
-        return (work.process == self.rank.process) & (work.device == self.device)
+        return (work.process == self.rank.process) & (work.device == self.device) & self.rank.profile.timed
 
     @cached_property
     def is_communication(self) -> np.ndarray:

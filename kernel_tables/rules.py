@@ -339,7 +339,7 @@ def _repeated_range(scope: Scope, is_slow: np.ndarray) -> tuple[str, np.ndarray]
     return found
 
 
-ON_GPU, FROM_CALLS = ("kernels", "gpu"), ("kernels", "gpu", "calls")
+ON_GPU, FROM_CALLS = ("kernels", "gpu", "complete"), ("kernels", "gpu", "complete", "calls")
 IN_STEP = "{size}, and at least one call after which its step launches more kernels"
 RULES_WITH_IDLE_TIME = (  # those that count idle time, and perhaps other time
     "launch_bound", "idle_host", "waiting_for_data", "idle_sync", "idle_copy", "idle_allocation", "small_kernels",
@@ -351,7 +351,7 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         0.05,
         "load data ahead of the step: more workers (num_workers, prefetch_factor, persistent_workers=True), less work"
         " per sample",
-        "certain", ("kernels",), waiting_for_data, is_idle_only=True,
+        "certain", ("kernels", "complete"), waiting_for_data, is_idle_only=True,
     ),
     Rule(
         "launch_bound", "the GPU idle because kernels are launched too late", 0.15,
@@ -444,7 +444,7 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         f"an optimizer step that launches {MANY_OPTIMIZER_KERNELS} or more kernels that are not fused (those of a"
         " closure passed to step do not count)", 0.05,
         "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
-        "likely", ("kernels", "optimizer"), unfused_optimizer,
+        "likely", ("kernels", "complete", "optimizer"), unfused_optimizer,
         advice_on_cpu="let the optimizer update all tensors in one operator (fused=True, or else foreach=True)",
     ),
     Rule(

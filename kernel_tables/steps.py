@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_tables.capture import KINDS, LAUNCHES, NONE, numbered, process_of
+from kernel_tables.capture import KINDS, NONE, numbered, process_of
 from kernel_tables.classes import family
 from kernel_tables.errors import NotConserved
-from kernel_tables.graphs import stream_capture_begins
 from kernel_tables.intervals import Intervals, difference, intersection, union
+from kernel_tables.losses import share_lost, steps_without_kernels
 from kernel_tables.output import duration, percent
 
 if TYPE_CHECKING:
@@ -45,23 +45,6 @@ def measured_steps(profile: Profile, step_name: str) -> np.ndarray:
     if window in ranges.names:
         is_step &= profile.attribution.paths.is_inside(window)[profile.range_path]
     return np.flatnonzero(is_step)
-
-
-def steps_without_kernels(profile: Profile, step_name: str) -> np.ndarray:
-    """The measured steps in which the host launched kernels and none was recorded, though others have some."""
-    steps, calls, lost = measured_steps(profile, step_name), profile.capture.calls, [np.empty(0, np.int64)]
-    is_kernel = np.isin(profile.capture.activities.kind, [KINDS.index("kernel"), KINDS.index("graph")])
-    empty = steps[~np.isin(steps, profile.enclosing(step_name)[is_kernel])]
-    if not len(empty) or len(empty) == len(steps) or profile.is_cpu_only:
-        return lost[0]
-    launches, ranges = calls.named(*LAUNCHES), profile.capture.ranges
-    process = calls.process[calls.thread[launches]]
-    is_captured = stream_capture_begins(calls, calls.start[launches], process) != NONE  # which runs nothing
-    for number, rows in rows_by_value(process_of(ranges.thread[empty])).items():
-        times = np.sort(calls.start[launches[(process == number) & ~is_captured]])
-        first, last = (np.searchsorted(times, bound[empty[rows]]) for bound in (ranges.start, ranges.end))
-        lost.append(empty[rows][last > first])
-    return np.sort(np.concatenate(lost))
 
 
 def phases_and_parts(paths: Iterable[tuple[str, ...]], step_name: str) -> tuple[list[str], list[str]]:
@@ -134,6 +117,7 @@ class Device:
 class Scope:
     """The measured steps of a capture that launched something, or all of the capture if it has none."""
 
+    FEW_LOST = 0.01  # of the launches: as at the end of many captures
     MORE_WORK = 1.05  # times the launches of other steps: a step with more does other work
 
     def __init__(self, profile: Profile, step_name: str = "step"):
@@ -150,6 +134,7 @@ class Scope:
         step_by_range[self.step_ranges] = np.arange(len(self.step_ranges))
         self.step_by_activity = step_by_range[step_range]  # index of the step in step_ranges; NO_STEP outside
         self.has_steps = len(self.step_ranges) > 0
+        self.lost_steps = len(steps_without_kernels(profile, steps, step_name))  # which are not among step_ranges
         self.step_count = max(len(self.step_ranges), 1)  # 1 without steps, for the whole capture
         self.is_in_scope = (self.step_by_activity != NO_STEP) | (not self.has_steps)  # by activity
         self.is_kernel = np.isin(self.activities.kind, [KINDS.index("kernel"), KINDS.index("graph")])  # or replays
@@ -202,6 +187,14 @@ class Scope:
             marked &= paths.is_below(is_outer)[paths.parent]  # of the parent: strictly inside
         return paths.is_below(marked)[self.profile.attribution.path]
 
+    @cached_property
+    def is_incomplete(self) -> bool:
+        """Whether launches in the steps, or whole steps, lack their kernels or the times of these, so that a gap may
+        have been none."""
+        in_scope = self.is_in_scope & self.is_kernel
+        without_time = np.count_nonzero(in_scope & ~self.profile.timed) / max(np.count_nonzero(in_scope), 1)
+        return self.lost_steps > 0 or without_time + share_lost(self.profile, self.step_ranges) > self.FEW_LOST
+
     # Devices, and shares of their time
 
     @cached_property
@@ -210,11 +203,12 @@ class Scope:
         its last activity, whichever is later. Without steps, it is from the first to the last activity."""
         of_processes, device = rows_by_value(self.activities.process).values(), self.activities.device
         by_device = [rows[own] for rows in of_processes for own in rows_by_value(device[rows]).values()]
-        found = [self._device(rows) for rows in by_device if self.is_in_scope[rows].any()]
+        found = [self._device(rows) for rows in by_device if (self.is_in_scope & self.profile.timed)[rows].any()]
         return [device for device in found if len(device.rows)]  # none if all activities of a device take no time
 
     def _device(self, rows: np.ndarray) -> Device:
         """The device whose activities are in these rows."""
+        rows = rows[self.profile.timed[rows]]
         activities, is_in_scope = self.activities, self.is_in_scope[rows]
         start_ns, end_ns = activities.start[rows], activities.end[rows]
         process, number = int(activities.process[rows[0]]), int(activities.device[rows[0]])
@@ -298,7 +292,8 @@ class Scope:
         if self.profile.is_cpu_only:
             return self.ranges.start[self.step_ranges]
         first = np.full(len(self.step_ranges) + 1, np.iinfo(np.int64).max)  # the last entry: activities of no step
-        np.minimum.at(first, self.step_by_activity, self.activities.start)
+        timed = self.profile.timed
+        np.minimum.at(first, self.step_by_activity[timed], self.activities.start[timed])
         return first[:-1]
 
     @property
@@ -340,6 +335,7 @@ class StepTime:
     """The time of a step (without steps, of the capture): the devices' spans divided by the number of steps on them."""
 
     steps: int  # 0 if the capture has none
+    lost_steps: int  # how many more have no kernel, though the host launched some
     ns: float
     parts_ns: dict[str, float]  # by name; they add up to `ns`; without those that take no time
     idle_ns: dict[str, float]  # by name of a part: how much of it is time in which the device did nothing
@@ -355,7 +351,14 @@ class StepTime:
         """The subject of the time: "a step, mean of 3"."""
         if not self.steps:
             return "the capture"
-        return "the step" if self.steps == 1 else f"a step, mean of {self.steps}"
+        return f"a step, {self._mean}" if self._mean else "the step"
+
+    @property
+    def _mean(self) -> str:
+        """What it is the mean of, "" for one step: "mean of 3", "mean of 2 of 32 steps"."""
+        if self.lost_steps:
+            return f"mean of {self.steps} of {self.steps + self.lost_steps} steps"
+        return f"mean of {self.steps}" if self.steps > 1 else ""
 
     @property
     def before_in_words(self) -> str:
@@ -371,7 +374,7 @@ class StepTime:
     def sentence(self) -> str:
         """The time and its parts in one sentence."""
         parts = [f"{name} {duration(ns)} ({percent(ns / self.ns)})" for name, ns in self.parts_ns.items()]
-        of_steps = f" (wall time{f', mean of {self.steps}' if self.steps > 1 else ''}{self.before_in_words})"
+        of_steps = f" (wall time{', ' * bool(self._mean)}{self._mean}{self.before_in_words})"
         return f"{'a step' if self.steps else 'the capture'} takes {duration(self.ns)}{of_steps}: {', '.join(parts)}"
 
 
@@ -400,4 +403,6 @@ def step_time(scope: Scope) -> StepTime | None:
     parts_ns = {name: ns / count for name, ns in named_ns.items() if ns}
     idle_ns = {waiting: waiting_ns, [*named_ns][-1]: otherwise_ns}
     idle_ns = {name: ns / count for name, ns in idle_ns.items() if ns}
-    return StepTime(len(scope.step_ranges), scope.span_ns / count, parts_ns, idle_ns, scope.step_before_ns)
+    return StepTime(
+        len(scope.step_ranges), scope.lost_steps, scope.span_ns / count, parts_ns, idle_ns, scope.step_before_ns
+    )

@@ -36,6 +36,7 @@ from kernel_tables.capture import (
 from kernel_tables.errors import DAMAGE_KEY, NOTES_KEY, RANK_KEY, RANKS_KEY, RESOLUTION_KEY, TraceError, impossible
 from kernel_tables.events import ADVICE, GZIP, Args, Event, EventFile
 
+HOUR_NS = 3_600_000_000_000
 HOST_KINDS = ("annotation", "function", "operator")  # of events that may have no end
 KERNEL, COPY, FILL = range(3)  # in the order of capture.KINDS
 KINDS = {  # by category; they changed over the years, and ROCm writes calls of HIP into cuda_runtime
@@ -171,12 +172,24 @@ class Events(Source):
 
     def _count_from_first(self) -> None:
         """Makes times count from the first event, and lets events without an end last to the end of the trace."""
-        timed = [columns for kind, columns in self.columns.items() if len(columns["start"]) and kind != "overhead"]
-        self.first_ns = min((int(columns["start"].min()) for columns in timed), default=0)
+        timed = {
+            kind: columns for kind, columns in self.columns.items() if len(columns["start"]) and kind != "overhead"
+        }
+        work = timed.get(KERNEL)
+        host = [columns for kind, columns in timed.items() if kind != KERNEL] or list(timed.values())
+        self.first_ns = min((int(columns["start"].min()) for columns in host), default=0)
+        last = max((int(columns["end"].max()) for columns in host), default=0)
+        if work:  # nothing ran an hour before or after all that the host did: such a time is lost, and moves no other
+            is_lost = (work["start"] < self.first_ns - HOUR_NS) | (work["start"] > last + HOUR_NS)
+            self.first_ns = min(self.first_ns, int(work["start"][~is_lost].min(initial=self.first_ns)))
+            ends = work["end"][~is_lost & (work["end"] < last + HOUR_NS)]
+            last = max(last, int(ends.max(initial=last)))
+            work["start"] = np.where(is_lost, self.first_ns, work["start"])
+            work["end"] = np.where(is_lost, self.first_ns, work["end"])
         for columns in self.columns.values():
             columns["start"] -= self.first_ns
             columns["end"] -= self.first_ns
-        last = max((int(columns["end"].max()) for columns in timed), default=0)
+        last -= self.first_ns
         for kind in HOST_KINDS:
             self[kind]["end"][self[kind]["is_open"]] = last
         self.unclosed = int(self["annotation"]["is_open"].sum())

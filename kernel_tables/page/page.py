@@ -164,6 +164,7 @@ def capture_timeline(scope: Scope, names: Names) -> dict[str, object]:
         for (thread, name, *times), path in zip(of_calls, profile.launch_path[launched].tolist(), strict=True):
             number, name = threads.index(thread) + 1, names.number(calls.names.get(name, "launch"))
             add((1, number), f"API calls, thread {number}", times, name, paths[path], LOOKS.index(PLAIN))
+    rows = rows[profile.timed[rows]]
     columns = work.device, work.stream_number, work.name, profile.attribution.path, work.start, work.end
     for device, stream, name, path, *times in values(rows[work.start[rows] < limit_ns], *columns):
         where = "processor" if device < 0 else f"device {device}"

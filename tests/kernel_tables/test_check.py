@@ -145,7 +145,7 @@ STATEMENTS = {  # by code: what makes a whole capture impossible
     "wrong_type": f"UPDATE {KERNEL} SET start = 'soon'",
     "no_time": f"UPDATE {KERNEL} SET start = NULL",
     "negative_time": f"UPDATE {NVTX} SET start = -5",
-    "ends_before_start": f'UPDATE {KERNEL} SET start = "end" + 1',
+    "ends_before_start": f'UPDATE {NVTX} SET start = "end" + 1',
     "outside_capture": f'UPDATE {KERNEL} SET "end" = 1001',
     "longer_than_capture": "UPDATE ANALYSIS_DETAILS SET startTime = 900, duration = 100",
     "impossible_bounds": "UPDATE ANALYSIS_DETAILS SET stopTime = -1",

@@ -19,12 +19,12 @@ MULTIPLY = "void at::native::elementwise_kernel<128, 2, at::native::MulFunctor<f
 
 def steps(multiply_ns: int = 1_000_000) -> Synthetic:
     made = Synthetic().range("step", 0, 100_000).range("forward", 10, 50_000).range("softmax", 20, 30)
-    return made.kernel(SGEMM, at=40, duration=3_000_000).kernel(MULTIPLY, at=25, duration=multiply_ns)
+    return made.kernel(SGEMM, at=40, duration=3_000_000).kernel(MULTIPLY, at=25, duration=multiply_ns, stream=8)
 
 
 @pytest.fixture
 def capture(tmp_path):
-    return steps().kernel(SGEMM, at=60_000, duration=4_000).write(tmp_path / "capture.sqlite")
+    return steps().kernel(SGEMM, at=60_000, duration=4_000, stream=9).write(tmp_path / "capture.sqlite")
 
 
 def printed(*arguments, width: int = 80, status: int = 0) -> list[str]:
