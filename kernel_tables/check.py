@@ -71,7 +71,7 @@ class _Check:
                 "no kernel was recorded: GPU times are missing, not zero; trace CUDA (`nsys profile -t cuda,nvtx`),"
                 " with an nsys that knows the driver, of a program that launches kernels within the capture",
             )
-        if not len(self.ranges):
+        if not len(self.ranges) and not self.capture.findings:
             lost = (
                 "no NVTX range was recorded: no kernel can be attributed to a part of the program; trace NVTX"
                 " (`-t cuda,nvtx`), and note that nvtx 0.2.12 or newer records nothing under nsys 2024.2 or older"

@@ -34,7 +34,7 @@ from kernel_tables.capture import (
     range_name,
     take,
 )  # fmt: skip
-from kernel_tables.errors import ImpossibleCapture, TraceError, impossible
+from kernel_tables.errors import ImpossibleCapture, TraceError, finding, impossible
 from kernel_tables.files import REPORT_SUFFIXES
 from kernel_tables.pages import Damaged, Pages, Unusual
 from kernel_tables.payloads import (
@@ -59,6 +59,9 @@ RUNTIME, NVTX, GRAPH_NODES, STRINGS = (
 )
 METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # one or the other, by nsys's version
 PUSHED, STARTED, DOMAIN_TYPE = 59, 60, 75  # of NVTX events: ranges that were pushed or started; created domains
+LIBRARIES = {  # whose own NVTX domains hold no range of the program
+    "CCCL", "CUB", "NCCL", "CUBLAS", "CUBLASLT", "CUDNN", "CUSPARSE", "CUSOLVER", "CUFFT", "NVSHMEM", "UCX", "KVIKIO",
+}  # fmt: skip
 COPY_KINDS = (  # of exports without ENUM_CUDA_MEMCPY_OPER
     "Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array",
     "Array-to-Device", "Device-to-Array", "Device-to-Device", "Host-to-Host", "Peer-to-Peer",
@@ -83,7 +86,9 @@ def read(path: Path) -> Capture:
     except BaseException:
         export.close()
         raise
-    return Capture(path, activities, calls, ranges, nodes, overhead, messages, export.facts, [], export)
+    lost = "all ranges are of libraries, and none of the program; give it some, and trace NVTX with a newer nsys"
+    findings = [finding("only_library_ranges", lost)] if export.has_only_library_ranges else []
+    return Capture(path, activities, calls, ranges, nodes, overhead, messages, export.facts, findings, export)
 
 
 class _Column:
@@ -474,6 +479,8 @@ class Export(Source):
         if not (is_range := np.isin(columns["type"], (PUSHED, STARTED))).all():
             rows = np.flatnonzero(is_range)
             columns = {name: take(column, rows) for name, column in columns.items()}
+        domains = self._domains() if len(columns["type"]) else {}
+        columns = self._of_program(columns, domains)
         unclosed = np.flatnonzero(columns["end"] == NONE)
         if len(unclosed):
             columns["end"] = np.array(columns["end"])  # which may be one value in no memory
@@ -501,9 +508,19 @@ class Export(Source):
         code, names = np.argsort(place).astype(np.int32)[code], [names[number] for number in place]
         return Ranges.in_order(
             columns["start"], columns["end"], columns["thread"], code, names, columns["domain"],
-            columns["type"] == PUSHED, self._domains() if len(code) else {}, len(unclosed),
+            columns["type"] == PUSHED, domains, len(unclosed),
             by_name=self.facts.get("CAPTURE_BACKEND") != "torch",
         )  # fmt: skip
+
+    def _of_program(self, columns: dict[str, np.ndarray], domains: dict) -> dict[str, np.ndarray]:
+        """The ranges that are not of a library's own domain (CUB opens some around each of its kernels)."""
+        of_library = [key for key, name in domains.items() if name.upper().removeprefix("LIB") in LIBRARIES]
+        is_library = np.zeros(len(columns["type"]), bool)
+        for process, domain in of_library:
+            is_library |= (columns["domain"] == domain) & (columns["thread"] & ~THREAD_BITS == process)
+        self.has_only_library_ranges = len(is_library) > 0 and bool(is_library.all())
+        rows = np.flatnonzero(~is_library)
+        return {name: take(column, rows) for name, column in columns.items()} if is_library.any() else columns
 
     def last_time(self) -> int:
         """The end of the capture: the latest end, or start of an open range."""

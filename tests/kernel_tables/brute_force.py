@@ -59,8 +59,19 @@ class Rows:
             ]
             bounds = [rows(table, "start", "end") for table in (KERNEL, MEMCPY, MEMSET, GRAPH, CALL, "NVTX_EVENTS")]
             last = max((time or 0 for table in bounds for row in table for time in row), default=0)
-            events = rows("NVTX_EVENTS", "start", "end", "globalTid", "text", "textId", where="eventType IN (59, 60)")
-            named = [(strings[i] if text is None else text, *where) for *where, text, i in events]
+            wanted = ("start", "end", "globalTid", "domainId", "text", "textId")
+            events = rows("NVTX_EVENTS", *wanted, where="eventType IN (59, 60)")
+            made = rows("NVTX_EVENTS", "globalTid", "domainId", "text", "textId", where="eventType = 75")
+            libraries = {
+                (thread >> 24, domain)
+                for thread, domain, text, i in made
+                if (strings.get(i) if text is None else text) in ("CCCL", "NCCL")
+            }
+            named = [
+                (strings[i] if text is None else text, start, end, thread)
+                for start, end, thread, domain, text, i in events
+                if (thread >> 24, domain) not in libraries
+            ]
             ranges = [  # of ranges with equal times on a thread, the order of their names decides
                 Range(start, last if end is None else end, thread, row, name)
                 for row, (name, start, end, thread) in enumerate(sorted(named, key=lambda one: one[0]))

@@ -40,8 +40,12 @@ CASES = {  # by what it shows: a capture, and the path of each of its activities
         ["a", "a/b", "b"],
     ),
     "so may ranges of two domains": (
-        kernels(Synthetic().domain(1, "NCCL").range("step", 0, 50).range("all_reduce", 40, 70, domain=1), 45, 60),
+        kernels(Synthetic().domain(1, "mine").range("step", 0, 50).range("all_reduce", 40, 70, domain=1), 45, 60),
         ["step/all_reduce", "all_reduce"],
+    ),
+    "but those of a library's domain are not the program's": (
+        kernels(Synthetic().domain(1, "CCCL").range("step", 0, 50).range("cub::Sort", 40, 70, domain=1), 45, 60),
+        ["step", ""],
     ),
     "a range that another thread ends belongs to the thread that opened it": (
         Synthetic().range("a", 0, 50, kind=START_END, end_thread=2).range("b", 40, 60, thread=2)
@@ -195,7 +199,7 @@ def test_hundreds_of_ranges_that_cross_each_other_have_what_the_rule_gives_them(
 
 
 def test_ranges_and_activities_say_where_they_belong(tmp_path):
-    capture = Synthetic().domain(1, "NCCL").range("backward", 0, 100).range("all_reduce", 10, 40, thread=2, domain=1)
+    capture = Synthetic().domain(1, "mine").range("backward", 0, 100).range("all_reduce", 10, 40, thread=2, domain=1)
     capture.range("left open", 120, None).kernel("gemm", at=130, start=140, duration=60, thread=3, device=1, stream=14)
     with kernel_tables.read(capture.write(tmp_path / "capture.sqlite")) as profile:
         paths = profile.paths
@@ -203,7 +207,7 @@ def test_ranges_and_activities_say_where_they_belong(tmp_path):
         (activity,) = profile.activities().to_dict("records")
     assert [(*list(row.values())[1:-1], paths[row["path_id"]]) for row in instances] == [
         ("backward", "", process_id(1), thread_id(1), 0, 100, ("backward",)),
-        ("all_reduce", "NCCL", process_id(1), thread_id(2), 10, 40, ("backward", "all_reduce")),
+        ("all_reduce", "mine", process_id(1), thread_id(2), 10, 40, ("backward", "all_reduce")),
         ("left open", "", process_id(1), thread_id(1), 120, 200, ("left open",)),
     ]
     assert paths[activity.pop("path_id")] == ("left open",)

@@ -80,6 +80,10 @@ ERRORS = [  # a capture, and the errors in it
     (steps(5, 5).call(20, 900), ["launches_without_kernels"]),
     (steps(5, 5).kernel("gemm", at=None, start=150), ["lost_launches"]),
     (steps(5).kernel("gemm", at=2_000_000, start=900_000), ["starts_before_launch"]),
+    (
+        Synthetic().domain(1, "NCCL").range("ncclAllReduce", 0, 9, domain=1).kernel("gemm", at=5),
+        ["only_library_ranges"],
+    ),
     (steps(5, 5).diagnostic(2, "CUPTI dropped 1242 records."), ["nsys_lost_events"]),
     (steps(5, 5).diagnostic(2, "12 incomplete CUPTI events dropped"), ["nsys_lost_events"]),
     (steps(5, 5).diagnostic(3, "CUDA injection failed."), ["nsys_error"]),
