@@ -15,19 +15,25 @@ USUAL = 0.1  # where more of a stream's activities overlap, its number does not 
 
 
 def leave_out(capture: Capture, launch_row: np.ndarray) -> None:
-    """Marks the activities with impossible times in `has_time`, says in `impossible` how many there are of each kind,
-    and puts them, without a length, at the call that launched them (without one, at the first time of the others)."""
+    """Marks the activities with impossible times in `has_time`, names the rows of each kind in `impossible`, and puts
+    them, without a length, at the call that launched them (without one, at the first time of the others)."""
     work, calls = capture.activities, capture.calls
     if capture.is_cpu_only or not len(work):
         return
-    kinds = {
-        "zero_time": _without_time(work, RESOLUTION_KEY in capture.facts),
-        "negative_duration": _rows(work, lambda rows: work.end[rows] < work.start[rows]),
-        "starts_before_launch": _rows(work, lambda rows: _early_ns(work, calls, launch_row, rows) > EARLY_NS),
-        "overlaps_next": _overlapping(work, calls, launch_row),
-    }
     has_time = np.ones(len(work), bool)
-    for code, rows in kinds.items():
+    is_replay = np.zeros(len(calls.start) + 1, bool)  # the last is for no call
+    is_replay[calls.named("GraphLaunch")] = True
+    in_order = np.flatnonzero(
+        (work.node == NONE) & ~is_replay[launch_row]
+    )  # branches of a graph overlap as they should
+    kinds = {
+        "zero_time": lambda: _without_time(capture),
+        "negative_duration": lambda: _rows(work, lambda rows: work.end[rows] < work.start[rows]),
+        "starts_before_launch": lambda: _rows(work, lambda rows: _early_ns(work, calls, launch_row, rows) > EARLY_NS),
+        "overlaps_next": lambda: _overlapping(work, in_order[has_time[in_order]]),
+    }
+    for code, find in kinds.items():
+        rows = find()
         rows = rows[has_time[rows]]  # of several reasons, the first counts
         has_time[rows] = False
         if len(rows):
@@ -46,14 +52,17 @@ def _rows(work: Activities, is_wrong) -> np.ndarray:
     return np.concatenate(found)
 
 
-def _without_time(work: Activities, whole_microseconds: bool) -> np.ndarray:
-    """The rows of activities that start and end at 0, and of kernels that take no time, where a short one would."""
+def _without_time(capture: Capture) -> np.ndarray:
+    """The rows of activities that start at 0, though nothing else happened then; and of kernels that take no time,
+    where a short one would."""
+    work, kernel = capture.activities, KINDS.index("kernel")
+    takes_some = RESOLUTION_KEY not in capture.facts  # else a short kernel takes no whole microsecond
+    others = [times.min() for times in (capture.calls.start, capture.ranges.start) if len(times)]
+    is_far = not capture.is_torch and min(others, default=0) > EARLY_NS  # a trace counts from its first event
 
     def is_wrong(rows: slice) -> np.ndarray:
-        is_empty = work.start[rows] == work.end[rows]
-        if whole_microseconds:
-            return is_empty & (work.start[rows] == 0)
-        return is_empty & ((work.start[rows] == 0) | (work.kind[rows] == KINDS.index("kernel")))
+        start, is_empty = work.start[rows], work.start[rows] == work.end[rows]
+        return (start == 0) & (is_empty | is_far) | is_empty & takes_some & (work.kind[rows] == kernel)
 
     return _rows(work, is_wrong)
 
@@ -61,32 +70,30 @@ def _without_time(work: Activities, whole_microseconds: bool) -> np.ndarray:
 def _early_ns(work: Activities, calls: Calls, launch_row: np.ndarray, rows: slice) -> np.ndarray:
     """How long before its call each of these activities starts; 0 without a call."""
     row = launch_row[rows]
-    return np.where(row == NONE, 0, np.append(calls.start, 0)[row] - work.start[rows]) if len(calls.start) else row * 0
+    return np.where(row == NONE, 0, np.append(calls.start, 0)[row] - work.start[rows])
 
 
-def _overlapping(work: Activities, calls: Calls, launch_row: np.ndarray) -> np.ndarray:
-    """The rows of activities that still run when the next one on their stream has ended, for longer than before it
+def _overlapping(work: Activities, rows: np.ndarray) -> np.ndarray:
+    """Those of these rows that still run when the next one on their stream has ended, for longer than before it
     started.
 
-    A stream runs one activity after another; programmatic dependent launches overlap a little. Branches of a replayed
-    graph have the stream of its launch, and overlap as they should.
+    A stream runs one activity after another; programmatic dependent launches overlap a little.
     """
-    is_replay = np.zeros(len(calls.start) + 1, bool)
-    is_replay[calls.named("GraphLaunch")] = True
     streams, stream = numbered(work.stream)
     processes, process = numbered(work.process)
     group = stream.astype(np.int64) * len(processes) + process
     found = [np.empty(0, np.int64)]
-    for number in np.unique(group).tolist() if len(streams) * len(processes) > 1 else [None]:
-        rows = np.arange(len(work)) if number is None else np.flatnonzero(group == number)
-        rows = rows[(work.node[rows] == NONE) & ~is_replay[launch_row[rows]] & (work.end[rows] > work.start[rows])]
-        start = work.start[rows]
-        if (start[1:] < start[:-1]).any():
-            rows = rows[np.argsort(start, kind="stable")]
-            start = work.start[rows]
-        end = work.end[rows]
-        overlap = end[:-1] - start[1:]
-        wrong = np.flatnonzero((end[:-1] > end[1:]) & (overlap > np.maximum(start[1:] - start[:-1], OVERLAP_NS)))
-        if len(wrong) <= max(1, USUAL * len(rows)):
-            found.append(rows[wrong])
+    for number in np.unique(group).tolist() if len(streams) * len(processes) > 1 else [0]:
+        mine = rows[group[rows] == number]
+        if (work.start[mine][1:] < work.start[mine][:-1]).any():
+            mine = mine[np.argsort(work.start[mine], kind="stable")]
+        left, usual = mine, max(1, int(USUAL * len(mine)))
+        while len(left) >= len(mine) - usual:  # of two that overlap each other, the second shows before the first
+            start, end = work.start[left], work.end[left]
+            lead, overlap = np.diff(start), end[:-1] - start[1:]
+            wrong = np.flatnonzero((end[:-1] > end[1:]) & (overlap > np.maximum(lead, OVERLAP_NS)))
+            if not len(wrong):
+                found.append(np.setdiff1d(mine, left, assume_unique=True))
+                break
+            left = np.delete(left, wrong)
     return np.concatenate(found)
