@@ -10,9 +10,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernel_tables.capture import KINDS, NONE, process_of
-from kernel_tables.errors import DAMAGE_KEY, ERROR, RESOLUTION_KEY, WARNING, Finding, ImpossibleCapture, finding
+from kernel_tables.errors import (
+    BAD_KEY,
+    DAMAGE_KEY,
+    ERROR,
+    RESOLUTION_KEY,
+    WARNING,
+    Finding,
+    ImpossibleCapture,
+    finding,
+)
 from kernel_tables.intervals import gaps, intersection, union
-from kernel_tables.losses import launches_without_kernels, steps_without_kernels
+from kernel_tables.losses import steps_without_kernels
 from kernel_tables.output import visible
 from kernel_tables.steps import measured_steps, rows_by_value
 
@@ -33,7 +42,7 @@ def findings(
         found = [
             *profile.capture.findings, *check.kernels_and_ranges(), *check.impossible_times(),
             *check.steps_without_kernels(step_name), *check.steps(expected_steps, step_name, equal_steps),
-            *check.launches(), *check.overhead(), *check.graphs(), *check.messages(), *check.threads(),
+            *check.launches(), *check.overhead(), *check.graphs(), *check.messages(),
         ]  # fmt: skip
     except ImpossibleCapture as error:
         found = list(error.findings)
@@ -60,6 +69,9 @@ class _Check:
         if damage := self.profile.metadata.get(DAMAGE_KEY):
             fact = f"only what comes before the damage was read ({visible(damage)})"
             yield finding("read_up_to_damage", f"{fact}: times are too small; write or copy the trace again")
+        if bad := self.profile.metadata.get(BAD_KEY):
+            fact = f"{bad} events were left out or repaired: a byte that is no text, a wrong type, no time"
+            yield finding("bad_events", f"{fact}; write the trace again if their number matters")
         if RESOLUTION_KEY in self.profile.metadata:
             yield finding(
                 "whole_microseconds",
@@ -195,7 +207,7 @@ class _Check:
 
     def launches(self) -> Iterator[Finding]:
         """The findings about calls without activities, and activities without calls."""
-        if missing := len(launches_without_kernels(self.profile)):
+        if missing := len(self.profile.lost_launches):
             yield finding(
                 "launches_without_kernels",
                 f"{missing} launches have no kernel: their time is missing from every table; wait for the GPU"
@@ -329,23 +341,3 @@ class _Check:
                 if severity >= least and re.match(pattern, text, re.IGNORECASE):
                     yield finding(code, f"{source}: {visible(text)}: {meaning}")
                     break
-
-    def threads(self) -> Iterator[Finding]:
-        """The finding about launches that inherit ranges of two or more threads."""
-        found = self.profile.attribution
-        thread = self.ranges.thread[found.range]  # by node
-        # How often the thread changes along the ranges around each node: with each change, one more thread is
-        # inherited.
-        changes = np.zeros(len(thread) + 1, np.int64)  # the last is for no node
-        for nodes in found.paths.levels_of_nodes:
-            outer = found.parent[nodes]
-            changes[nodes] = changes[outer] + ((outer != NONE) & (thread[nodes] != thread[outer]))
-        launched = np.flatnonzero((found.launch_node != NONE) & (found.launch_row != NONE))
-        node, row = found.launch_node[launched], found.launch_row[launched]
-        has_own = thread[node] == self.calls.threads[self.calls.thread[row]]  # else that of the range is inherited, too
-        if launches := np.count_nonzero(changes[node] > has_own):
-            yield finding(
-                "several_threads",
-                f"{launches} launches inherit ranges from more than one other thread: all of them count, ordered by"
-                " start, then longest, then thread; name a range in one thread only to distinguish them",
-            )

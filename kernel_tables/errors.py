@@ -12,6 +12,7 @@ ERROR, WARNING = "error", "warning"
 # JSON of torch.profiler, what it lacks, where it is invalid, and the nanoseconds of which all its times are multiples.
 RANK_KEY, RANKS_KEY, WINDOW_KEY = "RECORDED_RANK", "RECORDED_RANKS", "RECORDED_WINDOW"
 NOTES_KEY, DAMAGE_KEY, RESOLUTION_KEY = "TRACE_NOTES", "TRACE_DAMAGE", "TRACE_RESOLUTION_NS"
+BAD_KEY = "TRACE_BAD_EVENTS"  # how many events of JSON were left out, or repaired
 IMPOSSIBLE = {  # no table is made from such a capture
     "invalid_json": "the JSON of a trace is invalid, or cut off",
     "damaged_file": "SQLite refuses the file: pages are damaged, truncated, lost or exchanged",
@@ -47,6 +48,7 @@ INCOMPLETE = {  # errors: numbers are wrong or missing
     "read_up_to_damage": "the JSON of a trace is invalid, and only what comes before the damage was read",
 }
 ODD = {  # warnings: nothing is known to be lost
+    "bad_events": "events of a trace have no time, or something in them has a wrong type; they are left out",
     "steps_vary": "steps hold different numbers of kernels, and nothing shows a loss",
     "whole_microseconds": "times are whole microseconds, so short kernels count as 0 or 1 µs",
     "launched_before": "activities were launched before the capture began",
@@ -55,7 +57,6 @@ ODD = {  # warnings: nothing is known to be lost
     "nodes_not_recorded": "replayed activities run nodes of graphs that were captured before the recording",
     "calls_without_names": "API calls have no names or ends, so lost launches cannot be counted",
     "ranges_left_open": "ranges were never closed",
-    "several_threads": "launches on threads without a range belong to those that several other threads had open",
     "profiler_overhead": "the GPU did nothing for 5 % of the time or more while the profiler itself was busy",
     "nsys_hedge": "nsys warns that some events may be missing",
     "nsys_older_than_driver": "nsys does not know the driver's CUDA",

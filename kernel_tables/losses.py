@@ -44,21 +44,16 @@ def steps_without_kernels(profile: Profile, steps: np.ndarray, step_name: str) -
     empty = steps[~np.isin(steps, profile.enclosing(step_name)[_is_kernel(profile)])]
     if not len(empty) or len(empty) == len(steps) or profile.is_cpu_only:
         return empty[:0]
-    return empty[_lost_in(profile, empty) > 0]
+    return empty[_count_in(profile, empty, profile.lost_launches) > 0]
 
 
 def share_lost(profile: Profile, steps: np.ndarray) -> float:
     """The share of the launches in these ranges (of the capture if there are none) that have no kernel."""
-    lost = launches_without_kernels(profile)
+    lost = profile.lost_launches
     launches = profile.capture.calls.named(*LAUNCHES)
     if len(steps) and len(lost):
-        return _lost_in(profile, steps).sum() / max(_count_in(profile, steps, launches).sum(), 1)
+        return _count_in(profile, steps, lost).sum() / max(_count_in(profile, steps, launches).sum(), 1)
     return len(lost) / max(len(launches), 1)
-
-
-def _lost_in(profile: Profile, steps: np.ndarray) -> np.ndarray:
-    """How many launches without a kernel each of these ranges has."""
-    return _count_in(profile, steps, launches_without_kernels(profile))
 
 
 def _count_in(profile: Profile, steps: np.ndarray, rows: np.ndarray) -> np.ndarray:

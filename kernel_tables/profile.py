@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_tables import attribution, tables
+from kernel_tables import attribution, losses, tables
 from kernel_tables.capture import KINDS, Capture, blocks, process_of
 from kernel_tables.classes import classify
 from kernel_tables.errors import NOTES_KEY, WINDOW_KEY, Finding, TraceError
@@ -130,6 +130,11 @@ class Profile(AbstractContextManager):
     def attribution(self) -> attribution.Attribution:
         """Which ranges each activity belongs to."""
         return attribution.attribute(self.capture)
+
+    @cached_property
+    def lost_launches(self) -> np.ndarray:
+        """The calls that launched something that was not recorded, see losses.py."""
+        return losses.launches_without_kernels(self)
 
     @property
     def timed(self) -> np.ndarray:

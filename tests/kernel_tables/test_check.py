@@ -103,8 +103,6 @@ WARNINGS = [  # a capture, and the warnings in it, which are all
     (steps(5, 5).diagnostic(2, "Something is old."), ["nsys_warning"]),
     (steps(5, 5).diagnostic(1, "CUPTI events dropped: 0").diagnostic(1, "Number of CUDA events collected: 12"), []),
     (steps(5, 5).range("open", 10, None), ["ranges_left_open"]),
-    (steps(5, 6).range("server", 0, 150, thread=3).kernel("gemm", at=95, thread=2), ["steps_vary", "several_threads"]),
-    (steps(5, 5).range("own", 91, 99, thread=2).kernel("gemm", at=95, thread=2), []),
 ]
 
 
