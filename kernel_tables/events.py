@@ -74,13 +74,14 @@ class Facts(msgspec.Struct, rename="camel"):
 class EventFile:
     """The events of a file, as an iterator of lists of some thousands.
 
-    Afterwards, `facts` holds the JSON object around them, `repairs` how many parts were repaired, and `damage` where
-    and why the JSON is invalid, "" if it is not. TraceError for a file without events.
+    Afterwards, `facts` holds the JSON object around them, `repairs` how many parts were repaired, `bad_events` how many
+    were left out since they are none, and `damage` where and why the JSON is invalid, "" if it is not. TraceError for a
+    file without events.
     """
 
     def __init__(self, path: Path):
-        self.path, self.facts, self.repairs, self.damage = path, Facts(), 0, ""
-        self._decoder = msgspec.json.Decoder(Facts | list[Event])
+        self.path, self.facts, self.repairs, self.damage, self.bad_events = path, Facts(), 0, "", 0
+        self._decoder = msgspec.json.Decoder(Facts | list[Event], strict=False)  # so that numbers may be in quotes
 
     def __iter__(self) -> Iterator[list[Event]]:
         chunks, boundary = self._unpacked(), re.compile(rb"\}\s*,\s*(?=\{)")  # between two events, or within one
@@ -142,13 +143,35 @@ class EventFile:
             try:
                 if not text.isascii():
                     text.decode()  # msgspec does not check what it skips
-                decoded = self._decoder.decode(text)
+                try:
+                    decoded = self._decoder.decode(text)
+                except msgspec.ValidationError:  # valid JSON, in which something is not of its type
+                    decoded = self._one_by_one(text)
             except ValueError as error:
                 first = first or error
                 continue
             self.repairs += repairs
             return decoded
         raise first
+
+    def _one_by_one(self, text: bytes) -> Facts | list[Event]:
+        """The events and facts, without those that are not what they should be."""
+
+        def decoded(raw: msgspec.Raw, type_: Any) -> Any:
+            try:
+                return msgspec.json.decode(raw, type=type_, strict=False)
+            except msgspec.ValidationError:
+                return None
+
+        whole = msgspec.json.decode(text, type=dict[str, msgspec.Raw] | list[msgspec.Raw])
+        raws = whole if isinstance(whole, list) else decoded(whole.pop("traceEvents"), list[msgspec.Raw]) or []
+        events = [event for raw in raws if (event := decoded(raw, Event)) is not None]
+        self.bad_events += len(raws) - len(events)
+        if whole is raws:
+            return events
+        fields = {field.encode_name: field for field in msgspec.structs.fields(Facts)}
+        found = {fields[key].name: decoded(raw, fields[key].type) for key, raw in whole.items() if key in fields}
+        return Facts(events, **found)
 
     def _up_to_damage(self, head: bytes, text: bytes, done: int, reason: str) -> list[Event]:
         """The events before the damage; sets `damage`. The text begins after `done` bytes of the file."""

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from kernel_tables import modules
+from kernel_tables import errors, modules
 from kernel_tables.capture import (
     NONE,
     THREAD_BITS,
@@ -33,7 +33,16 @@ from kernel_tables.capture import (
     process_of,
     range_name,
 )  # fmt: skip
-from kernel_tables.errors import DAMAGE_KEY, NOTES_KEY, RANK_KEY, RANKS_KEY, RESOLUTION_KEY, TraceError, impossible
+from kernel_tables.errors import (
+    errors.BAD_KEY,
+    errors.DAMAGE_KEY,
+    errors.NOTES_KEY,
+    errors.RANK_KEY,
+    errors.RANKS_KEY,
+    errors.RESOLUTION_KEY,
+    TraceError,
+    impossible,
+)
 from kernel_tables.events import ADVICE, GZIP, Args, Event, EventFile
 
 HOUR_NS = 3_600_000_000_000
@@ -163,12 +172,32 @@ class Events(Source):
             for kind, of_kind in by_kind.items():
                 phases = ("s", "f") if kind == "arrow" else ("X",)
                 if of_kind := [event for event in of_kind if event.ph in phases]:
-                    blocks[kind].append(self._columns(kind, of_kind))
+                    try:
+                        columns = self._columns(kind, of_kind)
+                    except TraceError:
+                        columns = self._columns(kind, self._with_times(kind, of_kind))
+                    blocks[kind].append(columns)
         blocks[KERNEL] += [*blocks.pop(COPY), *blocks.pop(FILL)]
         return {
             kind: {name: np.concatenate([block[name] for block in parts]) for name in parts[0]}
             for kind, parts in blocks.items()
         }
+
+    def _with_times(self, kind: Any, events: list[Event]) -> list[Event]:
+        """The events whose start is a time; the others are counted. A duration may be none, but not of an activity."""
+
+        def has_time(event: Event) -> bool:
+            try:
+                self._nanoseconds([event.ts or b"none"])
+            except TraceError:
+                return False
+            if kind not in (KERNEL, COPY, FILL) and event.dur is not None and not abs(event.dur) < 1e15:
+                event.dur = None
+            return event.dur is not None or kind != "call"
+
+        timed = [event for event in events if has_time(event)]
+        self.file.bad_events += len(events) - len(timed)
+        return timed
 
     def _count_from_first(self) -> None:
         """Makes times count from the first event, and lets events without an end last to the end of the trace."""
@@ -270,8 +299,9 @@ class Events(Source):
             digits = joined.replace(b".", b"") if is_exact else joined.replace(b" ", b"000 ") + b"000"
             return self._checked(np.fromstring(digits, np.int64, sep=" "))
         try:
-            times = np.array([round(Decimal(text).scaleb(3)) for text in joined.decode().split(" ")], np.int64)
-        except (ArithmeticError, ValueError):
+            words = joined.replace(b'"', b"").decode().split(" ")
+            times = np.array([round(Decimal(word).scaleb(3)) for word in words], np.int64)
+        except (ArithmeticError, ValueError, OverflowError):
             times = np.array([np.nan])
         return self._checked(times)
 
@@ -286,8 +316,9 @@ class Events(Source):
         columns = []
         for values in ([event.pid for event in events], [event.tid for event in events]):
             columns.append(numbers := _integers(values))
-            for number in np.unique(numbers[(numbers < 0) | (numbers > THREAD_BITS)]).tolist():
-                numbers[numbers == number] = THREAD_BITS - self._substitutes[number]
+            is_none = (numbers < 0) | (numbers > THREAD_BITS)
+            for row in np.flatnonzero(is_none).tolist():
+                numbers[row] = THREAD_BITS - self._substitutes[str(values[row])]
         return columns[0] << 24 | columns[1]
 
     # The capture
@@ -307,7 +338,7 @@ class Events(Source):
         facts = {"EXPORT_PRODUCT_NAME": "PyTorch profiler (Kineto)", "EXPORT_PRODUCT_VERSION": torch_version}
         facts["CAPTURE_BACKEND"] = "torch"
         if with_notes:
-            facts |= self._own_facts() | {NOTES_KEY: "\n".join(self._notes(activities, on_gpu))}
+            facts |= self._own_facts() | {errors.NOTES_KEY: "\n".join(self._notes(activities, on_gpu))}
         overhead = self["overhead"]["start"], self["overhead"]["end"]
         self.columns = {KERNEL: self[KERNEL]}  # nobody needs the others any more
         return Capture(self.path, activities, calls, columns, nodes, overhead, [], facts, [], self)
@@ -315,12 +346,14 @@ class Events(Source):
     def _own_facts(self) -> dict[str, str]:
         """What the trace says about itself."""
         of_rank = self.file.facts.distributed_info or {}
-        names = {RANK_KEY: "rank", RANKS_KEY: "world_size"}
+        names = {errors.RANK_KEY: "rank", errors.RANKS_KEY: "world_size"}
         facts = {key: str(of_rank[name]) for key, name in names.items() if name in of_rank}
         if self.whole_microseconds:
-            facts[RESOLUTION_KEY] = "1000"
+            facts[errors.RESOLUTION_KEY] = "1000"
+        if bad := self.file.bad_events + self.file.repairs:
+            facts[errors.BAD_KEY] = str(bad)
         if self.file.damage:
-            facts[DAMAGE_KEY] = self.file.damage
+            facts[errors.DAMAGE_KEY] = self.file.damage
         return facts
 
     def _notes(self, activities: Activities, on_gpu: bool) -> Iterator[str]:
@@ -330,6 +363,8 @@ class Events(Source):
         if self.file.repairs:
             careless = "bytes that are no text, bare inf, or unescaped quotes"
             yield f"invalid JSON was repaired ({self.file.repairs:,} times): {careless}"
+        if self.file.bad_events:
+            yield f"{self.file.bad_events:,} events are left out: they have no time, or something of a wrong type"
         if not on_gpu:
             yield "the trace holds nothing of a GPU: operators of PyTorch on the processor stand for kernels"
             return
@@ -391,7 +426,7 @@ class Events(Source):
         return Activities(work["kind"], name.reshape(-1).astype(np.int32), names, *columns)
 
     def _device_work(self) -> tuple[Activities, Calls]:
-        """The activities of the GPU and the calls. Raises ImpossibleCapture if one ends before it starts."""
+        """The activities of the GPU and the calls. Raises ImpossibleCapture if a call ends before it starts."""
         work = self[KERNEL]
         for number, word in ((COPY, "__amd_rocclr_copyBuffer"), (FILL, "__amd_rocclr_fillBuffer")):
             work["kind"][self.rows_named(KERNEL, word)] = number  # ROCm 7.1 calls them kernels
@@ -399,9 +434,8 @@ class Events(Source):
         self.columns[KERNEL] = work = {name: column[order] for name, column in work.items()}
         calls = {name: column[self["call"]["correlation"] > 0] for name, column in self["call"].items()}
         self.columns["call"] = calls = self._with_operators(calls, work)
-        if (work["end"] < work["start"]).any() or (calls["end"] < calls["start"]).any():
-            message = "an activity or a call ends before it starts: write the trace again"
-            raise impossible(self.path, "ends_before_start", message)
+        if (calls["end"] < calls["start"]).any():
+            raise impossible(self.path, "ends_before_start", "a call ends before it starts: write the trace again")
         return self._activities(self._processes(calls, work)), self._calls(calls)
 
     def _with_operators(self, calls: dict, work: dict) -> dict[str, np.ndarray]:
@@ -422,15 +456,23 @@ class Events(Source):
         if the file holds several ranks whose correlation ids cannot be told apart."""
         of_host = np.concatenate([self[kind]["thread"] for kind in ("call", "operator", "annotation")])
         correlation, process = np.unique(np.stack([calls["correlation"], process_of(calls["thread"])]), axis=1)
-        if (correlation[1:] == correlation[:-1]).any():
+        ranks = len(np.unique(process)) if (correlation[1:] == correlation[:-1]).any() else self._repeated(calls)
+        if ranks > 1:
             raise TraceError(
-                f"{self.path}: traces of {len(np.unique(process))} processes are merged in it, and their correlation"
-                " ids collide, so that nobody knows which launched what: give the trace of each rank"
+                f"{self.path}: this file holds {ranks} ranks, whose correlation ids collide, so that nobody knows which"
+                " launched what: give their files (the trace of each rank)"
             )
         place = np.searchsorted(correlation, work["correlation"])
         usual = process_of(int(of_host[0])) if len(of_host) else 0
         correlation, process = np.append(correlation, NONE), np.append(process, usual)
         return np.where(correlation[place] == work["correlation"], process[place], process[-1])
+
+    @staticmethod
+    def _repeated(calls: dict) -> int:
+        """How often most correlation ids stand for a call of the same name: once in the trace of one rank, more often
+        if ranks with the same process id were merged (each from a container of its own)."""
+        counts = np.unique(np.stack([calls["correlation"], calls["name"]]), axis=1, return_counts=True)[1]
+        return int(np.median(counts)) if len(counts) else 1
 
     # Replayed graphs
 
