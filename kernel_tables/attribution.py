@@ -278,8 +278,8 @@ class _Timeline:
         start, end = chains.ranges.start[rows], chains.ranges.end[rows]
         self.chains, self.rows, self.first, self.last = chains, rows, int(start[0]), int(end.max())
         solid = end > start  # a range without a duration is never open
-        closing = np.flatnonzero(solid)
-        closing = closing[np.lexsort((-closing, end[closing]))]
+        closing = np.flatnonzero(solid)[::-1]
+        closing = closing[np.argsort(end[closing], kind="stable")]  # of equal ends, the last opened closes first
         closed = np.searchsorted(end[closing], start, "right")
         depth = np.cumsum(solid) - solid - closed
         if (deepest := int(depth.max(initial=0))) >= 1000:
