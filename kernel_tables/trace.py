@@ -33,16 +33,7 @@ from kernel_tables.capture import (
     process_of,
     range_name,
 )  # fmt: skip
-from kernel_tables.errors import (
-    errors.BAD_KEY,
-    errors.DAMAGE_KEY,
-    errors.NOTES_KEY,
-    errors.RANK_KEY,
-    errors.RANKS_KEY,
-    errors.RESOLUTION_KEY,
-    TraceError,
-    impossible,
-)
+from kernel_tables.errors import TraceError, impossible
 from kernel_tables.events import ADVICE, GZIP, Args, Event, EventFile
 
 HOUR_NS = 3_600_000_000_000
