@@ -6,12 +6,12 @@ import json
 import random
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import kernel_tables
+from kernel_tables.steps import Scope, step_time
 from tests.kernel_tables.command import run_command
-from tests.kernel_tables.synthetic import Synthetic, random_capture
+from tests.kernel_tables.synthetic import Synthetic
 
 REPORTS = Path(__file__).parent / "reports"
 
@@ -56,29 +56,63 @@ def test_a_launch_without_a_time_has_no_mean_and_programmatic_launches_may_overl
         assert rows.loc["gemm", "total_ns"] == 9_000 and rows.loc["dependent", "total_ns"] == 5_000
 
 
-@pytest.mark.parametrize("seed", range(6))
+MS = 1_000_000
+PLANTED = {  # by code: the start and the end of an activity, of its true ones
+    "zero_time": lambda rng, start, end: rng.choice([(0, 0), (start, start)]),
+    "negative_duration": lambda rng, start, end: (end, start),
+    "starts_before_launch": lambda rng, start, end: (rng.randrange(50 * MS), end),
+    "overlaps_next": lambda rng, start, end: (start, end + rng.randrange(5 * MS, 500 * MS)),
+}
+
+
+def steps_with(rng: random.Random, *codes: str) -> tuple[Synthetic, int]:
+    """Four steps of 10 ms after 100 ms, with kernels and copies on two streams, some with times of these kinds; and the
+    time of the others."""
+    capture, launches = Synthetic(), [(step, place) for step in range(4) for place in range(20)]
+    faults = dict(zip(rng.sample([one for one in launches if one[1] < 18], len(codes)), codes, strict=True))
+    total_ns = 0
+    for step, place in launches:
+        at = 100 * MS + 10 * MS * step + 400_000 * place
+        if not place:
+            capture.range("step", at, at + 9 * MS)
+        start = at + 20_000 + rng.randrange(5_000)
+        end = start + rng.randrange(1_000, 150_000)
+        if fault := faults.get((step, place)):
+            start, end = PLANTED[fault](rng, start, end)
+        else:
+            total_ns += end - start
+        launch = {"start": start, "duration": end - start, "stream": 7 + place % 2}
+        if place % 5 == 3 and fault != "zero_time":
+            capture.memcpy(at, **launch)
+        else:
+            capture.kernel(rng.choice(["gemm", "ncclDevKernel_AllReduce_Sum_f32_RING_LL()"]), at, **launch)
+    return capture, total_ns
+
+
+@pytest.mark.parametrize("seed", range(10))
 def test_no_share_exceeds_all_and_no_step_its_capture_whatever_is_planted(seed, tmp_path):
-    rng, capture = random.Random(seed), random_capture(seed)
-    rows = capture.rows["CUPTI_ACTIVITY_KIND_KERNEL"]
-    last_ns = max(row.get("end") or 0 for of_table in capture.rows.values() for row in of_table)
-    planted = rng.sample(rows, min(3, len(rows)))
-    for row in planted:
-        kind = rng.randrange(3)
-        row["start"], row["end"] = [(0, 0), (row["end"], row["start"]), (row["start"], row["start"])][kind]
+    rng = random.Random(seed)
+    codes = set(rng.sample(list(PLANTED), rng.randint(1, 3)))
+    capture, total_ns = steps_with(rng, *codes)
     path = capture.write(tmp_path / "capture.sqlite")
-    for command in ("kernels", "ranges", "classes", "diagnose", "communication", "host", "check"):
-        done = run_command(command, path, "--format", "json")
-        assert done.returncode in (0, 1), done.stderr
+    with kernel_tables.read(path) as profile:
+        assert {finding.code for finding in profile.check() if finding.severity == "error"} == codes
+        assert (~profile.timed).sum() == len(codes)
+        found = profile.kernels()
+        assert (found["launches"].sum(), found["total_ns"].sum()) == (80, total_ns)
+        assert 9 * MS < step_time(Scope(profile)).ns < 10 * MS
+    for command in ("kernels", "ranges", "classes", "diagnose", "communication", "host", "check", "diff"):
+        done = run_command(command, path, *([path] if command == "diff" else []), "--format", "json")
+        assert done.returncode == (command == "check"), done.stderr
         for row in json.loads(done.stdout or "[]"):
             for name, value in row.items():
-                if isinstance(value, int | float) and ("share" in name or name == "gain_percent"):
-                    assert 0 <= value <= (100 if name == "gain_percent" else 1), (command, row)
-                if name in ("step_ns", "duration_ns", "max_ns") and value is not None:
-                    assert 0 <= value <= last_ns, (command, row)
-    with kernel_tables.read(path) as profile:
-        assert (~profile.timed).sum() >= len(planted) - 1
-        spans = profile.activities().dropna(subset=["duration_ns"])
-        assert (spans["duration_ns"] >= 0).all() and np.isin(spans["range"].isna(), [False]).all()
+                if isinstance(value, int | float) and not isinstance(value, bool):
+                    limit = 100 if name.endswith("percent") else 1 if "share" in name else 140 * MS
+                    assert 0 <= value <= limit, (command, name, value)
+    assert run_command("trace", path, "-o", tmp_path / "timeline.json").returncode == 0
+    events = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
+    assert max(event["ts"] + event.get("dur", 0) for event in events if "ts" in event) * 1000 < 140 * MS
+    assert run_command("report", path, "-o", tmp_path / "page.html").returncode == 0
 
 
 @pytest.mark.parametrize(
