@@ -17,6 +17,7 @@ from tests.kernel_tables.synthetic import START_END, Synthetic, process_id, rand
 CAPTURES = Path(__file__).parents[1] / "captures"
 DOCUMENT = Path(__file__).parents[2] / "docs" / "attribution.md"
 LOST = "(launched before the capture)"
+REPORTS = Path(__file__).parent / "reports"
 
 
 def kernels(capture: Synthetic, *launches: int, **where) -> Synthetic:
@@ -237,3 +238,29 @@ def test_any_names_come_back_from_the_text_of_their_path():
     for pair in product([*names, "a > b > c"], repeat=2):
         assert names_in(path_text(pair)) == pair
         assert innermost(path_text(pair)) == pair[1]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "{{'Module': 'model.layers.{}.self_attn', 'Inputs': [[3, 4096]]}}",
+        '{{"Module": "model.layers.{}.self_attn", "StaticParams": {{}}}}',
+    ],
+)  # fmt: skip
+def test_the_layers_of_a_server_are_one_range_by_module(tmp_path, written):
+    capture = Synthetic()
+    for layer in range(4):
+        capture.range(written.format(layer), 10 * layer, 10 * layer + 9).kernel("k", at=10 * layer + 1)
+    with kernel_tables.read(capture.write(tmp_path / "capture.sqlite")) as profile:
+        assert profile.ranges()[["range", "instances"]].to_numpy().tolist() == [["model.layers.self_attn", 4]]
+    with kernel_tables.read(REPORTS / "layerwise.json.gz") as profile:
+        assert profile.ranges()[["range", "kernels"]].to_numpy().tolist() == [["model.layers.self_attn", 24]]
+
+
+def test_other_names_with_numbers_stay(tmp_path):
+    names = ["expert.0", "model.layers.0.mlp", "step 4", "{'shape': [3, 4]}", "a.1"]
+    capture = Synthetic().kernel("k", at=1)
+    for place, name in enumerate(names):
+        capture.range(name, 10 * place, 10 * place + 5)
+    with kernel_tables.read(capture.write(tmp_path / "capture.sqlite")) as profile:
+        assert sorted(profile.ranges()["range"]) == sorted(names)
