@@ -35,10 +35,6 @@ CASES = {  # by what it shows: a capture, and the path of each of its activities
         replay(captured_step().node(11, 95).node(11, 95, original=1).node(21, 96, original=11), 110, 11, 21),
         "forward/norm forward/norm",
     ),
-    "clones of each other are of no captured node": (
-        replay(Synthetic().range("step", 100, 200).node(1, 10, original=2).node(2, 20, original=1), 110, 1, 2),
-        "step step",
-    ),
     "copies and fills have the ranges of their nodes, too": (
         captured_step().memset(110, node=2).memcpy(110, node=1), "forward/norm forward/mlp",
     ),
@@ -57,27 +53,8 @@ CASES = {  # by what it shows: a capture, and the path of each of its activities
     "a module that launches its own graph counts once": (
         replay(captured_step().range("forward", 100, 200), 110, 1), "forward/norm",
     ),
-    "but not if it is inside another in the capture": (
-        replay(captured_step().range("norm", 100, 200), 110, 1), "norm/forward/norm",
-    ),
     "ranges that a capture repeats in their order count once": (
         replay(NESTED, 110, 1, 2, 4), "step/forward/norm step/forward/norm/mlp step/forward/norm/backward",
-    ),
-    "of several ranges with the name at the launch, the innermost is repeated": (
-        replay(
-            captured_step().range("forward", 100, 300).range("step", 101, 290).range("forward", 105, 280), 110, 1,
-        ),
-        "forward/step/forward/norm",
-    ),
-    "of nodes that were added by hand, ranges around the first one are left out": (
-        replay(
-            Synthetic().range("step", 0, 50).range("build", 5, 40).range("step", 60, 90).node(1, 10).node(2, 45),
-            70, 1, 2,
-        ),
-        "step/build step",
-    ),
-    "nodes of another process are other nodes": (
-        replay(captured_step().range("other", 0, 50, process=2).node(1, 10, process=2), 110, 1), "forward/norm",
     ),
 }  # fmt: skip
 

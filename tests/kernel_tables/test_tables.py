@@ -5,8 +5,6 @@ import math
 import random
 import sqlite3
 import statistics
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -220,19 +218,6 @@ def test_the_page_of_columns_is_made_of_their_declaration():
         columns("range | text | the unit is missing")
 
 
-def test_a_table_is_made_without_pandas():
-    program = f"""
-import sys, kernel_tables
-with kernel_tables.read({str(CAPTURES / "tiny_2025.3.1.sqlite.gz")!r}) as profile:
-    rows = [len(profile.table(name, "step")) for name in ("kernels", "ranges", "classes")]
-print(min(rows) > 5, "pandas" in sys.modules, sorted(set(dir(kernel_tables)) & {{"read", "recorded", "Trace"}}))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "True False ['read', 'recorded']\n"
-    with pytest.raises(AttributeError, match="no attribute 'Trace'"):
-        kernel_tables.Trace  # noqa: B018
-
-
 def test_a_file_that_is_no_capture_is_refused_in_one_line(tmp_path):
     (tmp_path / "notes.txt").write_text("no capture")
     for name in ("notes.txt", "missing.sqlite", "."):
@@ -244,9 +229,3 @@ def test_a_file_that_is_no_capture_is_refused_in_one_line(tmp_path):
             profile.kernels("stepp")
         assert profile.metadata["EXPORT_PRODUCT_VERSION"].startswith("2025.3.2")
         assert (profile.recorded_window, profile.notes, profile.is_cpu_only) == ({}, [], False)
-
-
-@pytest.mark.parametrize(("noted", "found"), [('{"steps": 3}', {"steps": 3}), ("[3]", {}), ("no JSON", {})])
-def test_a_recording_says_what_record_noted_about_its_window(noted, found, read):
-    with read(Synthetic().metadata("RECORDED_WINDOW", noted).metadata("TRACE_NOTES", "one\ntwo")) as profile:
-        assert (profile.recorded_window, profile.notes) == (found, ["one", "two"])
