@@ -257,9 +257,10 @@ class _Check:
         """The findings about times that no activity can have; see impossible.py."""
         found = self.profile.attribution and self.work.impossible  # which attribution finds
         facts = {
-            "zero_time": "have no time: they start and end at 0, or take none",
+            "zero_time": "have no time: it is 0, or far from all others",
             "negative_duration": "end before they start",
             "starts_before_launch": "start a millisecond or more before the call that launched them",
+            "outlasts_host": "are longer than all that the host did",
             "overlaps_next": "still run when the next one on their stream has ended",
         }
         for code, rows in found.items():

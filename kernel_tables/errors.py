@@ -42,6 +42,7 @@ INCOMPLETE = {  # errors: numbers are wrong or missing
     "negative_duration": "activities end before they start",
     "starts_before_launch": "activities start a millisecond or more before the call that launched them",
     "overlaps_next": "activities still run when the next one on their stream has ended",
+    "outlasts_host": "activities of a trace are longer than all that the host did, and end a second or more later",
     "only_library_ranges": "all ranges are of libraries; those of the program are missing",
     "nsys_lost_events": "nsys reports lost events",
     "nsys_error": "nsys reports an error",

@@ -10,6 +10,7 @@ from kernel_tables.capture import KINDS, NONE, Activities, Calls, Capture, block
 from kernel_tables.errors import RESOLUTION_KEY
 
 EARLY_NS = 1_000_000  # clocks of host and GPU differ by microseconds, never by a millisecond
+SECOND_NS = 1_000_000_000
 OVERLAP_NS = 1_000  # starts and ends are exact to less
 USUAL = 0.1  # where more of a stream's activities overlap, its number does not mean an order
 
@@ -31,6 +32,7 @@ def leave_out(capture: Capture, launch_row: np.ndarray) -> None:
         "negative_duration": lambda: _rows(work, lambda rows: work.end[rows] < work.start[rows]),
         "starts_before_launch": lambda: _rows(work, lambda rows: _early_ns(work, calls, launch_row, rows) > EARLY_NS),
         "overlaps_next": lambda: _overlapping(work, in_order[has_time[in_order]]),
+        "outlasts_host": lambda: _outlasting(capture),
     }
     for code, find in kinds.items():
         rows = find()
@@ -65,6 +67,19 @@ def _without_time(capture: Capture) -> np.ndarray:
         return (start == 0) & (is_empty | is_far) | is_empty & takes_some & (work.kind[rows] == kernel)
 
     return _rows(work, is_wrong)
+
+
+def _outlasting(capture: Capture) -> np.ndarray:
+    """The rows of activities of a trace that are longer than all that the host did, and end a second or more later. An
+    export states the end of its capture, which its reader compares."""
+    work, calls = capture.activities, capture.calls
+    if not capture.is_torch or not len(calls.start):
+        return np.empty(0, np.int64)
+    capture.load_call_ends()
+    last_ns = max(int(calls.end.max()), int(capture.ranges.end.max(initial=0)))
+    longest_ns = last_ns - min(int(calls.start.min()), int(capture.ranges.start.min(initial=last_ns)))
+    is_long = work.end - work.start > max(longest_ns, SECOND_NS)
+    return np.flatnonzero(is_long & (work.end > last_ns + SECOND_NS))
 
 
 def _early_ns(work: Activities, calls: Calls, launch_row: np.ndarray, rows: slice) -> np.ndarray:

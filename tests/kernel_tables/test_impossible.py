@@ -1,6 +1,7 @@
 """Activities whose times cannot be: errors that count as launches, and enter no other figure of any command."""
 
 import csv
+import gzip
 import io
 import json
 import random
@@ -34,6 +35,17 @@ def test_a_time_that_cannot_be_is_an_error_and_enters_no_figure(name, code, laun
         assert profile.activities()["duration_ns"].isna().sum() == (~profile.timed).sum() > 0
     lines = run_command("diagnose", REPORTS / name, "--format", "text").stdout.decode()
     assert lines.startswith(f"a step takes {step_us} µs" if step_us < 1000 else "a step takes 20.6 ms")
+
+
+@pytest.mark.parametrize("times", [{"ts": 1e15}, {"ts": -1e15}, {"dur": 1e9}, {"dur": 1e12}, {"ts": 0, "dur": 0}])
+@pytest.mark.parametrize("place", [0, 4, -1])
+def test_a_time_far_from_all_others_moves_no_step_of_a_trace(tmp_path, times, place):
+    content = json.loads(gzip.decompress((REPORTS / "neg_latency.json.gz").read_bytes()))
+    [one for one in content["traceEvents"] if one["cat"] == "kernel"][place].update(times)
+    (tmp_path / "trace.json").write_text(json.dumps(content))
+    with kernel_tables.read(tmp_path / "trace.json") as profile:
+        assert (~profile.timed).sum() == 1 and [one for one in profile.check() if one.severity == "error"]
+        assert step_time(Scope(profile)).ns <= 1_000_000 and profile.kernels()["max_ns"].max() == 60_000
 
 
 def test_clocks_that_differ_by_microseconds_and_kernels_of_no_whole_microsecond_are_right():
