@@ -271,40 +271,33 @@ class Chains:
 
 
 class _Timeline:
-    """Which node is open on one thread from each of `times` to the next."""
+    """Which node is open on one thread at any time."""
 
     def __init__(self, chains: Chains, rows: np.ndarray):
         """`rows` are the ranges of the thread, ascending, so in opening order."""
         start, end = chains.ranges.start[rows], chains.ranges.end[rows]
         self.chains, self.rows, self.first, self.last = chains, rows, int(start[0]), int(end.max())
         solid = end > start  # a range without a duration is never open
-        closing = np.flatnonzero(solid)[::-1]
-        closing = closing[np.argsort(end[closing], kind="stable")]  # of equal ends, the last opened closes first
-        closed = np.searchsorted(end[closing], start, "right")
-        depth = np.cumsum(solid) - solid - closed
+        depth = np.cumsum(solid, dtype=np.int32) - solid
+        depth -= np.searchsorted(np.sort(end[solid]), start, "right").astype(np.int32)
         if (deepest := int(depth.max(initial=0))) >= 1000:
             raise too_many_open(chains.file, f"ranges are open {deepest + 1:,} deep")
         parent = np.full(len(rows), NONE, np.int32)
+        outer = np.flatnonzero((depth == 0) & solid)
         for level in range(1, deepest + 1):
-            outer, inner = np.flatnonzero((depth == level - 1) & solid), np.flatnonzero(depth == level)
+            inner = np.flatnonzero(depth == level)
             parent[inner] = outer[np.searchsorted(outer, inner) - 1]
-        inner = parent != NONE
+            outer = inner[solid[inner]]
+        inner = np.flatnonzero(parent != NONE)
         self.nests = not (end[inner] > end[parent[inner]]).any()
         if not self.nests:
             self._sweep(start, end)
             return
-        nodes = np.append(rows, NONE).astype(np.int32)
-        chains.parent_of_range[rows] = nodes[parent]
-        opening = np.arange(len(closing)) + closed[solid]  # the place of each opening among all events
-        is_closing = np.ones(2 * len(closing), bool)
-        is_closing[opening] = False
-        self.times, inside = np.empty(len(is_closing), np.int64), np.empty(len(is_closing), np.int32)
-        self.times[opening], inside[opening] = start[solid], np.flatnonzero(solid)
-        self.times[is_closing], inside[is_closing] = end[closing], parent[closing]
-        self.open = np.append(nodes[inside], np.int32(NONE))  # the last is for times before the first
+        chains.parent_of_range[rows] = np.append(rows, NONE)[parent]
+        self.times, self.opened = start[solid], np.append(rows[solid], NONE).astype(np.int32)
 
     def _sweep(self, start: np.ndarray, end: np.ndarray) -> None:
-        """What the constructor does, for ranges that overlap without nesting: event by event."""
+        """The nodes that ranges which overlap without nesting leave open, event by event."""
         rows, times, nodes, stack = self.rows.tolist(), [], [], []
         self._outermost: set[int] = set()
         events = [(time, 1, row) for time, row in zip(start.tolist(), rows, strict=True)]
@@ -320,11 +313,17 @@ class _Timeline:
             self._outermost.update(stack[:1])
             times.append(time)
             nodes.append(self.chains.node_of(stack))
-        self.times, self.open = np.array(times, np.int64), np.array([*nodes, NONE], np.int32)
+        self.times, self.opened = np.array(times, np.int64), np.array([*nodes, NONE], np.int32)
 
     def at(self, times: np.ndarray) -> np.ndarray:
         """The innermost node that is open at each time, NONE if none is."""
-        return self.open[np.searchsorted(self.times, times, "right") - 1]
+        nodes = self.opened[np.searchsorted(self.times, times, "right") - 1]
+        pending = np.flatnonzero(nodes != NONE) if self.nests else np.empty(0, np.int64)
+        while len(pending):  # outwards from the range that was opened last, until one is still open
+            pending = pending[self.chains.ranges.end[nodes[pending]] <= times[pending]]
+            nodes[pending] = self.chains.parent_of_range[nodes[pending]]
+            pending = pending[nodes[pending] != NONE]
+        return nodes
 
     def roots(self) -> tuple[np.ndarray, np.ndarray]:
         """The outermost nodes of the thread, and the range of each."""
