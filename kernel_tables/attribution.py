@@ -16,7 +16,6 @@ the chain in which each was opened; ranges of a thread that overlap without nest
 add more. A path is the names of a chain.
 """
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +25,7 @@ import numpy as np
 
 from kernel_tables import graphs
 from kernel_tables.capture import NONE, Activities, Calls, Capture, Ranges, blocks, numbered, process_of
-from kernel_tables.errors import ImpossibleCapture, impossible
+from kernel_tables.errors import impossible
 from kernel_tables.impossible import leave_out
 
 NO_RANGE, BEFORE_CAPTURE = 0, 1  # paths: launched in no range; the launch is not in the capture
@@ -90,7 +89,7 @@ def attribute(capture: Capture) -> Attribution:
         parent, innermost, activity_node = graphs.with_replays(creations, launch_node, row, parent, innermost, ranges)
     if not len(calls.named("GraphLaunch")):
         is_unknown[:] = False
-    paths = Paths(capture.path, parent, ranges.name[innermost], ranges.names)
+    paths = Paths(parent, ranges.name[innermost], ranges.names)
     return Attribution(row, launch_node, activity_node, parent, innermost, first_replayed, is_unknown, paths)
 
 
@@ -162,8 +161,6 @@ class Chains:
         if node is None:
             node = self._index[parent, innermost] = len(self.ranges) + len(self.added)
             self.added.append((parent, innermost))
-            if len(self.added) > 30_000_000:
-                raise too_many_open(self.file, "more than 30,000,000 chains of ranges are open")
         return node
 
     def chain(self, node: int) -> list[int]:
@@ -281,7 +278,8 @@ class _Timeline:
         depth = np.cumsum(solid, dtype=np.int32) - solid
         depth -= np.searchsorted(np.sort(end[solid]), start, "right").astype(np.int32)
         if (deepest := int(depth.max(initial=0))) >= 1000:
-            raise too_many_open(chains.file, f"ranges are open {deepest + 1:,} deep")
+            fact = f"ranges are open {deepest + 1:,} deep: they are opened and not closed"
+            raise impossible(chains.file, "too_many_open_ranges", f"{fact}; close each range that is opened")
         parent = np.full(len(rows), NONE, np.int32)
         outer = np.flatnonzero((depth == 0) & solid)
         for level in range(1, deepest + 1):
@@ -337,12 +335,12 @@ class _Timeline:
 class Paths:
     """Every path of names, numbered; outer ones first. A path is its parent and one more name."""
 
-    def __init__(self, file: Path, node_parent: np.ndarray, node_name: np.ndarray, names: list[str]):
+    def __init__(self, node_parent: np.ndarray, node_name: np.ndarray, names: list[str]):
         """The paths of the nodes with these parents and names, which are indexes into `names`."""
         self.names = [*names, "(launched before the capture)"]
         self.of_node = np.full(len(node_parent) + 1, NO_RANGE, np.int32)  # the last is for no node
         self.levels_of_nodes: list[np.ndarray] = []  # the nodes by depth
-        parents, last_names, count, total = [[NO_RANGE, NO_RANGE]], [[NONE, len(names)]], 2, 0
+        parents, last_names, count = [[NO_RANGE, NO_RANGE]], [[NONE, len(names)]], 2
         children = np.argsort(node_parent, kind="stable")
         first = np.searchsorted(node_parent[children], np.arange(len(node_parent) + 1))
         level = np.flatnonzero(node_parent == NONE)
@@ -353,9 +351,7 @@ class Paths:
             self.of_node[level] = np.int32(count) + index
             parents.append(distinct // len(self.names))
             last_names.append(distinct % len(self.names))
-            count, total = count + len(distinct), total + len(self.levels_of_nodes) * len(distinct)
-            if total > 30_000_000:
-                raise too_many_open(file, "paths have more than 30,000,000 names")
+            count += len(distinct)
             counts = first[level + 1] - first[level]  # the children of the level
             offsets = np.repeat(first[level] - np.cumsum(counts) + counts, counts)
             level = children[offsets + np.arange(len(offsets))]
@@ -392,27 +388,16 @@ class Paths:
         return below
 
 
-def too_many_open(file: Path, fact: str) -> ImpossibleCapture:
-    """The exception for ranges that are never closed."""
-    advice = "they are opened and not closed; close each range that is opened"
-    return impossible(file, "too_many_open_ranges", f"{fact}: {advice}")
-
-
 def path_text(names: Iterable[str]) -> str:
-    r"""The path of these names, outermost first: "a > b"; a ">" between spaces in a name is written "\>", so that paths
-    of different names differ."""
-    return SEPARATOR.join(re.sub(r"(?<!\S)(\\*>)(?!\S)", r"\\\1", name) if ">" in name else name for name in names)
+    """The path of these names, outermost first: "a > b"."""
+    return SEPARATOR.join(names)
 
 
 def names_in(text: str) -> tuple[str, ...]:
     """The names in a path; none in "", the path of no range."""
-    return tuple(map(_unescaped, text.split(SEPARATOR))) if text else ()
+    return tuple(text.split(SEPARATOR)) if text else ()
 
 
 def innermost(text: str) -> str:
     """The last name of a path; "" if it has none."""
-    return _unescaped(text.rpartition(SEPARATOR)[2])
-
-
-def _unescaped(part: str) -> str:
-    return re.sub(r"(?<!\S)\\(\\*>)(?!\S)", r"\1", part) if ">" in part else part
+    return text.rpartition(SEPARATOR)[2]

@@ -26,7 +26,7 @@ IMPOSSIBLE = {  # no table is made from such a capture
     "times_overflow": "sums of times exceed 64 bits",
     "kernels_without_names": "kernels refer to missing strings",
     "ranges_without_names": "ranges refer to missing strings",
-    "too_many_open_ranges": "ranges are a thousand deep, or their paths exceed the memory limit",
+    "too_many_open_ranges": "ranges are a thousand deep",
 }
 INCOMPLETE = {  # errors: numbers are wrong or missing
     "no_kernels": "no kernel was recorded",

@@ -115,7 +115,7 @@ class _Events:
         for thread, rows in rows_by_value(self.thread).items():
             node[rows] = chains.at(self.start[rows], thread)
         parent, innermost = chains.finished()
-        paths = Paths(capture.path, parent, capture.ranges.name[innermost], capture.ranges.names)
+        paths = Paths(parent, capture.ranges.name[innermost], capture.ranges.names)
         return phases_and_parts(paths.tuples, step_name)[1], paths.of_node[node]
 
     def periods_ns(self) -> np.ndarray:

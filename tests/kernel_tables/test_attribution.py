@@ -2,13 +2,12 @@
 
 import gzip
 import re
-from itertools import product
 from pathlib import Path
 
 import pytest
 
 import kernel_tables
-from kernel_tables.attribution import innermost, names_in, path_text
+from kernel_tables.attribution import path_text
 from kernel_tables.errors import ImpossibleCapture
 from tests.kernel_tables.brute_force import Rows
 from tests.kernel_tables.synthetic import START_END, Synthetic, process_id, random_capture, thread_id
@@ -200,15 +199,6 @@ def test_ranges_that_are_pushed_and_never_popped_are_refused(tmp_path):
     ):
         profile.kernels()
     assert raised.value.findings[0].code == "too_many_open_ranges"
-
-
-def test_any_names_come_back_from_the_text_of_their_path():
-    assert path_text(["step", "vector<int> f", "a->b", "a > b"]) == r"step > vector<int> f > a->b > a \> b"
-    assert (names_in(""), innermost("")) == ((), "")
-    names = ["".join(characters) for length in (1, 2, 3) for characters in product("a >\\", repeat=length)]
-    for pair in product([*names, "a > b > c"], repeat=2):
-        assert names_in(path_text(pair)) == pair
-        assert innermost(path_text(pair)) == pair[1]
 
 
 @pytest.mark.parametrize(
