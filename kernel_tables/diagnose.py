@@ -94,9 +94,11 @@ def _gain(scope: Scope, rule: Rule, hit: Hit) -> tuple[float, float]:
     else of a recorded step."""
     before_ns = scope.step_before_ns
     step_ns = limit_ns = before_ns or scope.span_ns / scope.steps_on_devices
-    if before_ns and rule.is_idle_only and not scope.profile.is_cpu_only:
+    if before_ns and not scope.profile.is_cpu_only:
         # Recording does not change the work of the GPU, so a step before recording is idle for the rest of its time.
-        limit_ns = limit_ns - (scope.span_ns - scope.parts_ns[IDLE]) / scope.steps_on_devices
+        busy_ns = scope.span_ns - scope.parts_ns[IDLE]
+        own_ns = 0 if rule.is_idle_only else int(np.minimum(hit.ns_by_activity, scope.duration_ns).sum())
+        limit_ns = limit_ns - (busy_ns - min(own_ns, busy_ns)) / scope.steps_on_devices
     gain_ns = min(hit.gain_ns / scope.steps_on_devices, limit_ns)
     return gain_ns / 1e6, 100 * gain_ns / step_ns
 

@@ -57,6 +57,7 @@ RUNTIME, NVTX, GRAPH_NODES, STRINGS = (
     "CUDA_GRAPH_NODE_EVENTS",
     "StringIds",
 )
+HOST_NODE = "CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE"
 METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # one or the other, by nsys's version
 PUSHED, STARTED, DOMAIN_TYPE = 59, 60, 75  # of NVTX events: ranges that were pushed or started; created domains
 LIBRARIES = {  # whose own NVTX domains hold no range of the program
@@ -82,13 +83,15 @@ def read(path: Path) -> Capture:
             pages.result()
             activities, (ranges, calls) = kernels.result(), host.result()
         export.add_missing_processes(activities, calls)
-        nodes, overhead, messages = export.nodes(), export.overhead(), export.messages()
+        nodes, messages = export.nodes(), export.messages()
+        overhead, functions = export.overhead(), export.host_functions()
     except BaseException:
         export.close()
         raise
     lost = "all ranges are of libraries, and none of the program; give it some, and trace NVTX with a newer nsys"
     findings = [finding("only_library_ranges", lost)] if export.has_only_library_ranges else []
-    return Capture(path, activities, calls, ranges, nodes, overhead, messages, export.facts, findings, export)
+    facts = export.facts
+    return Capture(path, activities, calls, ranges, nodes, overhead, functions, messages, facts, findings, export)
 
 
 class _Column:
@@ -550,6 +553,11 @@ class Export(Source):
         tables = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
         parts = [self.read(table, {"start": "start", "end": "end"}) for table in tables]
         return np.concatenate([part["start"] for part in parts]), np.concatenate([part["end"] for part in parts])
+
+    def host_functions(self) -> tuple[np.ndarray, np.ndarray, list[str]]:
+        found = self.read(HOST_NODE, {"start": "start", "end": "end"})  # as CUPTI calls it; nsys 2025.6 and newer
+        is_known = (found["start"] >= 0) & (found["end"] >= found["start"])
+        return found["start"][is_known], found["end"][is_known], ["a host node of a graph"] * int(is_known.sum())
 
     def messages(self) -> list[tuple[int, str]]:
         """nsys's messages, once for each process."""

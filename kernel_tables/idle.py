@@ -25,7 +25,10 @@ ALLOCATIONS = ("allocation_in_step", "idle_allocation")
 # Of calls, and of copies between host and device. Idle time is assigned to the first that applies.
 CAUSES = (*ALLOCATIONS, "pageable_copy", "copy_in_step", "idle_copy", "sync_in_step", "idle_sync")
 # Causes of gaps besides CAUSES. GPU: the activity was launched in time. UNKNOWN: its launch is not in the capture.
+# PROFILER: the profiler itself was busy. FUNCTION: the stream waited for a function on the host. EVALUATION: an
+# evaluation waited for data.
 HOST, LAUNCHING, GPU, UNKNOWN = "idle_host", "launching", "gpu", "unknown"
+PROFILER, FUNCTION, EVALUATION = "profiler", "host_function", "evaluation"
 # The host makes no CUDA call for this long: 70 times the 14 us that it takes per launch in eager PyTorch.
 LONG_PAUSE_NS = 1_000_000
 
@@ -212,10 +215,20 @@ class Idle:
         gap_ns, launch_ns = between.lengths_ns, self.scope.launch_ns[row]
         # From the call to the start of a kernel that finds the GPU idle: on an H200 at least 5.4 µs, the median 7.3 µs.
         latency_ns = 6_000
+        capture = self.scope.profile.capture
+        parts = {PROFILER: covered_ns(union(*capture.overhead), between.start_ns, between.end_ns)}
+        in_functions_ns = covered_ns(union(*capture.host_functions[:2]), between.start_ns, between.end_ns)
+        rest_ns = gap_ns - parts[PROFILER]
+        # A gap that a function fills mostly is its wait, with the time until it starts and until its stream goes on.
+        parts[FUNCTION] = np.where(2 * in_functions_ns > gap_ns, rest_ns, np.minimum(in_functions_ns, rest_ns))
+        rest_ns = rest_ns - parts[FUNCTION]
+        in_evaluation = self.scope.data_waits(device, in_evaluation=True)
+        parts[EVALUATION] = np.minimum(covered_ns(in_evaluation, between.start_ns, between.end_ns), rest_ns)
+        rest_ns = rest_ns - parts[EVALUATION]
         has_launch = self.scope.launch_row[row] != NONE
         is_late = has_launch & (launch_ns + latency_ns > between.start_ns)
-        left_ns = np.where(is_late, gap_ns, 0)  # what no cause has claimed yet
-        parts = {UNKNOWN: np.where(has_launch, 0, gap_ns), GPU: np.where(has_launch & ~is_late, gap_ns, 0)}
+        left_ns = np.where(is_late, rest_ns, 0)  # what no cause has claimed yet
+        parts |= {UNKNOWN: np.where(has_launch, 0, rest_ns), GPU: np.where(has_launch & ~is_late, rest_ns, 0)}
         parts[HOST] = np.minimum(left_ns, self._paused_ns(device, between, launch_ns))
         left_ns = left_ns - parts[HOST]
         only_launches = parts[HOST] == 0
@@ -244,7 +257,7 @@ class Idle:
         for cause, ns in parts.items():
             if ns.any():
                 self.ns_by_cause.setdefault(cause, np.zeros_like(self.unblocked_ns))[row] = ns
-        self.unblocked_ns[row] = np.where(only_launches, gap_ns - parts[HOST] - parts[UNKNOWN], parts[GPU])
+        self.unblocked_ns[row] = np.where(only_launches, rest_ns - parts[HOST] - parts[UNKNOWN], parts[GPU])
 
     def _paused_ns(self, device: Device, between: Intervals, launch_ns: np.ndarray) -> np.ndarray:
         """By gap: the time of long pauses in which the device's process made no API call, and of the launch after."""

@@ -17,7 +17,7 @@ from kernel_tables.capture import NONE
 from kernel_tables.classes import is_fp32_without_tensor_cores, pattern_problem
 from kernel_tables.errors import TraceError
 from kernel_tables.evidence import BACKWARD, MIN_STEPS, Context, Hit
-from kernel_tables.idle import GPU, HOST, LAUNCH, LAUNCHING, LONG_PAUSE_NS
+from kernel_tables.idle import FUNCTION, GPU, HOST, LAUNCH, LAUNCHING, LONG_PAUSE_NS
 from kernel_tables.intervals import covered_ns, difference
 from kernel_tables.output import duration
 from kernel_tables.steps import COMMUNICATION, NO_STEP, Scope
@@ -114,6 +114,27 @@ def idle_host(context: Context) -> Hit:
     longest_ms = int(ns_by_activity.max(initial=0)) / 1e6
     evidence = {"pauses_per_step": pauses / scope.step_count, "longest_ms": longest_ms}
     return Hit(idle_ns, message, evidence, ns_by_activity)
+
+
+def host_function(context: Context) -> Hit:
+    scope, ns_by_activity = context.scope, context.idle.by_activity(FUNCTION)
+    names = sorted(set(scope.profile.capture.host_functions[2]))
+    called = f" ({', '.join(names[:3])})" if names else ""
+    message = f"a stream waits {scope.in_words(int(ns_by_activity.sum()))} for a host function{called}"
+    return Hit(int(ns_by_activity.sum()), message, {"functions": names[:10]}, ns_by_activity)
+
+
+def recomputation(context: Context) -> Hit:
+    """What a checkpoint computes again, and the gaps in it for which the host launched too late."""
+    scope = context.scope
+    is_again = scope.is_in_range("recomputation".__eq__) & scope.is_in_span
+    idle_ns = np.zeros(len(is_again), np.int64)
+    if context.calls.are_known and not scope.is_incomplete:
+        idle_ns = np.where(is_again, context.idle.by_activity(LAUNCHING), 0)
+    total_ns = scope.busy_ns(is_again) + int(idle_ns.sum())
+    message = f"checkpoints compute activations again in the backward pass for {scope.in_words(total_ns)}"
+    evidence = {"kernels_per_step": scope.per_step(is_again), "idle_ms": scope.per_step_ms(int(idle_ns.sum()))}
+    return Hit(total_ns, message, evidence, context.times(is_again) + idle_ns)
 
 
 def small_kernels(context: Context) -> Hit | None:
@@ -365,6 +386,16 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         "prepare data in other processes, ahead of the step; avoid full garbage collections (gc.freeze()); see what"
         " the host does meanwhile (kernel-tables host)",
         "likely", FROM_CALLS, idle_host, leaves_to=("waiting_for_data",), is_idle_only=True,
+    ),
+    Rule(
+        "host_function", "a stream that waits for a function on the host (cudaLaunchHostFunc, or a graph's host node)",
+        0.05, "see what the function does on the host, and who enqueues it; a library's own is not the program's",
+        "possible", ON_GPU, host_function, is_idle_only=True, source="pytorch 191690",
+    ),
+    Rule(
+        "recomputation", "activations that checkpoints compute again in the backward pass", 0.05,
+        "checkpoint fewer parts of the model, or none, if the GPU has the memory: recomputing saves memory alone",
+        "possible", ("kernels",), recomputation,
     ),
     Rule(
         "idle_sync", "the GPU idle because the host waits for it at the end of a step or outside of steps", 0.05,

@@ -17,7 +17,7 @@ import numpy as np
 from kernel_tables.capture import KINDS, NONE, numbered, process_of
 from kernel_tables.classes import family
 from kernel_tables.errors import NotConserved
-from kernel_tables.intervals import Intervals, difference, intersection, union
+from kernel_tables.intervals import Intervals, covered_ns, difference, intersection, union
 from kernel_tables.losses import share_lost, steps_without_kernels
 from kernel_tables.output import duration, percent
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 COMPUTE, COMMUNICATION, MEMORY, IDLE = "compute", "exposed communication", "exposed memory operations", "idle"
 PARTS = (COMPUTE, COMMUNICATION, MEMORY, IDLE)  # of a step; not the parts of a model
 NO_STEP = -1
+EVALUATION = re.compile(r"(?i)(?<![a-z])(?:eval|valid|val(?![a-z])|test(?![a-z]))")  # in the name of a range
 OUTSIDE = "(outside)"  # the phase and the part where no range is open inside the step
 
 
@@ -298,22 +299,41 @@ class Scope:
 
     @property
     def step_times_ns(self) -> np.ndarray:
-        """By step: the time from its start to that of the next step. The last step lasts to the end of the span."""
-        return np.diff(np.append(self.step_starts_ns, max(device.last_ns for device in self.devices)))
+        """By step: the time from its start to that of the next step, without that of the profiler itself. The last step
+        lasts to the end of the span."""
+        bounds = np.append(self.step_starts_ns, max(device.last_ns for device in self.devices))
+        return np.diff(bounds) - covered_ns(union(*self.profile.capture.overhead), bounds[:-1], bounds[1:])
 
-    def data_waits(self, device: Device) -> Intervals:
+    def data_waits(self, device: Device, in_evaluation: bool = False) -> Intervals:
         """The time in which a thread that runs the steps (without steps, one that launches) was in the `__next__` of
         PyTorch's DataLoader, within the device's span.
 
-        Other threads may wait for batches that nobody needs yet, so they do not count.
+        Other threads may wait for batches that nobody needs yet, so they do not count. What an evaluation waits for is
+        no waiting of a training step, and counts only with `in_evaluation`, alone.
         """
         ranges, calls = self.ranges, self.profile.capture.calls
         launching = np.append(calls.threads[calls.thread], NONE)[self.launch_row[device.rows]]
         threads = ranges.thread[self.step_ranges] if self.has_steps else launching
         is_next = np.array([bool(re.match(r"enumerate\(DataLoader\)", name)) for name in ranges.names], bool)
         is_wait = is_next[ranges.name] & np.isin(ranges.thread, threads) & (self.range_process == device.process)
-        start_ns, end_ns = ranges.start[is_wait], ranges.end[is_wait]
+        rows = np.flatnonzero(is_wait)
+        rows = rows[self._is_in_evaluation(rows) == in_evaluation]
+        start_ns, end_ns = ranges.start[rows], ranges.end[rows]
         return union(np.maximum(start_ns, device.first_ns), np.minimum(end_ns, device.last_ns))
+
+    def _is_in_evaluation(self, rows: np.ndarray) -> np.ndarray:
+        """Whether each of these ranges, waits for data, is inside a range named as an evaluation, or in a step that
+        waits for more batches than the others, and launches more, as one with a validation pass does."""
+        paths = self.profile.attribution.paths
+        is_named = paths.is_below(np.array([*map(bool, map(EVALUATION.search, paths.names)), False])[paths.last_name])
+        step = np.searchsorted(self.ranges.start[self.step_ranges], self.ranges.start[rows], "right") - 1
+        step[(step >= 0) & (self.ranges.start[rows] >= np.append(self.ranges.end[self.step_ranges], 0)[step])] = -1
+        count = np.bincount(step[step >= 0], minlength=len(self.step_ranges))
+        launches = self.launches_by_step
+        if not len(count):
+            return is_named[self.profile.range_path[rows]]
+        more = (count > np.median(count)) & (launches > self.MORE_WORK * np.median(launches))
+        return is_named[self.profile.range_path[rows]] | np.append(more, False)[step]
 
     @cached_property
     def step_before_ns(self) -> float | None:
@@ -367,8 +387,8 @@ class StepTime:
 
     @property
     def percent_base(self) -> str:
-        """What the percentages of findings refer to: " of a step before recording", or "" if to this time itself."""
-        return " of a step before recording" if self.before_ns else ""
+        """What the percentages of findings refer to: a step before recording, or if its time is not known, this."""
+        return " of a step before recording" if self.before_ns else " of a recorded step"
 
     @property
     def sentence(self) -> str:
@@ -383,25 +403,33 @@ def step_time(scope: Scope) -> StepTime | None:
     it computes there. Raises NotConserved unless the parts add up to the time."""
     if not scope.span_ns:
         return None
-    on_cpu, waiting_ns, loading_ns = scope.profile.is_cpu_only, 0, 0
+    on_cpu, waiting_ns, loading_ns, overhead_ns, evaluating_ns = scope.profile.is_cpu_only, 0, 0, 0, 0
+    overhead = union(*scope.profile.capture.overhead)
     is_computation = ~scope.is_memory & ~scope.is_of_class("communication")
     for device in scope.devices:
         waits = scope.data_waits(device)
-        waiting_ns += difference(waits, union(device.start_ns, device.end_ns)).total_ns
+        busy = union(device.start_ns, device.end_ns)
+        waiting_ns += difference(waits, busy).total_ns
+        of_profiler = difference(overhead, busy, waits)
+        in_evaluation = scope.data_waits(device, in_evaluation=True)
+        evaluating_ns += 0 if on_cpu else difference(in_evaluation, busy, waits, overhead).total_ns
+        overhead_ns += 0 if on_cpu else int(covered_ns(of_profiler, device.first_ns, device.last_ns))
         loading_ns += intersection(device.time_of(is_computation), waits).total_ns if on_cpu else 0
-    otherwise_ns, count = scope.parts_ns[IDLE] - waiting_ns, scope.steps_on_devices
+    named_idle_ns, count = waiting_ns + overhead_ns + evaluating_ns, scope.steps_on_devices
     waiting, idle = ("waiting for data", "other host time") if on_cpu else ("idle, waiting for data", "idle otherwise")
     named_ns = {
         "operators" if on_cpu else "kernels": scope.parts_ns[COMPUTE] - loading_ns,
         "communication alone": scope.parts_ns[COMMUNICATION],
         "copies alone": scope.parts_ns[MEMORY],
         waiting: waiting_ns + loading_ns,
-        idle if on_cpu or waiting_ns else "idle": otherwise_ns,
+        "idle, the profiler's own time": overhead_ns,
+        "idle, an evaluation waiting for data": evaluating_ns,
+        idle if on_cpu or named_idle_ns else "idle": scope.parts_ns[IDLE] - named_idle_ns,
     }
     if sum(named_ns.values()) != scope.span_ns or min(named_ns.values()) < 0:
         raise NotConserved(f"{named_ns} are not the {scope.span_ns} ns of the steps")
     parts_ns = {name: ns / count for name, ns in named_ns.items() if ns}
-    idle_ns = {waiting: waiting_ns, [*named_ns][-1]: otherwise_ns}
+    idle_ns = {waiting: waiting_ns} | dict([*named_ns.items()][-3:])
     idle_ns = {name: ns / count for name, ns in idle_ns.items() if ns}
     return StepTime(
         len(scope.step_ranges), scope.lost_steps, scope.span_ns / count, parts_ns, idle_ns, scope.step_before_ns

@@ -44,7 +44,7 @@ KINDS = {  # by category; they changed over the years, and ROCm writes calls of 
     "cuda_runtime": "call", "cuda_driver": "call", "Runtime": "call", "hip_runtime": "call", "xpu_runtime": "call",
     "xpu_driver": "call", "privateuse1_runtime": "call", "privateuse1_driver": "call", "mtia_runtime": "call",
     "cpu_op": "operator", "Operator": "operator", "user_annotation": "annotation", "python_function": "function",
-    "overhead": "overhead", "fwdbwd": "arrow", "forward_backward": "arrow",
+    "overhead": "overhead", "graph_host_node": "host function", "fwdbwd": "arrow", "forward_backward": "arrow",
 }  # fmt: skip
 
 
@@ -331,8 +331,10 @@ class Events(Source):
         if with_notes:
             facts |= self._own_facts() | {errors.NOTES_KEY: "\n".join(self._notes(activities, on_gpu))}
         overhead = self["overhead"]["start"], self["overhead"]["end"]
+        names = [name.removeprefix("HostNode: ") for name in self.named("host function")]
+        functions = self["host function"]["start"], self["host function"]["end"], names
         self.columns = {KERNEL: self[KERNEL]}  # nobody needs the others any more
-        return Capture(self.path, activities, calls, columns, nodes, overhead, [], facts, [], self)
+        return Capture(self.path, activities, calls, columns, nodes, overhead, functions, [], facts, [], self)
 
     def _own_facts(self) -> dict[str, str]:
         """What the trace says about itself."""

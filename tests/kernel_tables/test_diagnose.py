@@ -3,6 +3,7 @@
 That each rule finds its planted fault, and nothing else, is tested with the captures of tests/golden.
 """
 
+import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -363,3 +364,52 @@ def test_the_page_of_finding_codes_lists_the_rules_as_they_are():
     assert table in (Path(__file__).parents[2] / "docs" / "finding-codes.md").read_text(encoding="utf-8")
     assert set(RULES_WITH_IDLE_TIME) <= set(CODES)
     assert list(as_table([]).columns)[:3] == ["code", "message", "abstained"]
+
+
+# Whose time it is
+
+
+def found_in(name):
+    with kernel_tables.read(Path(__file__).parent / "reports" / f"{name}.json.gz") as profile:
+        findings = {one.code: one for one in profile.diagnose() if not one.abstained}
+        return findings, step_time(Scope(profile)).parts_ns
+
+
+def test_a_gap_in_which_the_profiler_was_busy_is_no_finding():
+    findings, parts = found_in("overhead")
+    assert "idle_host" not in findings and "unsteady_steps" not in findings
+    assert parts["idle, the profiler's own time"] == 4_800_000 / 6
+
+
+def test_a_stream_that_waits_for_a_host_function_is_named_with_it():
+    findings, _ = found_in("hostnode")
+    assert findings["host_function"].message.endswith("for a host function (ncclHostCallback)")
+    assert findings["host_function"].gain_ms == pytest.approx(4.0) and "waiting_for_data" not in findings
+
+
+def test_what_an_evaluation_waits_for_is_no_waiting_of_a_training_step():
+    findings, parts = found_in("valloader")
+    assert findings.keys().isdisjoint({"waiting_for_data", "idle_host"})
+    assert parts["idle, an evaluation waiting for data"] == 900_000
+
+
+def test_checkpoints_are_named_with_what_they_compute_again(tmp_path):
+    capture = Synthetic().range("step", 0, 1000).range("backward", 400, 900).range("recomputation", 500, 700)
+    capture.kernel("gemm", at=10, start=20, duration=300).kernel("gemm", at=510, start=520, duration=200)
+    capture.kernel("gemm", at=710, start=720, duration=280)
+    with kernel_tables.read(capture.write(tmp_path / "capture.sqlite")) as profile:
+        (one,) = [one for one in profile.diagnose() if one.code == "recomputation"]
+    assert one.sure == "possible" and one.gain_percent >= 20 and "memory" in one.advice
+
+
+def test_a_fix_saves_at_most_the_idle_time_and_its_own_kernels_of_a_step_before_recording(tmp_path):
+    capture = Synthetic().metadata(WINDOW_KEY, json.dumps({"step_before_s": 700e-9}))
+    capture.range("step", 0, 1000).range("optimizer", 0, 1000)
+    for number in range(30):
+        capture.kernel("mul", at=30 * number, start=30 * number + 10, duration=10)
+    capture.kernel("gemm", at=901, start=905, duration=95)
+    with kernel_tables.read(capture.write(tmp_path / "capture.sqlite")) as profile:
+        busy_ns, own_ns = 30 * 10 + 95, 30 * 10
+        for one in profile.diagnose():
+            if not one.abstained:
+                assert one.gain_ms <= (700 - busy_ns + own_ns + 95) / 1e6, one.code
