@@ -22,16 +22,11 @@ def leave_out(capture: Capture, launch_row: np.ndarray) -> None:
     if capture.is_cpu_only or not len(work):
         return
     has_time = np.ones(len(work), bool)
-    is_replay = np.zeros(len(calls.start) + 1, bool)  # the last is for no call
-    is_replay[calls.named("GraphLaunch")] = True
-    in_order = np.flatnonzero(
-        (work.node == NONE) & ~is_replay[launch_row]
-    )  # branches of a graph overlap as they should
     kinds = {
         "zero_time": lambda: _without_time(capture),
         "negative_duration": lambda: _rows(work, lambda rows: work.end[rows] < work.start[rows]),
-        "starts_before_launch": lambda: _rows(work, lambda rows: _early_ns(work, calls, launch_row, rows) > EARLY_NS),
-        "overlaps_next": lambda: _overlapping(work, in_order[has_time[in_order]]),
+        "starts_before_launch": lambda: _early(work, calls, launch_row),
+        "overlaps_next": lambda: _overlapping(work, np.flatnonzero(has_time & ~_is_of_graph(work, calls, launch_row))),
         "outlasts_host": lambda: _outlasting(capture),
     }
     for code, find in kinds.items():
@@ -82,10 +77,21 @@ def _outlasting(capture: Capture) -> np.ndarray:
     return np.flatnonzero(is_long & (work.end > last_ns + SECOND_NS))
 
 
-def _early_ns(work: Activities, calls: Calls, launch_row: np.ndarray, rows: slice) -> np.ndarray:
-    """How long before its call each of these activities starts; 0 without a call."""
-    row = launch_row[rows]
-    return np.where(row == NONE, 0, np.append(calls.start, 0)[row] - work.start[rows])
+def _early(work: Activities, calls: Calls, launch_row: np.ndarray) -> np.ndarray:
+    """The rows of activities that start before their call."""
+
+    def is_wrong(rows: slice) -> np.ndarray:
+        row = launch_row[rows]
+        return (calls.start[row] - work.start[rows] > EARLY_NS) & (row != NONE)
+
+    return _rows(work, is_wrong) if len(calls.start) else np.empty(0, np.int64)
+
+
+def _is_of_graph(work: Activities, calls: Calls, launch_row: np.ndarray) -> np.ndarray:
+    """By activity, whether it is of a replayed graph, whose branches overlap as they should."""
+    is_replay = np.zeros(len(calls.start) + 1, bool)  # the last is for no call
+    is_replay[calls.named("GraphLaunch")] = True
+    return (work.node != NONE) | is_replay[launch_row]
 
 
 def _overlapping(work: Activities, rows: np.ndarray) -> np.ndarray:
@@ -94,21 +100,23 @@ def _overlapping(work: Activities, rows: np.ndarray) -> np.ndarray:
 
     A stream runs one activity after another; programmatic dependent launches overlap a little.
     """
-    streams, stream = numbered(work.stream)
-    processes, process = numbered(work.process)
-    group = stream.astype(np.int64) * len(processes) + process
+    (_, process), (streams, stream) = numbered(work.process[rows]), numbered(work.stream[rows])
+    key = process * len(streams) + stream
+    by_stream = np.split(rows[np.argsort(key, kind="stable")], np.cumsum(np.bincount(key)))
     found = [np.empty(0, np.int64)]
-    for number in np.unique(group).tolist() if len(streams) * len(processes) > 1 else [0]:
-        mine = rows[group[rows] == number]
-        if (work.start[mine][1:] < work.start[mine][:-1]).any():
-            mine = mine[np.argsort(work.start[mine], kind="stable")]
-        left, usual = mine, max(1, int(USUAL * len(mine)))
-        while len(left) >= len(mine) - usual:  # of two that overlap each other, the second shows before the first
-            start, end = work.start[left], work.end[left]
-            lead, overlap = np.diff(start), end[:-1] - start[1:]
-            wrong = np.flatnonzero((end[:-1] > end[1:]) & (overlap > np.maximum(lead, OVERLAP_NS)))
+    for mine in by_stream:
+        start = work.start[mine]
+        if (start[1:] < start[:-1]).any():
+            order = np.argsort(start, kind="stable")
+            mine, start = mine[order], start[order]
+        end, usual, wrong_ones = work.end[mine], max(1, USUAL * len(mine)), []
+        while sum(map(len, wrong_ones)) <= usual:
+            wrong = np.flatnonzero(end[:-1] > end[1:])
+            after = start[wrong + 1]
+            wrong = wrong[end[wrong] - after > np.maximum(after - start[wrong], OVERLAP_NS)]
             if not len(wrong):
-                found.append(np.setdiff1d(mine, left, assume_unique=True))
+                found += wrong_ones
                 break
-            left = np.delete(left, wrong)
+            wrong_ones.append(mine[wrong])
+            mine, start, end = (np.delete(column, wrong) for column in (mine, start, end))  # and what these hid
     return np.concatenate(found)
