@@ -118,11 +118,11 @@ class Profile(AbstractContextManager):
 
         return findings(self, expected_steps, step_name, equal_steps=equal_steps)
 
-    def diagnose(self, step_name: str = "step", rules: Sequence = (), counters=None) -> list:
+    def diagnose(self, step_name: str = "step", rules: Sequence = ()) -> list:
         """Where time is lost, the largest gain first. For the arguments, see diagnose in diagnose.py."""
         from kernel_tables.diagnose import diagnose
 
-        return diagnose(self, step_name, rules, counters)
+        return diagnose(self, step_name, rules)
 
     # What the tables are made of
 
