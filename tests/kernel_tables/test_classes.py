@@ -51,6 +51,20 @@ def test_a_kernel_has_the_class_that_its_full_name_says():
     assert [(row, one) for row, one in zip(rows, found, strict=True) if row["class"] != one] == []
 
 
+@pytest.mark.parametrize(
+    ("expected", "name"),
+    [
+        ("attention", "void ck_tile::kentry<256, 2, ck_tile::FmhaFwdKernel<ck_tile::Problem>>(ck_tile::Kargs)"),
+        ("gemm", "void ck_tile::kentry<256, 1, ck_tile::GemmKernel<ck_tile::Partitioner>>(ck_tile::GemmKernelArgs)"),
+        ("normalization", "void ck_tile::kentry<256, 1, ck_tile::Rmsnorm2dFwd<ck_tile::Problem>>(ck_tile::Kargs)"),
+        ("gemm", "aiter::fmoe_bf16_pertokenFp8_g1u1_vs_silu_1tg_ps_32x512"),
+        ("gemm", "_ZN5aiter42fmoe_fp8_blockscale_g1u1_novs_silu_1tg_32x256E"),
+    ],
+)
+def test_the_kind_may_stand_in_a_template_argument(expected, name):
+    assert list(classes.classify([name])) == [expected]
+
+
 @pytest.mark.parametrize(("expected", "operators"), OPERATORS.items())
 def test_an_operator_of_a_cpu_capture_has_the_class_that_its_name_says(expected, operators):
     names = [f"aten::{operator}" for operator in operators.split()]
