@@ -54,7 +54,6 @@ ARGUMENTS: dict[str, tuple[dict, str]] = {
     "--tree": (FLAG, "one row per range path, inner ranges below outer ranges"),
     "--full": (FLAG, "do not shorten names of kernels in a terminal"),
     "--steps": ({"type": int, "metavar": "N"}, "how many measured steps each process should have"),
-    "--counters": (FILE, "ncu output of the same program (ncu --csv --page raw --print-units base)"),
     "--rules": (FILE, "custom rules, in TOML; tried after the built-in rules"),
     "--fail-on": (
         TEXTS | {"metavar": "RULE|PERCENT"},
@@ -74,7 +73,7 @@ COMMANDS = {  # in the order of the help: the arguments, beside the format and t
     "kernels": ("captures --under --ranks --top --sort --full --class", "launches and times by range path and kernel"),
     "classes": ("captures --under --ranks --top --sort --full --class", "launches and times by class of kernels"),
     "trace": ("captures --under --class", "a timeline for ui.perfetto.dev: ranges, launches and kernels"),
-    "diagnose": ("capture --step-name --counters --rules --fail-on --all",
+    "diagnose": ("capture --step-name --rules --fail-on --all",
         "where time is lost, what a fix saves, and how"),
     "names": ("name --class", "the short name of a kernel, its class, and the rule that decided the class"),
     "check": ("captures --steps --step-name",
@@ -367,13 +366,8 @@ class Command:
                 raise TraceError(f"--fail-on {text}: {expected}")
         least_percent = min((float(text.removesuffix("%")) for text in limits), default=inf)
         with self._profiles() as (profile,):
-            counters = None
-            if options.counters:
-                from kernel_tables.counters import read_counters
-
-                counters = read_counters(options.counters)
             scope = steps.Scope(profile, options.step_name)
-            findings = diagnose.diagnose(scope, options.step_name, custom_rules, counters)
+            findings = diagnose.diagnose(scope, options.step_name, custom_rules)
             if self.wants_text:
                 time = steps.step_time(scope)
                 self._show(finding_lines(findings, self.width, time, options.all, scope.noun))
