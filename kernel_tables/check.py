@@ -334,7 +334,7 @@ class _Check:
             ("nsys_older_than_driver", 2, r".*driver version .* is not supported by this build", harmless),
             ("nsys_warning", 2, "", harmless),
         )  # fmt: skip
-        for (severity, message), processes in Counter(self.capture.messages).items():
+        for (severity, message), processes in sorted(Counter(self.capture.messages).items()):
             text = " ".join(message[:500].split())
             text = f"{text}..." if len(message) > 500 else text.removesuffix(".")
             source = f"nsys, of {processes} processes" if processes > 1 else "nsys"

@@ -16,8 +16,9 @@ import kernel_tables
 from kernel_tables.attribution import path_text
 from kernel_tables.columns import TABLES, column_names, columns
 from kernel_tables.errors import NotConserved, TraceError
-from kernel_tables.output import code, compact_table, write_table
+from kernel_tables.output import code, compact_table
 from tests.kernel_tables.brute_force import Rows
+from tests.kernel_tables.command import run_command
 from tests.kernel_tables.synthetic import Synthetic, random_capture
 
 CAPTURES = Path(__file__).parents[1] / "captures"
@@ -170,12 +171,8 @@ def test_launches_and_time_that_are_lost_on_the_way_are_refused(read):
 @pytest.mark.parametrize("name", ["tiny_2025.3.1", "graph_replayed_2025.3.2", "nccl_2025.3.1"])
 def test_shuffled_rows_give_the_same_bytes(name, read, tmp_path):
     def written(path: Path) -> list[bytes]:
-        files = [tmp_path / table for table in ("kernels", "classes", "ranges", "tree")]
-        with kernel_tables.read(path) as profile:
-            for file in files:
-                table = profile.table(file.name.replace("tree", "ranges"), tree=file.name == "tree")
-                write_table(table, file, "csv")
-        return [file.read_bytes() for file in files]
+        commands = ("kernels", "classes", "ranges", "check", "communication")
+        return [run_command(command, path, "--format", "csv").stdout for command in commands]
 
     read(CAPTURES / f"{name}.sqlite.gz").close()
     path, chosen = tmp_path / "capture.sqlite", random.Random(3)
