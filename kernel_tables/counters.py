@@ -14,18 +14,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from kernel_tables.capture import KINDS
 from kernel_tables.classes import family
 from kernel_tables.errors import TraceError
-
-if TYPE_CHECKING:
-    from kernel_tables.profile import Profile
 
 FLOP_KINDS = ("fp32", "tf32", "bf16", "fp16")  # fp32 on ordinary cores, the others on tensor cores
 CONFIGURATION = ["kernel", "grid", "block"]
@@ -197,9 +191,8 @@ def launch_facts(grid: pd.Series, metrics: pd.DataFrame) -> pd.DataFrame:
     """One row per launch, given by its grid ("16x6x8") and metrics.
 
     Columns: occupancy and occupancy_possible (both from 0 to 1), limited_by (the resource that allows the fewest
-    blocks; "" if nothing limits it), registers (per thread), waves, tail (places for blocks that stay empty in the last
-    wave, as a share of the places in all waves), stall, second_stall (the main reasons for which warps wait) and their
-    shares of the time in which warps wait.
+    blocks; "" if nothing limits it), registers (per thread), waves, stall, second_stall (the main reasons for which
+    warps wait) and their shares of the time in which warps wait.
     """
     full = 99.5  # percent of the warps that fit on a multiprocessor: from here on, nothing limits it
     possible = metrics[GROUPS["occupancy"]["possible"]]
@@ -214,7 +207,6 @@ def launch_facts(grid: pd.Series, metrics: pd.DataFrame) -> pd.DataFrame:
         "limited_by": limited_by.mask(possible.isna() | (possible >= full), ""),
         "registers": metrics[GROUPS["registers"]["per thread"]],
         "waves": waves,
-        "tail": (np.ceil(waves) - waves) / np.ceil(waves),
     }
     stalls = metrics[list(GROUPS["stalls"].values())].fillna(0.0).to_numpy()
     total, order = stalls.sum(axis=1), np.argsort(-stalls, axis=1, kind="stable")
@@ -224,30 +216,6 @@ def launch_facts(grid: pd.Series, metrics: pd.DataFrame) -> pd.DataFrame:
         facts[heading] = pd.Series(np.where(stall > 0, reasons[order[:, place]], ""), metrics.index, dtype="str")
         facts[f"{heading}_share"] = pd.Series(stall / np.where(total > 0, total, np.nan), metrics.index)
     return pd.DataFrame(facts)
-
-
-def filling_of(profile: Profile, counters: pd.DataFrame) -> SimpleNamespace:
-    """How every activity of the capture fills the GPU, from the counters that ncu printed: occupancy, waves and tail
-    (see launch_facts) by activity, NaN without counters."""
-    work, sizes = profile.capture.activities, profile.capture.source.sizes()
-    kernels = np.flatnonzero(work.kind == KINDS.index("kernel"))
-    name = work.name[kernels]
-    launches = pd.DataFrame(
-        {
-            "kernel": np.array(work.names, dtype=object)[name],
-            "class": np.array(profile.activity_classes, dtype=object)[name],
-            "grid": sizes["grid"][kernels],
-            "block": sizes["block"][kernels],
-            "duration_ns": (work.end - work.start)[kernels],
-        }
-    )
-    metrics = counters.drop(columns=CONFIGURATION).reset_index(drop=True)
-    counted_as = join_counters(launches, counters)["counted_as"]  # positions in `metrics`; NO_COUNTED_ROW gives NaN
-    facts = launch_facts(launches["grid"], metrics.reindex(counted_as).set_axis(counted_as.index))
-    columns = {name: np.full(len(work), np.nan) for name in ("occupancy", "waves", "tail")}
-    for name, values in columns.items():
-        values[kernels] = facts[name].to_numpy("float64")
-    return SimpleNamespace(**columns)
 
 
 @dataclass(frozen=True)

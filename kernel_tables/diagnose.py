@@ -44,21 +44,15 @@ class Diagnosis:
         return f"{self.message}; fixing it saves at most {self.gain_percent:.0f} %{base}. To fix it, {self.advice}"
 
 
-def diagnose(
-    source: Profile | Scope, step_name: str = "step", rules: Sequence[Rule] = (), counters: pd.DataFrame | None = None
-) -> list[Diagnosis]:
+def diagnose(source: Profile | Scope, step_name: str = "step", rules: Sequence[Rule] = ()) -> list[Diagnosis]:
     """The findings of a capture (or of its scope, if the caller has that already), largest gain first, then the rules
     that abstain. Rules that found nothing are left out.
 
-    `rules` are tried after the built-in ones: see rules.rules_of_file. `counters` are those of Nsight Compute, as
-    counters.read_counters reads them. Raises NotConserved if the parts of some time do not add up to it.
+    `rules` are tried after the built-in ones: see rules.rules_of_file. Raises NotConserved if the parts of some time do
+    not add up to it.
     """
-    scope, filling = source if isinstance(source, Scope) else Scope(source, step_name), None
-    if counters is not None:
-        from kernel_tables.counters import filling_of
-
-        filling = filling_of(scope.profile, counters)
-    context, hits, found = Context(scope, filling), {}, {}
+    scope = source if isinstance(source, Scope) else Scope(source, step_name)
+    context, hits, found = Context(scope), {}, {}
     by_code = {rule.code: rule for rule in (*RULES, *rules)}
     # A rule runs after those in its `leaves_to` and `silent_where`, since it needs their hits.
     earlier = {rule.code: (*rule.leaves_to, *rule.silent_where) for rule in by_code.values()}

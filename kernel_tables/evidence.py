@@ -36,9 +36,8 @@ class Hit:
 class Context:
     """What rules look at: a scope, its host's calls, its idle time, and kernels by purpose."""
 
-    def __init__(self, scope: Scope, filling=None):
-        """`filling` says how full launches make the GPU (counters.filling_of); None without counters."""
-        self.scope, self.filling = scope, filling
+    def __init__(self, scope: Scope):
+        self.scope = scope
         # By activity: what the rules count to which the one that runs leaves kernels and idle time.
         self.claimed_ns = np.zeros(len(scope.activities), np.int64)
 
@@ -49,7 +48,7 @@ class Context:
         # Classes of kernels that only a model launches, not an optimizer.
         of_models = "gemm", "attention", "softmax", "normalization", "embedding", "other/convolution", "other/loss"
         match need:
-            case "kernels" if not len(scope.activities):
+            case "kernels" if not scope.devices:
                 return "nothing that ran was recorded"
             case "gpu" if scope.profile.is_cpu_only:
                 return "the program ran on the CPU, without a GPU"
@@ -79,8 +78,6 @@ class Context:
                 return "a product, a softmax and a product follow each other outside of the model, as in some losses"
             case "communication" if not scope.is_of_class("communication").any():
                 return "no communication between processes was recorded"
-            case "counters" if self.filling is None:
-                return "no counters of Nsight Compute, which `kernel-tables diagnose --counters` reads"
         return ""
 
     @cached_property

@@ -17,14 +17,14 @@ from kernel_tables.capture import NONE
 from kernel_tables.classes import is_fp32_without_tensor_cores, pattern_problem
 from kernel_tables.errors import TraceError
 from kernel_tables.evidence import BACKWARD, MIN_STEPS, Context, Hit
-from kernel_tables.idle import FUNCTION, GPU, HOST, LAUNCH, LAUNCHING, LONG_PAUSE_NS
-from kernel_tables.intervals import covered_ns, difference
+from kernel_tables.idle import FUNCTION, GPU, HOST, LAUNCHING, LONG_PAUSE_NS
+from kernel_tables.intervals import covered_ns
 from kernel_tables.output import duration
-from kernel_tables.steps import COMMUNICATION, NO_STEP, Scope
+from kernel_tables.steps import COMMUNICATION, Scope
 
 MANY_OPTIMIZER_KERNELS = 20  # of a step; clipping gradients before a fused optimizer takes six
 # The ten steps of small, context 512, lie within 10 % on an H200, whose clocks fall by 5 % in 80 ms of bf16 products.
-OUTLIER, DRIFT = 1.25, 0.10
+OUTLIER = 1.25
 CUSTOM_EXAMPLE = "code = 'slow_norm', kernel = 'rms_norm', share = 0.05, advice = '...'"
 
 
@@ -82,23 +82,8 @@ def launch_bound(context: Context) -> Hit:
     scope, ns_by_activity = context.scope, context.idle.by_activity(LAUNCHING)
     ns_by_activity[context.claimed_ns > 0] = 0
     idle_ns, launches = int(ns_by_activity.sum()), int((scope.is_in_span & (scope.launch_row != NONE)).sum())
-    names = ("driver_call_us", "waiting_us", "other_calls_us", "python_and_dispatcher_us")
-    # The time of the host from the first to the last launch of each device in calls that launch, in other calls that
-    # hold it up, in other calls, and in none. If several threads are busy at once, it counts for the first of these.
-    calls, times_ns = context.calls, np.zeros(len(names), np.int64)
-    for device in scope.devices:
-        launch_ns = scope.launch_ns[device.rows[scope.launch_row[device.rows] != NONE]]
-        if not len(launch_ns):
-            continue
-        first_ns, last_ns, is_own = int(launch_ns.min()), int(launch_ns.max()), calls.process == device.process
-        launching, waiting = (calls.time_of(is_own & mask) for mask in (calls.kind == LAUNCH, calls.cause != NONE))
-        parts = launching, difference(waiting, launching), difference(calls.time_of(is_own), launching, waiting)
-        of_calls_ns = [int(covered_ns(part, first_ns, last_ns)) for part in parts]
-        times_ns += [*of_calls_ns, last_ns - first_ns - sum(of_calls_ns)]
-    evidence = {name: round(ns / 1e3 / max(launches, 1), 3) for name, ns in zip(names, times_ns.tolist(), strict=True)}
-    evidence["launches_per_step"] = round(launches / scope.step_count, 1)
     message = f"the GPU waits {scope.in_words(idle_ns)} for kernels that the host launches too late"
-    return Hit(idle_ns, message, evidence, ns_by_activity)
+    return Hit(idle_ns, message, {"launches_per_step": round(launches / scope.step_count, 1)}, ns_by_activity)
 
 
 def idle_host(context: Context) -> Hit:
@@ -186,12 +171,6 @@ def unfused_elementwise(context: Context) -> Hit:
     return Hit(gain_ns, message, evidence, context.times(is_member))
 
 
-def casts(context: Context) -> Hit:
-    is_cast = re.compile(r"(?i)(?:b?float(?:16|8\w*)|half)_copy_kernel|copy_kernel.*LoadWithCast").search
-    mask = context.scope.is_named(is_cast) & context.scope.is_of_class("elementwise")
-    return context.time_hit(mask, "kernels that only convert between number formats take")
-
-
 def no_tensor_cores(context: Context) -> Hit:
     mask = context.scope.is_named(is_fp32_without_tensor_cores) & context.scope.is_of_class("gemm")
     return context.time_hit(mask, "matrix multiplies in fp32, without tensor cores, take")
@@ -257,72 +236,36 @@ def exposed_communication(context: Context) -> Hit | None:
     return Hit(exposed_ns, message, evidence, context.times(is_communication))
 
 
-def partly_empty(context: Context, of_warps: bool) -> Hit:
-    """Kernels of at least one wave that leave more than half of the GPU's warps empty, or else, those of more than one
-    wave whose last wave leaves many places for blocks empty."""
-    scope, filling = context.scope, context.filling
-    if of_warps:
-        # Matrix multiplies, alone or in fused attention, keep their tiles in registers and hide latency within a warp,
-        # and are fast at an occupancy of an eighth.
-        mask = ~scope.is_of_class("gemm", "attention") & (filling.occupancy < 0.5) & (filling.waves >= 1)
-        empty_share, mean, subject = 1 - filling.occupancy, "mean_empty_warps", "that leave more than half of the warps"
-    else:
-        mask = (filling.tail >= 0.2) & (filling.waves > 1)  # of the places in all waves
-        empty_share, mean, subject = filling.tail, "mean_tail", "whose last wave leaves many places"
-    mask &= scope.is_in_span & scope.is_kernel
-    total_ns, times_ns = scope.busy_ns(mask), context.times(mask)
-    ns_by_activity = (times_ns * np.nan_to_num(empty_share)).astype(np.int64)  # NaN if unknown
-    empty_ns = int(ns_by_activity.sum())
-    evidence = {"kernels_per_step": scope.per_step(mask), "running_ms": scope.per_step_ms(total_ns)}
-    evidence[mean] = round(empty_ns / max(int(times_ns.sum()), 1), 4)
-    message = f"kernels {subject} empty take {scope.in_words(total_ns)}"
-    return Hit(min(empty_ns, total_ns), message, evidence, ns_by_activity, total_ns)
-
-
 def unsteady_steps(context: Context) -> Hit | None:
-    """Steps that are slow, or that drift. The idle time that other findings claim does not count. With fewer than
-    MIN_STEPS steps, or on the CPU, which other programs use, too, a slow step may be chance: it is reported only if it
-    does more work."""
+    """Steps that are slow. The idle time that other findings claim does not count. With fewer than MIN_STEPS steps, or
+    on the CPU, which other programs use, too, a slow step may be chance: it is reported only if it does more work."""
     scope, step, count = context.scope, context.scope.step_by_activity, len(context.scope.step_ranges)
     idle_ns = np.minimum(context.idle.by_activity(), context.claimed_ns)
     # The first activity of a step ends idle time of the step before: searchsorted finds that one.
     of_step = np.maximum(np.searchsorted(scope.step_starts_ns, scope.activities.start) - 1, 0)
     claimed_ns = np.bincount(of_step, idle_ns, count) / len(scope.devices)
     time_ns = np.maximum(scope.step_times_ns - claimed_ns, 1)  # by step, as are all arrays below
-    median_ns, half = float(np.median(time_ns)), count // 2
-    may_be_chance = count < MIN_STEPS or scope.profile.is_cpu_only
+    median_ns = float(np.median(time_ns))
     is_slow = time_ns > OUTLIER * median_ns
-    if may_be_chance and is_slow.any():
+    if is_slow.any() and (count < MIN_STEPS or scope.profile.is_cpu_only):
         explaining = 1 + (OUTLIER - 1) / 2  # times the launches: half of what an OUTLIER takes longer
         launches, (_, instances) = scope.launches_by_step, _repeated_range(scope, is_slow)
         usual, usual_instances = np.median(launches[~is_slow]), np.median(instances[~is_slow])
         is_slow &= (launches > explaining * usual) | (instances > usual_instances)
-    halves_ns = float(np.median(time_ns[:half])), float(np.median(time_ns[-half:]))
-    drift = 0.0 if may_be_chance else halves_ns[1] / halves_ns[0] - 1
-    if not (is_slow.any() or abs(drift) >= DRIFT):
+    if not is_slow.any():
         return None
-    usual_ns = median_ns if abs(drift) < DRIFT else min(halves_ns)
-    longer_ns = np.where(is_slow | (not may_be_chance), np.maximum(time_ns - usual_ns, 0), 0)
-    # The sum of the times of its activities is longer if the clocks are slower.
-    busy_ns = np.bincount(step[step != NO_STEP], context.time_by_activity[step != NO_STEP], count)
-    longer_busy_ns = np.minimum(np.maximum(busy_ns - float(np.median(busy_ns)), 0), longer_ns)
+    longer_ns = np.where(is_slow, time_ns - median_ns, 0)
     evidence = {
         "median_ms": median_ns / 1e6,
         "slow_steps_ms": {str(step): float(time_ns[step]) / 1e6 for step in np.flatnonzero(is_slow).tolist()},
-        "drift_percent": round(100 * drift, 2),
         "longer_ms": float(longer_ns.sum()) / 1e6,
-        "longer_while_gpu_runs_ms": float(longer_busy_ns.sum()) / 1e6,
     }
-    parts = []
-    if is_slow.any():
-        parts.append(
-            f"{int(is_slow.sum())} of {count} steps take{'s' if is_slow.sum() == 1 else ''} more than {OUTLIER}"
-            f" times the median of {duration(median_ns)}: {_what_varies(scope, is_slow)}"
-        )
-    if abs(drift) >= DRIFT:
-        parts.append(f"from the first to the second half, the time of a step changes by {100 * drift:+.1f} %")
+    message = (
+        f"{int(is_slow.sum())} of {count} steps take{'s' if is_slow.sum() == 1 else ''} more than {OUTLIER}"
+        f" times the median of {duration(median_ns)}: {_what_varies(scope, is_slow)}"
+    )
     ns_by_activity = context.times(np.isin(step, np.flatnonzero(longer_ns > 0)))
-    return Hit(int(longer_ns.sum()) * len(scope.devices), "; ".join(parts), evidence, ns_by_activity)
+    return Hit(int(longer_ns.sum()) * len(scope.devices), message, evidence, ns_by_activity)
 
 
 def _what_varies(scope: Scope, is_slow: np.ndarray) -> str:
@@ -446,15 +389,9 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         "unfused_elementwise", "three or more elementwise kernels in a row, in one range on one stream", 0.05,
         "compile that part of the model, or write one kernel for it: one pass over memory instead of several",
         "possible", ("kernels",), unfused_elementwise,
-        leaves_to=("unfused_attention", "unfused_optimizer", "casts", "small_kernels"),
+        leaves_to=("unfused_attention", "unfused_optimizer", "small_kernels"),
         advice_on_cpu="compile the parts with many elementwise operators (torch.compile): one pass over memory instead"
         " of several",
-    ),
-    Rule(
-        "casts", "kernels that only convert between number formats", 0.05,
-        "keep weights in the format in which they are used (which also makes the optimizer faster, and is not counted),"
-        " convert once per step, or compile the model",
-        "possible", ON_GPU, casts,
     ),
     Rule(
         "no_tensor_cores", "matrix multiplies whose kernel names (sgemm) show that they use no tensor cores", 0.05,
@@ -479,30 +416,18 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         advice_on_cpu="let the optimizer update all tensors in one operator (fused=True, or else foreach=True)",
     ),
     Rule(
-        "low_occupancy",
-        "kernels of a wave or more, except matrix multiplies and attention, that keep fewer than half of the possible"
-        " warps active", 0.05,
-        "see what limits them (registers, shared memory, block size), and let a block take less of it",
-        "possible", ("gpu", "counters"), partial(partly_empty, of_warps=True),
-    ),
-    Rule(
-        "wave_tail", "kernels of several waves, with a fifth or more of their block slots empty in the last wave", 0.05,
-        "choose sizes whose blocks fill complete waves, or kernels that divide the last wave (stream-K)",
-        "possible", ("gpu", "counters"), partial(partly_empty, of_warps=False),
-    ),
-    Rule(
         "exposed_communication", "communication that is not overlapped by computation", 0.05,
         "start communication earlier, in smaller pieces, during the backward pass",
         "certain", ("kernels", "communication"), exposed_communication, threshold="overlap below 30%, and {size}",
         source="nsys-ai, overlap of NCCL",
     ),
     Rule(
-        "unsteady_steps", "steps that take longer than others, or increasingly long, and what they do more often", 0.05,
+        "unsteady_steps", "steps that take longer than others, and what they do more often", 0.05,
         "look at only the slow steps; if they do other work, as an evaluation does, record steps without it (record"
         " --skip); if the same work takes longer, see what else ran on the machine, and fix the GPU's clocks"
         " (nvidia-smi -lgc)",
         "possible", ("kernels", "steps", "several steps"), unsteady_steps, leaves_to=RULES_WITH_IDLE_TIME,
-        threshold=f"a step over {OUTLIER} times the median, or a drift of {DRIFT:.0%}, and {{size}} in all",
+        threshold=f"a step over {OUTLIER} times the median, and {{size}} in all",
         advice_on_cpu="if the slow steps do other work than you want to measure, as an evaluation does, record steps"
         " without it (record --skip)",
         source="scatter of ten steps on an H200",
@@ -525,19 +450,16 @@ def rules_of_file(path: Path) -> tuple[Rule, ...]:
 
 def rules_of_entries(entries: Sequence[Mapping], source: str) -> tuple[Rule, ...]:
     """The rules from the entries of a file or a configuration, which the messages of a TraceError call `source`: for
-    kernels by name, class and range, or API calls by name, that take too much of the span."""
+    kernels by name, class and range that take too much of the span."""
     rules = []
     for number, entry in enumerate(entries, start=1):
         if problem := _problem(entry):
             raise TraceError(f"{source}, rule {number}: {problem}; write {CUSTOM_EXAMPLE}")
-        selection = ", ".join(f"{key} {entry[key]!r}" for key in ("kernel", "class", "range", "call") if key in entry)
-        noun, find, needs = "kernels", _hit_of_kernels, ("kernels",)
-        if "call" in entry:
-            noun, find, needs = "calls", _hit_of_calls, FROM_CALLS
+        selection = ", ".join(f"{key} {entry[key]!r}" for key in ("kernel", "class", "range") if key in entry)
         rule = Rule(
-            entry["code"], f"{noun} of {selection}", float(entry["share"]), entry["advice"], "possible", needs,
-            partial(find, entry=dict(entry), selection=selection), source="custom rule",
-            threshold=f"{float(entry['share']):.4g} of the span, {entry.get('launches', 1)} {noun} a step",
+            entry["code"], f"kernels of {selection}", float(entry["share"]), entry["advice"], "possible", ("kernels",),
+            partial(_hit_of_kernels, entry=dict(entry), selection=selection), source="custom rule",
+            threshold=f"{float(entry['share']):.4g} of the span, {entry.get('launches', 1)} kernels a step",
         )  # fmt: skip
         rules.append(rule)
     codes = [*CODES, *(rule.code for rule in rules)]
@@ -548,7 +470,7 @@ def rules_of_entries(entries: Sequence[Mapping], source: str) -> tuple[Rule, ...
 
 def _problem(entry: Mapping) -> str:
     """Why a custom rule cannot be used, "" if it can."""
-    selecting, needed = ("kernel", "class", "range", "call"), ("code", "advice", "share")
+    selecting, needed = ("kernel", "class", "range"), ("code", "advice", "share")
     types = dict.fromkeys((*selecting, *needed), str) | {"launches": int, "share": (int, float)}
     if not isinstance(entry, Mapping):
         return f"{entry!r} is not a table"
@@ -557,12 +479,12 @@ def _problem(entry: Mapping) -> str:
             return f"{key!r} is not known"
         if not isinstance(value, types[key]) or isinstance(value, bool) or value == "":
             return f"{key} = {value!r} cannot be used"
-        if key in ("kernel", "call") and (reason := pattern_problem(value)):
+        if key == "kernel" and (reason := pattern_problem(value)):
             return f"the pattern {value!r} cannot be used ({reason})"
     if lacking := [key for key in needed if key not in entry]:
         return f"{lacking[0]!r} is lacking"
-    if len({key == "call" for key in selecting if key in entry}) != 1:
-        return "it has to name a call, or else a kernel, class or range"
+    if not any(key in entry for key in selecting):
+        return "it has to name a kernel, class or range"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", entry["code"]) or not 0 <= entry["share"] <= 1:
         return "a code consists of lower-case letters, digits and _, and a share is between 0 and 1"
     return ""
@@ -579,18 +501,3 @@ def _hit_of_kernels(context: Context, entry: Mapping, selection: str) -> Hit | N
     if mask.sum() < entry.get("launches", 1) * scope.step_count:
         return None
     return context.time_hit(mask, f"{scope.noun} of {selection} take")
-
-
-def _hit_of_calls(context: Context, entry: Mapping, selection: str) -> Hit | None:
-    """The host's time in the calls of `entry` within the spans of the GPUs. Nested calls count once."""
-    scope, calls, total_ns, count = context.scope, context.calls, 0, 0
-    is_wanted = np.array([*map(bool, map(re.compile(entry["call"], re.ASCII).search, calls.functions))], bool)
-    for device in scope.devices:
-        is_match = is_wanted[calls.function] & (calls.process == device.process)
-        total_ns += int(covered_ns(calls.time_of(is_match), device.first_ns, device.last_ns))
-        count += int((is_match & (calls.start_ns >= device.first_ns) & (calls.start_ns < device.last_ns)).sum())
-    if count < max(entry.get("launches", 1) * scope.step_count, 1):
-        return None
-    evidence = {"calls_per_step": round(count / scope.step_count, 1), "ms": scope.per_step_ms(total_ns)}
-    message = f"the host is in calls of {selection} for {scope.in_words(total_ns)}"
-    return Hit(total_ns, message, evidence, np.zeros(len(scope.activities), np.int64))

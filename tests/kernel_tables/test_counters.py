@@ -7,7 +7,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import kernel_tables
 from kernel_tables.counters import (
     CONFIGURATION,
     FLOP_KINDS,
@@ -17,7 +16,6 @@ from kernel_tables.counters import (
     OPERATION_INDICATORS,
     Roofs,
     configurations,
-    filling_of,
     join_counters,
     launch_facts,
     rates_of,
@@ -27,7 +25,6 @@ from kernel_tables.counters import (
     work_of,
 )  # fmt: skip
 from kernel_tables.errors import TraceError
-from tests.kernel_tables.synthetic import Synthetic
 
 PRINTED = Path(__file__).parents[1] / "captures" / "ncu_2025.3.1.csv"
 LAUNCH = {"grid": "4x1x1", "block": "128x1x1"}
@@ -148,16 +145,12 @@ def test_shares_of_the_roofs_add_up_the_time_of_every_kind_of_flops():
     assert unknown[["compute_share", "memory_share"]].isna().all()
 
 
-def test_waves_tail_limits_and_stalls_of_launches(printed, tmp_path):
+def test_waves_limits_and_stalls_of_launches(printed):
     limits = dict.fromkeys(LIMITS.values(), 8.0) | {LIMITS["registers"]: 2.0}
     counted = counters({**limits, COUNT: 132.0, GROUPS["occupancy"]["possible"]: 25.0, "grid": "16x48x1"})
     row = launch_facts(counted["grid"], counted).iloc[0]
-    assert (row["waves"], row["tail"]) == pytest.approx((768 / 264, (3 - 768 / 264) / 3))
+    assert row["waves"] == pytest.approx(768 / 264)
     assert (row["limited_by"], row["occupancy_possible"]) == ("registers", 0.25)
-    made = Synthetic().kernel("k", at=10, grid=(16, 48, 1), block=(128, 1, 1)).kernel("k", at=20).memset(at=30)
-    with kernel_tables.read(made.write(tmp_path / "c.sqlite")) as profile:
-        filling = filling_of(profile, counted)
-    assert filling.waves[0] == row["waves"] and np.isnan(filling.waves[1:]).all() and filling.occupancy[0] == 0
     division = launch_facts(printed["grid"], printed).iloc[4]  # in fp32, of 50 million numbers
     assert division["stall"] == "data from L2 or DRAM" and 0.5 < division["stall_share"] < 1
     assert division["second_stall"] and division["second_stall_share"] < division["stall_share"]
