@@ -33,7 +33,7 @@ NAMES = {
     "tiny": "tiny_2025.3.1.sqlite.gz", "empty": "tiny_2022.4.2.sqlite.gz", "older": "tiny_2024.2.3.sqlite.gz",
     "graph": "graph_replayed_2025.3.2.sqlite.gz", "host": "host_2025.3.1.sqlite.gz",
     "nccl": "nccl_2025.3.1.sqlite.gz", "recorded": "loader_and_graph_2025.3.1.sqlite.gz",
-    "clean": "planted/clean.sqlite.gz", "sync": "planted/sync_in_step.sqlite.gz", "ncu": "ncu_2025.3.1.csv",
+    "clean": "planted/clean.sqlite.gz", "sync": "planted/sync_in_step.sqlite.gz",
 }  # fmt: skip
 TRAIN = """
 import torch
@@ -69,13 +69,11 @@ def files(tmp_path_factory) -> dict[str, Path]:
     """Captures and traces by name, all in one folder that is the working directory of the commands."""
     folder = tmp_path_factory.mktemp("checklist")
     files = {name: CAPTURES / path for name, path in NAMES.items()}
-    files |= {"folder": folder, "rules": folder / "rules.toml", "occupancy": folder / "occupancy.csv"}
+    files |= {"folder": folder, "rules": folder / "rules.toml"}
     files |= {"trace": folder / "trace.json.gz", "shapes": folder / "shapes.json", "cut": folder / "cut.json"}
-    files["low"] = CAPTURES / "planted/low_occupancy.sqlite.gz"
     files["rules"].write_text('[[rule]]\ncode = "my_rule"\nclass = "gemm"\nshare = 0.0001\nadvice = "look at it"\n')
     files["shapes"].write_text(json.dumps({"traceEvents": SHAPES}))
     files["cut"].write_text(json.dumps({"traceEvents": [*SHAPES, *SHAPES]})[:-300])
-    write_printed_counters(CAPTURES / "planted/low_occupancy.ncu.csv", files["ncu"], files["occupancy"])
     script = folder / "profiled.py"
     script.write_text(f"""{TRAIN}
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -87,21 +85,6 @@ profiler.export_chrome_trace("trace.json.gz")
 """)
     subprocess.run([sys.executable, script], cwd=folder, check=True, capture_output=True)
     return files
-
-
-def write_printed_counters(kept: Path, printed: Path, target: Path) -> None:
-    """Writes planted counters as `ncu --csv --page raw` prints them, with the units that it printed."""
-    lines = [line for line in printed.read_text().splitlines() if line.startswith('"')]
-    units = dict(zip(*list(csv.reader(lines))[:2], strict=True))
-    with kept.open() as file:
-        rows = list(csv.DictReader(file))
-    with target.open("w") as file:
-        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
-        metrics = [name for name in rows[0] if name in units]
-        writer.writerows([["Kernel Name", "Grid Size", "Block Size", *metrics], ["", "", "", *map(units.get, metrics)]])
-        for row in rows:
-            sizes = [f"({row[name].replace('x', ', ')})" for name in ("grid", "block")]
-            writer.writerow([row["kernel"], *sizes, *(row[name] for name in metrics)])
 
 
 @pytest.fixture
@@ -126,7 +109,7 @@ COMMANDS = {
     "ranges": "--under --ranks --top --sort --tree --format --output --up-to-damage",
     "classes": "--under --ranks --top --sort --class --format --output --up-to-damage",
     "check": "--steps --step-name --format --output",
-    "diagnose": "--step-name --counters --rules --fail-on --all --format --output --up-to-damage",  # 003, 004
+    "diagnose": "--step-name --rules --fail-on --all --format --output --up-to-damage",  # 003, 004
     "diff": "--step-name --tolerance --all --format --output",  # 003
     "host": "--step-name --by --format --output",  # 002, 003, 004
     "communication": "--step-name --class --collectives --format --output",  # 003
@@ -181,9 +164,8 @@ TABLES = [  # command, columns that its CSV has, values that some row has (colum
     # 002, 003, 004: what the host did, with OS runtime and Python samples, where nsys recorded them
     ("host {host}", HOST, ["source=cuda", "source=osrt", "source=python"]),
     ("host {host} --by range", HOST, ["source=osrt", "where=activation"]),
-    # 003, 004: findings with gain and advice; custom rules; counters (occupancy with its limiter)
+    # 003, 004: findings with gain and advice; custom rules
     ("diagnose {tiny} --rules {rules}", FINDINGS, ["code=my_rule", "advice=look at it"]),
-    ("diagnose {low} --counters {occupancy}", FINDINGS, ["code=low_occupancy", "abstained=False"]),
     # 003: several GPUs, NCCL by rank and step, exposed and hidden
     ("communication {nccl} --step-name fsdp", STEPS, ["rank=0", "rank=1"]),
     ("communication {nccl} --step-name fsdp --collectives", COLLECTIVES, ["operation=all-gather", "bytes=16777216"]),
