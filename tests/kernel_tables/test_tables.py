@@ -171,7 +171,7 @@ def test_launches_and_time_that_are_lost_on_the_way_are_refused(read):
 @pytest.mark.parametrize("name", ["tiny_2025.3.1", "graph_replayed_2025.3.2", "nccl_2025.3.1"])
 def test_shuffled_rows_give_the_same_bytes(name, read, tmp_path):
     def written(path: Path) -> list[bytes]:
-        commands = ("kernels", "classes", "ranges", "check", "communication")
+        commands = ("kernels", "classes", "ranges", "check", "diagnose", "communication")
         return [run_command(command, path, "--format", "csv").stdout for command in commands]
 
     read(CAPTURES / f"{name}.sqlite.gz").close()
