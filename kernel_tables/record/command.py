@@ -45,23 +45,16 @@ def add_options(command: argparse.ArgumentParser) -> None:
         (kinds, "--range", {"metavar": "NAME", "help": "record instances of this range of the program instead"}),
         (kinds, "--calls", {"action": "store_true", "help":
             "record calls of the model, even if there is an optimizer"}),
-        (kinds, "--seconds", {"type": float, "metavar": "S", "help":
-            "record for S seconds instead, from the first call of a model"}),
-        (kinds, "--cuda-profiler-api", {"action": "store_true", "help":
-            "record between the program's cudaProfilerStart and ...Stop"}),
-        (window, "--after", {"type": float, "default": 0.0, "metavar": "S", "help":
-            "with --seconds: start S seconds after the first call of a model (default: 0)"}),
         (command, "--ranges", {"default": handover.AUTO, "metavar": "modules[:DEPTH]|none", "help":
             "ranges for every module of the models (to DEPTH parts of their names), or none; default: modules, if the"
             " program opens no ranges itself; otherwise only a range for each step, unless it opens `step` itself"}),
         (command, "--profiler", {"choices": (NSYS, TORCH), "help":
             "default: nsys if it is on PATH and there is a GPU, else torch"}),
         (command, "--nsys-options", {"type": shlex.split, "default": [], "metavar": '"..."', "help":
-            "further options of nsys profile, such as \"--trace=cuda,nvtx,osrt --python-sampling=true\", for"
-            " `kernel-tables host`"}),
+            "further options of nsys profile, such as --nsys-options=\"--trace=cuda,nvtx,osrt --python-sampling=true\","
+            " for `kernel-tables host`"}),
         (command, "--end", {"action": "store_true", "help":
             "stop the program, with status 0, once the window is recorded"}),
-        (command, "--time-limit", {"type": float, "metavar": "S", "help": "stop the program after S seconds"}),
     ):  # fmt: skip
         group.add_argument(name, **details)
     command.add_argument(
@@ -70,29 +63,13 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     program = {"nargs": argparse.REMAINDER, "metavar": "-- PROGRAM ...", "help": "the program and its arguments"}
     command.add_argument("program", **program)
-    parse = command.parse_known_args
-
-    def parse_with_nsys_options(words: Sequence[str], namespace: object = None) -> object:
-        """Parses the arguments; argparse alone takes a value that begins with -- for another option."""
-        name, words = "--nsys-options", list(words)
-        if name in words[: words.index("--") if "--" in words else None]:
-            place = words.index(name)
-            words[place : place + 2] = ["=".join(words[place : place + 2])]
-        return parse(words, namespace)
-
-    command.parse_known_args = parse_with_nsys_options
 
 
 def settings_of(options: argparse.Namespace) -> handover.Settings:
     """The settings from the arguments. TraceError if one is invalid."""
     from kernel_tables.record import nsys
 
-    window = handover.STEPS
-    for kind, is_asked in (
-        (handover.RANGE, options.range is not None), (handover.SECONDS, options.seconds is not None),
-        (handover.CALLS, options.calls), (handover.PROGRAM, options.cuda_profiler_api),
-    ):  # fmt: skip
-        window = kind if is_asked else window
+    window = handover.CALLS if options.calls else handover.STEPS if options.range is None else handover.RANGE
     # a GPU that the driver shows, without importing torch
     has_gpu = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
     profiler = options.profiler or (NSYS if nsys.find() and has_gpu else TORCH)
@@ -102,8 +79,6 @@ def settings_of(options: argparse.Namespace) -> handover.Settings:
         (options.steps < 1 or options.skip < 0, "--steps has to be at least 1, and --skip at least 0"),
         (window == handover.STEPS and options.skip < 1,
          "--skip 0: a step begins where the one before ends, so the first cannot be recorded; --skip 1"),
-        ((options.seconds is not None and options.seconds <= 0) or options.after < 0,
-         "--seconds has to be more than 0, and --after no less than 0"),
         (profiler == NSYS and nsys.find() is None,
          "--profiler nsys: there is no nsys on PATH; install Nsight Systems, or take --profiler torch"),
         (options.nsys_options and profiler != NSYS,
@@ -115,8 +90,7 @@ def settings_of(options: argparse.Namespace) -> handover.Settings:
     added_ranges, depth = parse_ranges(options.ranges)
     return handover.Settings(
         profiler=profiler, window=window, skip=options.skip, steps=options.steps, range=options.range,
-        delay_s=options.after, duration_s=options.seconds, added_ranges=added_ranges, depth=depth,
-        quiet_end=options.end,
+        added_ranges=added_ranges, depth=depth,
     )  # fmt: skip
 
 
@@ -146,7 +120,6 @@ def record(options: argparse.Namespace) -> int:
         settings.write(folder)
         program_end = run_recorded(
             program, folder, nsys_options=options.nsys_options if settings.profiler == NSYS else None,
-            time_limit_s=options.time_limit,
             end_when=lambda: options.end and is_recorded(handover.read_notes(folder)),
         )  # fmt: skip
         notes = handover.read_notes(folder)
@@ -160,9 +133,7 @@ def record(options: argparse.Namespace) -> int:
                 error = TraceError(f"{output}: {error.strerror or error}; check the path and the space on its disk")
             captures = [error] * len(recorded)
     with suppress(BrokenPipeError):  # nobody reads the messages; the captures are kept, and the exit status is the same
-        if program_end.timed_out:
-            say(f"the program was ended at the time limit of {options.time_limit:g} s")
-        elif program_end.by_request:
+        if program_end.by_request:
             say("the program was ended as by Ctrl-C, since its window is recorded")
         elif program_end.returncode:
             say(f"the program {program_end.phrase}")

@@ -9,17 +9,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 TORCH, NSYS = "torch", "nsys"  # profilers
-# What opens a window; PROGRAM: the program itself, by cudaProfilerStart.
-STEPS, CALLS, RANGE, SECONDS, PROGRAM = "steps", "calls", "range", "seconds", "program"
-# What a step is: of an optimizer, a change of weights by a compiled one, a replay of a CUDA graph, a call of a model.
-OPTIMIZER, WEIGHTS, GRAPH, MODULE = "optimizer", "weights", "graph", "module"
+STEPS, CALLS, RANGE = "steps", "calls", "range"  # what opens a window
+OPTIMIZER, GRAPH, MODULE = "optimizer", "graph", "module"  # a step is one of an optimizer, a replay, a call of a model
 AUTO, ALWAYS, NEVER = "auto", "always", "never"  # whether the recorder opens ranges
 STEP, MODULES = "step", "modules"  # kinds of ranges that the recorder opens; STEP is also the name of such a range
 UNFINISHED = "step (unfinished)"  # the name of the range of a step in which the window ended
 DEFAULT_SKIP = 5
 DEFAULT_STEPS = 6  # the diagnosis compares steps only if there are as many
 SETTINGS_FILE, NOTES_FILE = "settings.json", "notes.jsonl"
-ENDING_FILE = "ending"  # the command leaves it in the folder before it ends the program
 RANK_WAIT_S = 10.0  # for ranks that reach no window: their program may do something else, or have ended
 
 
@@ -27,12 +24,10 @@ RANK_WAIT_S = 10.0  # for ranks that reach no window: their program may do somet
 class Settings:
     """How the window is found, and what records it.
 
-    `window` says what opens it: STEPS of any kind, CALLS of a model, or instances of a RANGE (`skip` of them are
-    skipped, `steps` recorded); SECONDS (from `delay_s` after the first call of a model, for `duration_s`); or the
-    PROGRAM's own cudaProfilerStart. `added_ranges`: whether steps and modules get ranges. AUTO: steps, if the program
+    `window` says what opens it: STEPS of any kind, CALLS of a model, or instances of a RANGE; `skip` of them are
+    skipped, `steps` recorded. `added_ranges`: whether steps and modules get ranges. AUTO: steps, if the program
     has opened no range `step` before; modules, if it has opened no range itself. Names of modules, such as "h.0.mlp",
-    have up to `depth` components (None: all). `quiet_end`: the traceback of the Ctrl-C with which the command ends the
-    program is not printed.
+    have up to `depth` components (None: all).
     """
 
     profiler: str = TORCH
@@ -40,11 +35,8 @@ class Settings:
     skip: int = DEFAULT_SKIP
     steps: int = DEFAULT_STEPS
     range: str | None = None
-    delay_s: float = 0.0
-    duration_s: float | None = None
     added_ranges: str = AUTO
     depth: int | None = None
-    quiet_end: bool = False
 
     def write(self, folder: Path) -> None:
         """Writes the settings for the processes of the program."""
@@ -61,8 +53,7 @@ class Notes:
 
     Its events: python, or old_python; torch, once it is imported; rank, if it has joined others; profile, if the
     program uses PyTorch's profiler; elsewhere, if another process is recorded; of a window: open, steps, closed, saved,
-    lost; refused, if the profiler did not start; dropped, if the window starts over (what was noted of it before does
-    not count); exit.
+    lost; refused, if the profiler did not start; exit.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -93,14 +84,11 @@ class Notes:
 
 
 def read_notes(folder: Path) -> list[dict]:
-    """The notes of all processes, in order, except those on dropped windows and a line that a full disk cut off."""
+    """The notes of all processes, in order, except a line that a full disk cut off."""
     notes, path = [], folder / NOTES_FILE
     for line in path.read_text().splitlines() if path.exists() else ():
         with suppress(ValueError):
             notes.append(json.loads(line))
-            if notes[-1]["event"] == "dropped":
-                pid, of_windows = notes[-1]["pid"], ("open", "steps", "closed", "saved", "lost")
-                notes = [note for note in notes if note["pid"] != pid or note["event"] not in of_windows]
     return notes
 
 

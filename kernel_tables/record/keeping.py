@@ -55,23 +55,35 @@ class Recording:
     by_nsys: bool
     torch_version: str
     ended_in_step: bool = False  # the window ended inside the last range `step`
+    reason_if_empty: str = ""  # why there may be nothing in the window; "" if that is a fault
     rank: int | None = None
     rank_count: int = 1
     window_facts: dict[str, object] = field(default_factory=dict)
 
     def write(self, folder: Path, path: Path) -> None:
-        """Writes the capture, completely or not at all. Raises TraceError without a usable trace."""
+        """Writes the capture, completely or not at all. Raises TraceError without a usable trace, or if nothing ran in
+        a window that may be empty."""
         with written_whole(path) as partial:
             if self.by_nsys:
+                from kernel_tables.export import TABLES
                 from kernel_tables.publish import write_publishable
 
                 process = None if self.rank is None else self.pid  # None: everything in the report
                 write_publishable(folder / "export.sqlite", partial, process=process)
+                with closing(sqlite3.connect(partial)) as database:
+                    found = {name for (name,) in database.execute("SELECT name FROM sqlite_master")} & {*TABLES}
+                    rows = (database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in found)
+                    if self.reason_if_empty and not any(rows):
+                        raise TraceError(self.reason_if_empty)
             else:
                 from kernel_tables.publish import write_capture
                 from kernel_tables.trace import read_recorded
 
-                write_capture(read_recorded(trace_file(folder, self.pid), self.torch_version), partial)
+                try:
+                    capture = read_recorded(trace_file(folder, self.pid), self.torch_version)
+                except TraceError as error:
+                    raise TraceError(self.reason_if_empty or error) from None
+                write_capture(capture, partial)
             with full_disk_as_os_error(path), closing(sqlite3.connect(partial)) as database, database:
                 facts = [] if self.rank is None else [(RANK_KEY, str(self.rank)), (RANKS_KEY, str(self.rank_count))]
                 facts += [(WINDOW_KEY, json.dumps(self.window_facts))] if self.window_facts else []

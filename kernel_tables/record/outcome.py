@@ -102,9 +102,8 @@ class Outcome:
 
     @property
     def _has_steps(self) -> bool:
-        """Whether the recorder opened ranges of steps; in windows of other kinds, it does not know the steps."""
-        is_of_steps = self.settings.window in (handover.STEPS, handover.CALLS)
-        return is_of_steps and self.opened is not None and self.opened["has_steps"]
+        """Whether the recorder opened ranges of steps."""
+        return self.settings.window != handover.RANGE and self.opened is not None and self.opened["has_steps"]
 
     @property
     def expected_steps(self) -> int | None:
@@ -119,7 +118,7 @@ class Outcome:
 
     def recording(self, program: str = "") -> keeping.Recording:
         """What was recorded; `program` is the command line, as `program_text` gives it. Its facts: what a step is
-        (`by`: OPTIMIZER, WEIGHTS, GRAPH or MODULE; its `name` and `number` among those of its kind, from 0), the
+        (`by`: OPTIMIZER, GRAPH or MODULE; its `name` and `number` among those of its kind, from 0), the
         `first` step and how many were `done`, what the program `repeated`, and how many graphs it compiled."""
         opened, closed = self.opened, self.closed
         facts: dict[str, object] = {"program": program, "torch": opened["torch"]}
@@ -128,8 +127,21 @@ class Outcome:
         return keeping.Recording(
             pid=opened["pid"], by_nsys=self.settings.profiler == handover.NSYS, torch_version=opened["torch"],
             ended_in_step=self.was_cut and self._has_steps and "first" in opened,  # noted when the first step begins
+            reason_if_empty=self._reason_if_empty(),
             rank=self.rank, rank_count=self.rank_note["of"] if self.rank_note else 1, window_facts=facts,
         )  # fmt: skip
+
+    def _reason_if_empty(self) -> str:
+        """Why the window may hold nothing without any fault: the program ended where its first step begins."""
+        first = self.opened.get("first", 0)
+        if not first or not self.ended_in_window or self.closed.get("done", 0):
+            return ""
+        return f"the program ended before {self._step_noun} {first} launched anything; take a smaller --skip"
+
+    @property
+    def _step_noun(self) -> str:
+        is_instance = self.settings.window == handover.RANGE  # what defines a step is not noted then
+        return "instance" if is_instance else STEP_NOUNS.get(self.opened.get("by"), "step")
 
     def window_phrase(self) -> str:
         """What was recorded: "steps 6 to 8 of process 123, by nsys", or "steps 6 to 8 of rank 1, process 123, ..."."""
@@ -139,16 +151,11 @@ class Outcome:
 
     def _content_phrase(self) -> str:
         settings, opened, closed = self.settings, self.opened, self.closed
-        if settings.window == handover.SECONDS:
-            return f"{settings.duration_s:g} s"
-        if settings.window == handover.PROGRAM:
-            return "cudaProfilerStart to cudaProfilerStop"
         if "first" not in opened:  # the window opened for the capture of a CUDA graph, and no step began
             return "from the first capture of a CUDA graph until the program ended, without a step"
         first, done = opened["first"], closed.get("done", 0)
         last = first + max(done, 1) - 1
-        step_kind = opened.get("by")  # what defines a step; instances of a range have none
-        noun = "instance" if settings.window == handover.RANGE else STEP_NOUNS.get(step_kind, "step")
+        step_kind, noun = opened.get("by"), self._step_noun
         numbers = f"{noun} {first}" if last == first else f"{noun}s {first} to {last}"
         if settings.window == handover.RANGE:
             return f"{numbers} of range '{visible(settings.range)}'"
@@ -186,8 +193,6 @@ class Outcome:
             yield f"a step ends with a step of {which}"
         elif by == handover.MODULE:
             yield f"a step is a call of {name}, and what follows it until the next"
-        elif by == handover.WEIGHTS:
-            yield f"a step begins with the first call of a model after {name} has changed the weights"
         elif by == handover.GRAPH:
             yield "a step ends with each replay of a CUDA graph"
 
@@ -235,21 +240,15 @@ class Outcome:
         repeated = [action for note in exits for action in note.get("repeated", ())]
         if not exits:
             return f"the program {self.program_end.phrase} before a window began"
-        if settings.window == handover.PROGRAM:
-            return "the program did not call cudaProfilerStart through PyTorch"
         if settings.window == handover.RANGE:
             return (
                 f"the window starts at instance {settings.skip + 1} of range '{visible(settings.range or '')}', and the"
                 f" program opened {reached}; compare the name, or take a smaller --skip"
             )
-        if settings.window == handover.SECONDS and reached:
-            cause = ", or it did not use the GPU" if settings.profiler == handover.NSYS else ""
-            return f"the program ended within the {settings.delay_s:g} s of --after, or its main thread was busy{cause}"
-        is_called_only = settings.window == handover.STEPS and all(kind == handover.MODULE for kind, *_ in repeated)
-        if is_called_only and any(note.get("has_optimizer") for note in exits):
+        if not reached and any(note.get("has_optimizer") for note in exits):
             return (
-                "the program has an optimizer, which changed no weights between calls of a model (or all of it is"
-                " compiled as one function); --calls records calls of the model instead, and --seconds S a fixed time"
+                "the program has an optimizer, and PyTorch tells of no step of it (it is compiled, or steps in backward"
+                " passes); --calls records calls of the model instead"
             )
         if not reached:
             return (

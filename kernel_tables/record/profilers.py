@@ -47,7 +47,7 @@ class TorchProfiler:
     profile to the end.
     """
 
-    can_start_again, torch_version = True, torch.__version__
+    torch_version = torch.__version__
     # closes the window of the Recorder, if this process has one: what `kernel_tables.recorded` calls before it starts
     _leave_profiler: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
 
@@ -186,7 +186,6 @@ class NsysProfiler:
     """Tells the nsys around this program where its capture range begins and ends, which is the same for all ranks."""
 
     is_taken = False  # a profile by the program does not prevent it
-    can_start_again = False  # it records one range of a program
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks

@@ -35,13 +35,8 @@ class Recorder:
         self.is_waiting, self.is_open = True, False  # neither once the window is over
         self.completed = 0
         self.progress: Callable[[], dict[str, Any]] = dict
-        self._has_noted_profile = self._has_opened = False
+        self._has_noted_profile = False
         self._compiled_before = 0
-
-    @property
-    def can_start_over(self) -> bool:
-        """Whether this process opened a window, and another one can take its place."""
-        return self._has_opened and self._profiler.can_start_again and self._ranks.run is None
 
     def open(self, **facts: Any) -> None:
         """Opens the window. It stays closed for good if another process was first or the profiler refuses; for now,
@@ -70,10 +65,9 @@ class Recorder:
             self._notes.add("refused", reason=one_line_error(error))
             return
         self.is_open = True
-        if not self._has_opened and multiprocessing.parent_process() is not None:
+        if multiprocessing.parent_process() is not None:
             # a forked process does not call what atexit registered
             multiprocessing.util.Finalize(None, self._at_exit, exitpriority=0)
-        self._has_opened = True
         self._compiled_before = count_compiled()
         facts |= {"torch": torch.__version__, "has_steps": self.ranges.has_steps}
         self._notes.add("open", start_s=time.perf_counter() - started_s, **facts)
@@ -121,12 +115,6 @@ class Recorder:
             self._notes.add("lost", reason=one_line_error(error))
             return False
         return True
-
-    def start_over(self) -> None:
-        """Drops what was recorded, and waits for another window."""
-        if not self.is_open or self._stop(program_ended=False):
-            self._notes.add("dropped")
-            self.is_waiting, self.completed = True, 0
 
     def end_with_process(self) -> None:
         """Closes the window when this process ends, and leaves forked children without a window."""

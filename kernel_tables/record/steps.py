@@ -1,16 +1,11 @@
-"""What opens and closes the window: steps, instances of a range, the program's own calls, or time.
+"""What opens and closes the window: instances of a range, or steps. A step is one of an optimizer, a replay of a CUDA
+graph, or a call of a model."""
 
-A step is one of an optimizer, a replay of a CUDA graph, or a call of a model. A compiled optimizer runs no Python; its
-steps are recognized by the weights that they change.
-"""
-
-import ctypes
 import statistics
 import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -84,73 +79,6 @@ class RangeWindow(Window):
         return {"reached": self._instances}
 
 
-class ProgramWindow(Window):
-    """Opens and closes where the program calls cudaProfilerStart and cudaProfilerStop, through PyTorch."""
-
-    def attach(self) -> None:
-        recorder, original = self.recorder, torch.cuda.cudart
-
-        class Cudart:
-            """torch.cuda.cudart() whose calls for profilers also open and close the window."""
-
-            def __getattr__(self, name: str) -> Any:
-                return getattr(original(), name)
-
-            def cudaProfilerStart(self) -> Any:
-                recorder.open()
-                return original().cudaProfilerStart()
-
-            def cudaProfilerStop(self) -> Any:
-                try:
-                    return original().cudaProfilerStop()
-                finally:
-                    recorder.close()
-
-        torch.cuda.cudart = torch.cuda.profiler.cudart = Cudart
-
-
-class SecondsWindow(Window):
-    """Opens and closes at times after the first call of a module, on the main thread, as soon as that runs Python;
-    under nsys not before the program uses the GPU. Imports, and building a model, can take longer than the window."""
-
-    def attach(self) -> None:
-        self._has_called = False
-        self._calls = watched_calls(self._first_call)
-        self._calls.begin()
-
-    def progress(self) -> dict[str, Any]:
-        return {"reached": int(self._has_called)}
-
-    def _first_call(self, *_: Any) -> None:
-        self._has_called = True
-        self._calls.end()
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    def _watch(self) -> None:
-        time.sleep(self.settings.delay_s)
-        while self.settings.profiler == handover.NSYS and not torch.cuda.is_initialized():
-            time.sleep(0.01)
-        self._call_until(self.recorder.open, lambda: not self.recorder.is_waiting)
-        time.sleep(self.settings.duration_s)
-        self._call_until(self.recorder.close, lambda: not self.recorder.is_open)
-
-    pending_calls: list[Any] = []  # noqa: RUF012 (of the process: kept alive until the interpreter makes them)
-
-    def _call_until(self, call: Callable[[], Any], is_done: Callable[[], bool]) -> None:
-        """Asks the interpreter to call on the main thread as soon as that runs Python: a profiler belongs to the thread
-        that starts it, and a signal handler would be the program's."""
-
-        @ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-        def pending_call(_: Any) -> int:
-            call()
-            return 0
-
-        self.pending_calls.append(pending_call)
-        while not is_done():
-            ctypes.pythonapi.Py_AddPendingCall(pending_call, None)
-            time.sleep(0.05)
-
-
 def watched_calls(before_call: Callable[[nn.Module, tuple, dict[str, Any]], object]) -> ModuleParts:
     """Hooks that call `before_call` before every outermost call of a module on the thread that made the first."""
     first_thread: list[int] = []
@@ -168,7 +96,7 @@ def watched_calls(before_call: Callable[[nn.Module, tuple, dict[str, Any]], obje
 class RepeatedAction:
     """What an object of the program does again and again."""
 
-    kind: str  # OPTIMIZER, WEIGHTS, GRAPH or MODULE
+    kind: str  # OPTIMIZER, GRAPH or MODULE
     name: str  # of the object
     count: int = 0
     last_repetition: int = 0  # its sequence number: repetitions of all actions are numbered together
@@ -191,14 +119,12 @@ class StepsWindow(Window):
 
     A step lasts from the end of one optimizer step or replay to the end of the next, or from the start of one call of a
     model to the start of the next. An optimizer step ends when the range closes that PyTorch opens around it, so that
-    no range is half in the window. A compiled optimizer runs no Python that calls back; and in a backward pass, where
-    hooks may call an optimizer for each weight, no window can open. In both cases a step begins with the first call of
-    a model after the weights have changed.
+    no range is half in the window. Not counted are steps of a compiled optimizer, which runs no Python that calls back,
+    and steps in a backward pass, where hooks may call an optimizer for each weight and no window can open.
 
-    Each step that an optimizer makes in Python resets the counts of replays, since a graph may contain only a part of a
-    step. Calls of modules with parameters count until the program creates an optimizer. They go on counting if they
-    opened the window, or with the setting CALLS. If they opened it, and an optimizer makes steps afterwards, the
-    program had only evaluated its model before training it: the window starts over, if the profiler can.
+    Each step of an optimizer resets the counts of replays, since a graph may contain only a part of a step. Calls of
+    modules with parameters count until the program creates an optimizer, or with the setting CALLS. They go on counting
+    if they opened the window.
 
     A replay runs no Python: its kernels belong to the ranges that are open while the graph is captured.
     So the window opens before the first capture.
@@ -209,7 +135,7 @@ class StepsWindow(Window):
         self._actions: dict[tuple[str, int], RepeatedAction] = {}  # by kind and id of the object
         self._repetitions = 0  # of all actions
         self._step_action: RepeatedAction | None = None  # defines what a step is
-        self._weights = WatchedWeights()
+        self._has_optimizer = False
         self._calls = watched_calls(self._before_call)
 
     def attach(self) -> None:
@@ -219,14 +145,14 @@ class StepsWindow(Window):
         graph = torch.cuda.graphs.CUDAGraph
         graph.replay = with_callbacks(graph.replay, after=self._after_replay)
         graph.capture_begin = with_callbacks(graph.capture_begin, before=self._before_capture)
-        Optimizer.__init__ = with_callbacks(Optimizer.__init__, after=self._weights.add)
+        Optimizer.__init__ = with_callbacks(Optimizer.__init__, after=self._after_new_optimizer)
 
     def after_range(self, name: str, optimizer: Any = None) -> None:
         """Counts the step of the optimizer, if the range was around one."""
         if optimizer is None or self.settings.window == handover.CALLS or self._is_capturing():
             return
-        if not is_in_backward():  # else _before_call notices that the weights have changed
-            self._stop_other_counts()
+        if not is_in_backward():
+            self._drop_other_counts()
             self._count(handover.OPTIMIZER, optimizer, type(optimizer).__name__)
 
     def progress(self) -> dict[str, Any]:
@@ -234,16 +160,17 @@ class StepsWindow(Window):
         facts = {"reached": max((count for *_, count in repeated), default=0), "repeated": repeated[:20]}
         durations_s = self._step_action.durations_s if self._step_action else {}
         facts |= {name: statistics.median(values) for name, values in durations_s.items() if values}
-        return facts | ({"has_optimizer": True} if self._weights.has_optimizers else {})
+        return facts | ({"has_optimizer": True} if self._has_optimizer else {})
 
-    def _stop_other_counts(self) -> None:
-        """Drops the counts of replays and calls, and stops watching weights and calls, once an optimizer made a step
-        in Python; the action that defines a step keeps counting."""
-        self._weights.stop()
+    def _after_new_optimizer(self, *_: Any) -> None:
+        self._has_optimizer = True
+
+    def _drop_other_counts(self) -> None:
+        """Drops the counts of replays and calls, and stops watching calls, unless they define a step."""
         if self._step_action is None or self._step_action.kind != handover.MODULE:
             self._calls.end()
         for key, action in list(self._actions.items()):
-            if action.kind in (handover.GRAPH, handover.MODULE) and action is not self._step_action:
+            if action.kind != handover.OPTIMIZER and action is not self._step_action:
                 del self._actions[key]
 
     @staticmethod
@@ -266,18 +193,15 @@ class StepsWindow(Window):
             return
         if was_waiting:  # the kinds of calls in the window depend on the calls before it
             self.recorder.ranges.classify_call(module, args, keywords)
-        # With CALLS, optimizers are not watched, so `has_optimizers` is false.
-        if self._weights.has_optimizers and (self._step_action is None or self._step_action.kind != handover.MODULE):
-            for optimizer in self._weights.changed():
-                self._count(handover.WEIGHTS, optimizer, type(optimizer).__name__)
-        else:
+        # With CALLS, optimizers are not watched, so there seem to be none.
+        if not self._has_optimizer or (self._step_action is not None and self._step_action.kind == handover.MODULE):
             self._count(handover.MODULE, module, model_name(module))
         if was_waiting and self.recorder.is_open:  # the window opened in this call, so its range is not open yet
             self.recorder.ranges.call_begins(module, args)
 
     def _count(self, kind: str, actor: Any, name: str) -> None:
-        """Counts an action of the object `actor` with this name. If the action is a call of a model or WEIGHTS, a step
-        is about to begin; otherwise a step has ended."""
+        """Counts an action of the object `actor` with this name. With a call of a model, a step is about to begin;
+        otherwise one has ended."""
         recorder, action = self.recorder, self._actions.setdefault((kind, id(actor)), RepeatedAction(kind, name))
         previous_repetition = action.last_repetition
         self._repetitions += 1
@@ -290,7 +214,8 @@ class StepsWindow(Window):
                 recorder.close()
             else:
                 recorder.ranges.step_begins()
-        elif self._may_define_steps(action):
+        # a window that is open without a step has opened for the capture of a CUDA graph
+        elif self._step_action is None and (recorder.is_waiting or recorder.is_open):
             completed = action.count - 1 if action.kind == handover.MODULE else action.count  # a call is about to begin
             if completed >= self.settings.skip and not self._is_followed_by_optimizer(action, previous_repetition):
                 self._begin_window(action, first=completed + 1, by=kind, name=name)
@@ -304,19 +229,10 @@ class StepsWindow(Window):
         others = [other for other in self._actions.values() if other.kind == action.kind == handover.OPTIMIZER]
         return any(other.count == action.count - 1 and other.last_repetition > previous_repetition for other in others)
 
-    def _may_define_steps(self, action: RepeatedAction) -> bool:
-        if self._step_action is None:  # a window that is open already has opened for the capture of a CUDA graph
-            return self.recorder.is_waiting or self.recorder.is_open
-        # Calls may have been an evaluation before training.
-        is_provisional = self._step_action.kind == handover.MODULE and self.settings.window != handover.CALLS
-        return is_provisional and action.kind == handover.OPTIMIZER and self.recorder.can_start_over
-
     def _begin_window(self, action: RepeatedAction, **facts: Any) -> None:
         """Opens the window, if it can open, and begins its first step."""
         of_its_kind = [other for other in self._actions.values() if other.kind == action.kind]
         facts["number"] = of_its_kind.index(action)  # from 0, in the order of their first repetitions
-        if self._step_action is not None:  # a provisional one
-            self.recorder.start_over()
         if self.recorder.is_open:  # since the capture of a CUDA graph
             self.recorder.add_facts(**facts)
         else:
@@ -327,38 +243,6 @@ class StepsWindow(Window):
             self.recorder.ranges.step_begins()
         elif not self.recorder.is_waiting:  # it never opens; else it may open at a later step
             self._calls.end()
-
-
-class WatchedWeights:
-    """Finds out which optimizers changed their weights."""
-
-    def __init__(self) -> None:
-        self.has_optimizers = False
-        self._versions: list[tuple[weakref.ref[Optimizer], int]] | None = []  # None once they are not watched any more
-
-    def add(self, optimizer: Optimizer, *_: Any) -> None:
-        """Watches the weights of this optimizer, too."""
-        self.has_optimizers = True
-        if self._versions is not None:
-            self._versions.append((weakref.ref(optimizer), self._version(optimizer)))
-
-    def stop(self) -> None:
-        self._versions = None
-
-    def changed(self) -> Iterator[Optimizer]:
-        """The optimizers whose weights were written to since this method was last called, or since they were added."""
-        for index, (reference, previous) in enumerate(self._versions or ()):
-            optimizer = reference()
-            if optimizer is not None and (version := self._version(optimizer)) != previous:
-                self._versions[index] = reference, version
-                yield optimizer
-
-    @staticmethod
-    def _version(optimizer: Optimizer) -> int:
-        """A number that grows when a weight of this optimizer is written to, by PyTorch's counters for autograd."""
-        with suppress(Exception):  # weights of inference mode, and the program's own classes, may have no version
-            return sum(weight._version for group in optimizer.param_groups for weight in group["params"])
-        return 0
 
 
 def watch_for_window(settings: Settings, notes: Notes) -> None:
@@ -377,8 +261,7 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
     ranks.watch()
     profiler = NsysProfiler(ranks) if to_nvtx else TorchProfiler()
     recorder = Recorder(notes, ranks, profiler, AddedRanges(is_wanted, settings.depth, to_nvtx=to_nvtx))
-    windows = {handover.RANGE: RangeWindow, handover.SECONDS: SecondsWindow, handover.PROGRAM: ProgramWindow}
-    window = windows.get(settings.window, StepsWindow)(recorder, settings)
+    window = (RangeWindow if settings.window == handover.RANGE else StepsWindow)(recorder, settings)
     ranges = ProgramRanges(
         to_nvtx=to_nvtx, is_recording=lambda: recorder.is_open, before=window.before_range, after=window.after_range
     )

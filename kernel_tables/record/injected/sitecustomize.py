@@ -56,15 +56,6 @@ def attach(folder):
         except Exception as error:  # the program goes on without a recorder, and the command prints why
             notes.add("refused", reason=handover.one_line_error(error))
 
-    original_hook = sys.excepthook
-
-    def hide_ctrl_c(kind, error, traceback):
-        """Hides the traceback of the Ctrl-C with which the command ends the program."""
-        if not (issubclass(kind, KeyboardInterrupt) and (notes.folder / handover.ENDING_FILE).exists()):
-            original_hook(kind, error, traceback)
-
-    if settings.quiet_end:
-        sys.excepthook = hide_ctrl_c
     when_imported("torch", start)
 
 

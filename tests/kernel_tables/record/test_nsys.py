@@ -57,7 +57,7 @@ def whole():
 
 
 def test_nsys_records_the_window_alone_with_further_options_and_the_program_keeps_its_streams(under_nsys):
-    done = under_nsys("--nsys-options", "--trace=cuda,nvtx,osrt --python-sampling=true")
+    done = under_nsys("--nsys-options=--trace=cuda,nvtx,osrt --python-sampling=true")
     assert (done.status, done.out) == (0, "from the program typed\n")
     assert "to standard error" in done.err
     (line,) = under_nsys.profiles.read_text().splitlines()
@@ -71,7 +71,7 @@ def test_nsys_records_the_window_alone_with_further_options_and_the_program_keep
 
 def test_options_that_name_the_file_or_the_window_are_refused(under_nsys):
     for option in ("--output=x", "osrt", "--capture-range=none"):
-        assert under_nsys("--nsys-options", option).status == 2
+        assert under_nsys(f"--nsys-options={option}").status == 2
     assert not under_nsys.profiles.exists()
 
 
@@ -98,7 +98,7 @@ ALWAYS = "Not all CUDA events might have been collected."
     [
         (Synthetic().range("step", 10, 300), [], ["error: found 1 ranges 'step', expected 2", "error: no kernel"], []),
         (whole().diagnostic(2, ALWAYS).diagnostic(3, "an odd thing"), [], ["an odd thing"], [ALWAYS]),
-        (whole().kernel("backwards", at=40, start=60, duration=-20), [], ["no table is made of it"], []),
+        (whole().range("backwards", 60, 40), [], ["no table is made of it"], []),
         (whole().kernel("gemm", at=700, start=900_000_000), [], ["fixing it saves at most"], []),
         (  # the step in which a program ended is short without any loss
             whole().range("step", 610, 900).kernel("gemm", at=620).kernel("gemm", at=630).range("step", 910, 920),
@@ -112,6 +112,22 @@ def test_what_the_capture_lacks_is_told_behind_it(under_nsys, report, notes, sai
     done = under_nsys(report=report, notes=[OPENED, *(notes or [CLOSED])])
     assert done.status == 0 and all(text in done.err for text in said) and not any(text in done.err for text in unsaid)
     assert Path("recording.sqlite").exists()
+
+
+REASON = "nothing is kept: the program ended before step 6 launched anything; take a smaller --skip"
+
+
+@pytest.mark.parametrize(
+    ("report", "status", "said"),
+    [
+        (Synthetic().range("step", 10, 300), 3, REASON),
+        (Synthetic().range("step", 10, 300).kernel("gemm", at=30), 0, "a part of step 6 of process 3, by nsys"),
+    ],
+)
+def test_of_a_program_that_ends_where_its_window_begins_no_missing_kernels_are_told(under_nsys, report, status, said):
+    done = under_nsys(report=report, notes=[OPENED, CLOSED | {"done": 0, "ended": True}])
+    assert done.status == status and said in done.err and "no kernel was recorded" not in done.err
+    assert Path("recording.sqlite").exists() == (status == 0)
 
 
 def test_each_rank_gets_its_part_of_the_report(under_nsys):

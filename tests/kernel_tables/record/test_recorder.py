@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -68,6 +69,8 @@ def test_a_window_that_records_nothing_is_told_and_leaves_no_file(window):
     recorder.close()
     (why,) = write_captures(folder, folder / "kept.sqlite", [OWN])
     assert "nothing of PyTorch ran in the window" in str(why) and not list(folder.glob("*kept*"))
+    (why,) = write_captures(folder, folder / "kept.sqlite", [replace(OWN, reason_if_empty="the program ended")])
+    assert str(why) == "the program ended"
 
 
 def test_a_file_that_appeared_meanwhile_is_not_written_over_and_a_full_disk_leaves_nothing(window, monkeypatch):

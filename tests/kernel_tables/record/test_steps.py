@@ -1,15 +1,13 @@
 """What opens and closes the window, on a recorder that notes it, in this process."""
 
-import threading
-import time
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from kernel_tables.record.handover import CALLS, NSYS, PROGRAM, RANGE, SECONDS, TORCH, Settings
-from kernel_tables.record.steps import ProgramWindow, RangeWindow, SecondsWindow, StepsWindow
+from kernel_tables.record.handover import CALLS, NSYS, RANGE, TORCH, Settings
+from kernel_tables.record.steps import RangeWindow, StepsWindow
 
 
 @dataclass
@@ -20,7 +18,6 @@ class Noting:
     is_open: bool = False
     completed: int = 0
     seen: list = field(default_factory=list)
-    can_start_over: bool = True
 
     @property
     def ranges(self):
@@ -28,10 +25,6 @@ class Noting:
         return SimpleNamespace(
             step_begins=note("step"), step_ends=note("end"), call_begins=note("call"), classify_call=lambda *_: None
         )
-
-    def start_over(self):
-        self.is_waiting, self.is_open, self.completed = True, False, 0
-        self.seen.append("over")
 
     def open(self, **facts):
         self.is_waiting, self.is_open = False, True
@@ -161,41 +154,6 @@ def test_without_an_optimizer_the_calls_of_the_model_are_the_steps_from_their_be
     assert window.progress()["repeated"] == [["module", "Model", 5]]
 
 
-@pytest.mark.parametrize("calls_before", [5, 20])
-def test_an_evaluation_before_there_is_an_optimizer_gives_its_window_to_the_steps(attached, calls_before):
-    window, model = attached(skip=2, steps=3), Model()
-    for _ in range(calls_before):
-        model(torch.ones(2))
-    optimizer = torch.optim.SGD(model.parameters())
-    for _ in range(6):
-        model(torch.ones(2)).sum().backward()
-        take_steps(window, optimizer)
-    seen = window.recorder.seen
-    assert seen[seen.index("over") :] == ["over", ("open", 3), "step", *["end", "step"] * 2, "end", ("close", 3)]
-
-
-def test_calls_keep_their_window_where_the_profiler_records_one(attached):
-    window, model = attached(skip=2, steps=1), Model()
-    window.recorder.can_start_over = False
-    for _ in range(4):
-        model(torch.ones(2))
-    take_steps(window, *[torch.optim.SGD(model.parameters())] * 6)
-    assert window.recorder.seen == [("open", 3), "step", "call", "end", ("close", 1)]
-
-
-def test_steps_that_are_not_heard_are_counted_by_the_weights_that_they_change(attached):
-    window, model = attached(skip=2, steps=2), Model()
-    torch.optim.SGD(model.parameters())
-    kept = torch.optim.SGD(model.part.parameters())
-    for _ in range(5):
-        for _ in range(2):  # gradient accumulation
-            model(torch.ones(2))
-        with torch.no_grad():
-            kept.param_groups[0]["params"][0].add_(1)  # as compiled code does
-    assert window.recorder.seen == [("open", 3), "step", "call", "end", "step", "end", ("close", 2)]
-    assert window.progress()["repeated"] == [["weights", "SGD", 4]]
-
-
 def test_with_an_optimizer_calls_are_no_steps_unless_they_are_asked_for(attached):
     window, asked, model = attached(skip=1, steps=1), attached(window=CALLS, skip=1, steps=1), Model()
     torch.optim.SGD(model.parameters())
@@ -215,36 +173,3 @@ def test_instances_of_a_range_open_and_close_the_window_around_them():
         window.after_range(name)
     assert window.recorder.seen == [("open", 2), ("close", 2)]
     assert window.has_own_ranges and window.has_own_steps
-
-
-def test_a_window_in_seconds_opens_on_the_main_thread_after_a_call_and_under_nsys_once_the_gpu_is_used(monkeypatch):
-    used, where = threading.Event(), []
-    monkeypatch.setattr(torch.cuda, "is_initialized", used.is_set)
-    window = SecondsWindow(Noting(), Settings(window=SECONDS, delay_s=0.0, duration_s=0.02, profiler=NSYS))
-    window.recorder.open = lambda: where.append(threading.current_thread()) or Noting.open(window.recorder)
-    window.attach()
-    time.sleep(0.05)
-    assert window.progress() == {"reached": 0}  # no model has been called
-    torch.nn.Linear(1, 1)(torch.ones(1))
-    time.sleep(0.1)
-    assert where == []
-    used.set()
-    deadline = time.monotonic() + 20
-    while ("close", 0) not in window.recorder.seen and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert where == [threading.main_thread()] and window.recorder.seen == [("open", None), ("close", 0)]
-
-
-def test_the_programs_own_calls_open_and_close_the_window(monkeypatch):
-    told = []
-    cudart = SimpleNamespace(
-        cudaProfilerStart=lambda: told.append("start"), cudaProfilerStop=lambda: told.append("stop")
-    )
-    for owner in (torch.cuda, torch.cuda.profiler):
-        monkeypatch.setattr(owner, "cudart", lambda: cudart)
-    monkeypatch.setattr(torch.cuda.profiler, "check_error", lambda _: None)
-    window = ProgramWindow(Noting(), Settings(window=PROGRAM))
-    window.attach()
-    with torch.cuda.profiler.profile():
-        assert window.recorder.is_open
-    assert window.recorder.seen == [("open", None), ("close", 0)] and told == ["start", "stop"]
