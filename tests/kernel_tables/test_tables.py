@@ -9,7 +9,6 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import kernel_tables
@@ -81,23 +80,6 @@ def test_the_tables_of_random_captures_have_their_brute_force_sums(under, read, 
                     profile.ranges(under)
             else:
                 require_sums(profile, Rows.of_export(tmp_path / "capture.sqlite"), under)
-
-
-def test_one_process_has_its_own_part_of_every_table(read):
-    with read(CAPTURES / "nccl_2025.3.1.sqlite.gz") as profile:
-        activities = profile.activities()
-        processes = activities["process"].unique()
-        assert len(processes) == 2
-        for process in processes:
-            mine = activities[activities["process"] == process]
-            expected = (len(mine), mine["duration_ns"].sum())
-            for table in (profile.kernels(process=process), profile.classes(process=process)):
-                assert (table["launches"].sum(), table["total_ns"].sum()) == expected
-        for tree in (False, True):
-            parts = pd.concat([profile.ranges(process=process, tree=tree) for process in processes])
-            numbers = ["instances", *SUMS]
-            whole = profile.ranges(tree=tree).set_index("range")[numbers]
-            assert parts.groupby("range")[numbers].sum().sort_index().equals(whole.sort_index())
 
 
 @pytest.mark.parametrize("durations", [[7, 1_000_000_007, 13], [1, 2], [5, 5, 5], [60_000_000_000, 1, 2]])
