@@ -51,7 +51,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
         (command, "--profiler", {"choices": (NSYS, TORCH), "help":
             "default: nsys if it is on PATH and there is a GPU, else torch"}),
         (command, "--nsys-options", {"type": shlex.split, "default": [], "metavar": '"..."', "help":
-            "further options of nsys profile, such as --nsys-options=\"--trace=cuda,nvtx,osrt --python-sampling=true\","
+            "further options of nsys profile, such as \"--trace=cuda,nvtx,osrt --python-sampling=true\","
             " for `kernel-tables host`"}),
         (command, "--end", {"action": "store_true", "help":
             "stop the program, with status 0, once the window is recorded"}),
@@ -63,6 +63,17 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     program = {"nargs": argparse.REMAINDER, "metavar": "-- PROGRAM ...", "help": "the program and its arguments"}
     command.add_argument("program", **program)
+    parse = command.parse_known_args
+
+    def parse_with_nsys_options(words: Sequence[str], namespace: object = None) -> object:
+        """Parses the arguments; argparse alone takes a value that begins with -- for another option."""
+        name, words = "--nsys-options", list(words)
+        if name in words[: words.index("--") if "--" in words else None]:
+            place = words.index(name)
+            words[place : place + 2] = ["=".join(words[place : place + 2])]
+        return parse(words, namespace)
+
+    command.parse_known_args = parse_with_nsys_options
 
 
 def settings_of(options: argparse.Namespace) -> handover.Settings:

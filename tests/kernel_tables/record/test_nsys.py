@@ -71,7 +71,7 @@ def test_nsys_records_the_window_alone_with_further_options_and_the_program_keep
 
 def test_options_that_name_the_file_or_the_window_are_refused(under_nsys):
     for option in ("--output=x", "osrt", "--capture-range=none"):
-        assert under_nsys(f"--nsys-options={option}").status == 2
+        assert under_nsys("--nsys-options", option).status == 2
     assert not under_nsys.profiles.exists()
 
 
