@@ -17,7 +17,7 @@ from kernel_tables.capture import NONE
 from kernel_tables.classes import is_fp32_without_tensor_cores, pattern_problem
 from kernel_tables.errors import TraceError
 from kernel_tables.evidence import BACKWARD, MIN_STEPS, Context, Hit
-from kernel_tables.idle import FUNCTION, GPU, HOST, LAUNCHING, LONG_PAUSE_NS
+from kernel_tables.idle import EVALUATION, FUNCTION, GPU, HOST, LAUNCHING, LONG_PAUSE_NS
 from kernel_tables.intervals import covered_ns
 from kernel_tables.output import duration
 from kernel_tables.steps import COMMUNICATION, Scope
@@ -237,10 +237,11 @@ def exposed_communication(context: Context) -> Hit | None:
 
 
 def unsteady_steps(context: Context) -> Hit | None:
-    """Steps that are slow. The idle time that other findings claim does not count. With fewer than MIN_STEPS steps, or
-    on the CPU, which other programs use, too, a slow step may be chance: it is reported only if it does more work."""
+    """Steps that are slow. Idle time that other findings claim, or of an evaluation that waits for data, does not
+    count. With fewer than MIN_STEPS steps, or on the CPU, which other programs use, too, a slow step may be chance: it
+    is reported only if it does more work."""
     scope, step, count = context.scope, context.scope.step_by_activity, len(context.scope.step_ranges)
-    idle_ns = np.minimum(context.idle.by_activity(), context.claimed_ns)
+    idle_ns = np.minimum(context.idle.by_activity(), context.claimed_ns + context.idle.by_activity(EVALUATION))
     # The first activity of a step ends idle time of the step before: searchsorted finds that one.
     of_step = np.maximum(np.searchsorted(scope.step_starts_ns, scope.activities.start) - 1, 0)
     claimed_ns = np.bincount(of_step, idle_ns, count) / len(scope.devices)

@@ -322,18 +322,20 @@ class Scope:
         return union(np.maximum(start_ns, device.first_ns), np.minimum(end_ns, device.last_ns))
 
     def _is_in_evaluation(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each of these ranges, waits for data, is inside a range named as an evaluation, or in a step that
-        waits for more batches than the others, and launches more, as one with a validation pass does."""
-        paths = self.profile.attribution.paths
+        """Whether each of these ranges, waits for data, is inside a range named as an evaluation, or is between the
+        starts of two steps (or before or after all) where the program waits for more batches and launches more than
+        usual, as in a validation pass."""
+        paths, starts_ns = self.profile.attribution.paths, self.ranges.start[self.step_ranges]
         is_named = paths.is_below(np.array([*map(bool, map(EVALUATION.search, paths.names)), False])[paths.last_name])
-        step = np.searchsorted(self.ranges.start[self.step_ranges], self.ranges.start[rows], "right") - 1
-        step[(step >= 0) & (self.ranges.start[rows] >= np.append(self.ranges.end[self.step_ranges], 0)[step])] = -1
-        count = np.bincount(step[step >= 0], minlength=len(self.step_ranges))
-        launches = self.launches_by_step
-        if not len(count):
-            return is_named[self.profile.range_path[rows]]
-        more = (count > np.median(count)) & (launches > self.MORE_WORK * np.median(launches))
-        return is_named[self.profile.range_path[rows]] | np.append(more, False)[step]
+        is_in_evaluation = is_named[self.profile.range_path[rows]]
+        if not self.has_steps:
+            return is_in_evaluation
+        launch_ns = np.where(self.launch_row != NONE, self.launch_ns, self.activities.start)[self.is_kernel]
+        after = np.searchsorted(starts_ns, self.ranges.start[rows], "right")
+        waits = np.bincount(after, minlength=len(starts_ns) + 1)
+        launches = np.bincount(np.searchsorted(starts_ns, launch_ns, "right"), minlength=len(waits))
+        more = (waits > np.median(waits[1:])) & (launches > self.MORE_WORK * np.median(launches[1:]))
+        return is_in_evaluation | more[after]
 
     @cached_property
     def step_before_ns(self) -> float | None:

@@ -377,8 +377,27 @@ def test_a_stream_that_waits_for_a_host_function_is_named_with_it():
 
 def test_what_an_evaluation_waits_for_is_no_waiting_of_a_training_step():
     findings, parts = found_in("valloader")
-    assert findings.keys().isdisjoint({"waiting_for_data", "idle_host"})
-    assert parts["idle, an evaluation waiting for data"] == 900_000
+    assert not findings and parts["idle, an evaluation waiting for data"] == 900_000
+
+
+@pytest.mark.parametrize("name", ["", "validate"])
+def test_nor_is_it_between_two_steps(name, tmp_path):
+    def evaluate(program: Program) -> None:
+        with program.range(name) if name else nullcontext():
+            for _ in range(4):
+                with program.range(NEXT):
+                    program.pause(1500)
+                launch(program, [GEMM] * 3)
+
+    program = Program()
+    for number in range(8):
+        with program.range("step"):
+            launch(program, [GEMM] * 10)
+        with program.range(NEXT):
+            program.pause(10)
+        if number == 3:
+            evaluate(program)
+    assert reported(said_of(program, tmp_path)).isdisjoint({"waiting_for_data", "idle_host"})
 
 
 def test_checkpoints_are_named_with_what_they_compute_again(tmp_path):
