@@ -12,7 +12,7 @@ import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path, PurePath
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
@@ -161,8 +161,7 @@ def record(options: argparse.Namespace) -> int:
 
 
 def _print_captures(kept: Sequence[tuple[Outcome, Path]]) -> None:
-    """Prints which captures were written and remarks on them, what is in each (the first one last, and in full), and
-    the cost of communication between several."""
+    """Prints which captures were written and remarks on them, and what is in each (the first one last, and in full)."""
     sentences = [sentence for outcome, _ in kept for sentence in outcome.remarks()]
     say(*dict.fromkeys(sentences), *kept[0][0].cost_sentence())
     for outcome, capture in kept:
@@ -170,7 +169,10 @@ def _print_captures(kept: Sequence[tuple[Outcome, Path]]) -> None:
     for outcome, capture in [*kept[1:], kept[0]]:
         _print_contents(capture, outcome, in_full=capture is kept[0][1])
     if len(kept) > 1:
-        _print_communication([capture for _, capture in kept], step_name=kept[0][0].settings.range or STEP)
+        range_name = kept[0][0].settings.range
+        option = f" --step-name {shlex.quote(range_name)}" if range_name else ""
+        files = shlex.join(str(capture) for _, capture in kept)
+        say(f"what communication costs: kernel-tables communication {files}{option}")
 
 
 def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
@@ -218,24 +220,6 @@ def _print_tree_or_kernels(profile: Profile, capture: Path, under: str | None) -
     say(*([text.CPU_ONLY_NOTE] if profile.is_cpu_only else []))
 
 
-def _print_communication(captures: Sequence[Path], step_name: str) -> None:
-    from kernel_tables.profile import read
-    from kernel_tables.ranks import communication, ranks_of
-    from kernel_tables.text import communication_sentences
-
-    try:
-        with ExitStack() as stack:
-            ranks = ranks_of([stack.enter_context(read(path)) for path in captures])
-            numbers = {rank.number: rank.number for rank in ranks}
-            sentences = list(communication_sentences(communication(ranks, step_name), numbers))
-    except TraceError as error:
-        sentences = [f"the cost of communication is unknown: {error}"]
-    if sentences:
-        option = "" if step_name == STEP else f" --step-name {shlex.quote(step_name)}"
-        files = shlex.join(map(str, captures))
-        say(*sentences, f"each collective: kernel-tables communication {files} --collectives{option}")
-
-
 def say(*sentences: str) -> None:
     """Prints sentences on lines of standard error."""
     for sentence in sentences:
@@ -243,17 +227,6 @@ def say(*sentences: str) -> None:
 
 
 def program_text(arguments: Sequence[str]) -> str:
-    """The command line without what may be private, as the capture keeps it: files by their last names, options, and
-    values that are numbers; "…" for every other value."""
-    kept = []
-    for index, word in enumerate(arguments):
-        name, equals, value = word.partition("=")
-        is_option = bool(re.fullmatch(r"--?[A-Za-z][\w.-]*", name))
-        is_number = re.compile(r"[+-]?[\d.]+(e[+-]?\d+)?|true|false", re.IGNORECASE).fullmatch
-        if is_option:
-            kept.append(name + (f"={value if is_number(value) else '…'}" if equals else ""))
-        elif index == 0 or word.endswith(".py") or arguments[index - 1] == "-m":
-            kept.append(PurePath(word).name)
-        else:
-            kept.append(word if is_number(word) else "…")
-    return " ".join(kept)[:300]
+    """The program as the capture keeps it, without what may be private: the names of its command and its scripts."""
+    scripts = [word for word in arguments[1:] if word.endswith(".py")]
+    return " ".join(PurePath(word).name for word in [*arguments[:1], *scripts])[:300]

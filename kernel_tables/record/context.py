@@ -122,7 +122,7 @@ class recorded:
         with ExitStack() as failed:
             failed.push(self._compilation)
             failed.push(self._window)
-            self._output = keeping.free_output(self._requested_output, has_ranks=False)
+            self._output = keeping.free_output(self._requested_output)
             profiler, program_ranges = TorchProfiler(), ProgramRanges(to_nvtx=False)
             added = AddedRanges(lambda kind: kind == MODULES and self._has_modules, self._depth, to_nvtx=False)
             wait_for_device()
@@ -143,7 +143,7 @@ class recorded:
         with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
             profiler.save(Path(folder))
             recording = keeping.Recording(os.getpid(), by_nsys=False, torch_version=profiler.torch_version)
-            (capture,) = keeping.write_captures(Path(folder), self._output, [recording], has_ranks=False)
+            (capture,) = keeping.write_captures(Path(folder), self._output, [recording])
         if isinstance(capture, TraceError):
             raise capture
         self.capture = capture

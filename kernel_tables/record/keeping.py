@@ -5,7 +5,6 @@ import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from glob import escape
 from itertools import chain, count
 from pathlib import Path
 
@@ -16,13 +15,12 @@ from kernel_tables.record.handover import STEP, UNFINISHED, trace_file
 from kernel_tables.record.program import NSYS_LOG_FILE, REPORT_FILE
 
 
-def free_output(requested: Path | None, *, has_ranks: bool = True) -> Path:
+def free_output(requested: Path | None) -> Path:
     """The path for the capture: `requested`, or the first free one of recording.sqlite, recording-2.sqlite and so on.
-    With `has_ranks`, captures of other ranks may be written next to it. TraceError if a file of `requested` or of a
-    rank exists, or none can be written."""
-    output = requested or _free_path(Path("recording.sqlite"), has_ranks=has_ranks)
-    if _is_taken(output, has_ranks=has_ranks):
-        raise TraceError(f"{output}: the file, or that of a rank, exists and is not overwritten; name another with -o")
+    TraceError if a file of `requested` exists, or none can be written."""
+    output = requested or _free_path(Path("recording.sqlite"))
+    if output.exists() or output.is_symlink():
+        raise TraceError(f"{output}: the file exists and is not overwritten; name another with -o")
     try:
         with written_whole(output) as partial:
             partial.touch()
@@ -32,16 +30,10 @@ def free_output(requested: Path | None, *, has_ranks: bool = True) -> Path:
     return output
 
 
-def _free_path(path: Path, *, has_ranks: bool) -> Path:
+def _free_path(path: Path) -> Path:
     """The path if it is free, else the first free one of recording-2.sqlite, recording-3.sqlite, ..."""
     numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
-    return next(one for one in chain([path], numbered) if not _is_taken(one, has_ranks=has_ranks))
-
-
-def _is_taken(path: Path, *, has_ranks: bool) -> bool:
-    """Whether a file would be overwritten or, with `has_ranks`, mistaken for a rank's capture."""
-    of_ranks = path.parent.glob(f"{escape(path.stem)}_rank[0-9]*{escape(path.suffix)}") if has_ranks else ()
-    return path.exists() or path.is_symlink() or any(of_ranks)
+    return next(one for one in chain([path], numbered) if not (one.exists() or one.is_symlink()))
 
 
 @dataclass(frozen=True)
@@ -106,15 +98,12 @@ def name_unfinished_step(database: sqlite3.Connection) -> None:
         database.execute(f"UPDATE NVTX_EVENTS SET text = ? WHERE rowid = ({last})", (UNFINISHED, STEP))
 
 
-def write_captures(
-    folder: Path, output: Path, recordings: Sequence[Recording], *, has_ranks: bool = True
-) -> list[Path | TraceError]:
+def write_captures(folder: Path, output: Path, recordings: Sequence[Recording]) -> list[Path | TraceError]:
     """Returns for each recording the path of its capture, or the error why there is none.
 
     The path is `output`, for a rank N > 0 `output_rankN`; if a file has appeared there meanwhile, the next free number.
     Raises TraceError if nsys wrote no report or cannot export it, OSError if the disk is full; then nothing is kept.
     """
-    output = _free_path(output, has_ranks=has_ranks)
     if any(recording.by_nsys for recording in recordings):  # one report of all processes
         if not (folder / REPORT_FILE).exists():
             said = nsys.last_line((folder / NSYS_LOG_FILE).read_text(errors="replace"))
@@ -124,7 +113,7 @@ def write_captures(
     try:
         for recording in recordings:
             rank = recording.rank
-            path = output.with_name(f"{output.stem}_rank{rank}{output.suffix}") if rank else output
+            path = _free_path(output.with_name(f"{output.stem}_rank{rank}{output.suffix}") if rank else output)
             try:
                 recording.write(folder, path)
                 captures.append(path)

@@ -118,11 +118,11 @@ class Outcome:
 
     def recording(self, program: str = "") -> keeping.Recording:
         """What was recorded; `program` is the command line, as `program_text` gives it. Its facts: what a step is
-        (`by`: OPTIMIZER, GRAPH or MODULE; its `name` and `number` among those of its kind, from 0), the
+        (`by`: OPTIMIZER, GRAPH or MODULE; its `name`), the
         `first` step and how many were `done`, what the program `repeated`, and how many graphs it compiled."""
         opened, closed = self.opened, self.closed
         facts: dict[str, object] = {"program": program, "torch": opened["torch"]}
-        facts |= {name: opened[name] for name in ("by", "name", "number", "first") if name in opened}
+        facts |= {name: opened[name] for name in ("by", "name", "first") if name in opened}
         facts |= {name: closed[name] for name in ("done", "repeated", *STEP_TIMES, "compilations") if name in closed}
         return keeping.Recording(
             pid=opened["pid"], by_nsys=self.settings.profiler == handover.NSYS, torch_version=opened["torch"],
@@ -189,8 +189,7 @@ class Outcome:
         by, name = self.opened.get("by"), visible(str(self.opened.get("name")))
         optimizers = [action for action in self.closed.get("repeated", ()) if action[0] == handover.OPTIMIZER]
         if by == handover.OPTIMIZER and len(optimizers) > 1:
-            which = f"{name}, number {self.opened['number'] + 1} of the program's {len(optimizers)} optimizers"
-            yield f"a step ends with a step of {which}"
+            yield f"a step ends with a step of {name}, one of the program's {len(optimizers)} optimizers"
         elif by == handover.MODULE:
             yield f"a step is a call of {name}, and what follows it until the next"
         elif by == handover.GRAPH:

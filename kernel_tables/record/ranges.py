@@ -7,7 +7,6 @@ torch.cuda.nvtx or the package nvtx are translated; not those by `range_start`, 
 import gc
 import sys
 import threading
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
@@ -33,11 +32,11 @@ ORIGINAL_PUSH, ORIGINAL_POP = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_
 
 
 class OpenRanges(threading.local):
-    """The open ranges of the calling thread, outermost first: of record_function (itself, its recorded name, and the
-    optimizer whose step it contains, if any), and of NVTX (its name and its translation)."""
+    """The open ranges of the calling thread, outermost first: of record_function (itself, and the optimizer
+    whose step it contains, if any), and of NVTX (its name and its translation)."""
 
     def __init__(self) -> None:
-        self.record_functions: list[tuple[record_function, str, Any]] = []
+        self.record_functions: list[tuple[record_function, Any]] = []
         self.nvtx_ranges: list[tuple[str, record_function | None]] = []
 
 
@@ -61,7 +60,6 @@ class ProgramRanges:
     ) -> None:
         self._to_nvtx, self._is_recording, self._before, self._after = to_nvtx, is_recording, before, after
         self._open_ranges = OpenRanges()
-        self._optimizers: dict[str, list[weakref.ref]] = {}  # by range name, in order of their first steps
 
     def watch_torch(self) -> None:
         """Listens to the ranges that are opened through PyTorch, from now on."""
@@ -89,14 +87,13 @@ class ProgramRanges:
             package = caller.f_globals.get("__name__", "").partition(".")[0]
             self._before(range_.name, of_torch=package == "torch")
             optimizer = caller.f_locals.get("self") if range_.name.startswith(self.OPTIMIZER_STEP) else None
-            recorded_name = self._recorded_name(range_.name, optimizer)
-            self._open_ranges.record_functions.append((range_, recorded_name, optimizer))
-            return self._enter(range_, recorded_name)
+            self._open_ranges.record_functions.append((range_, optimizer))
+            return self._enter(range_)
 
         @wraps(record_function.__exit__)
         def exit_(range_: record_function, *error: Any) -> Any:
             opened = self._open_ranges.record_functions
-            optimizer = next((actor for other, _, actor in opened if other is range_), None)
+            optimizer = next((actor for other, actor in opened if other is range_), None)
             opened[:] = [one for one in opened if one[0] is not range_]
             has_failed = any(detail is not None for detail in error)
             try:
@@ -134,34 +131,23 @@ class ProgramRanges:
         @wraps(closure)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
             innermost = self._open_ranges.record_functions[-1:]
-            closed = [(range_, name) for range_, name, _ in innermost if range_.name.startswith(self.OPTIMIZER_STEP)]
-            for range_, _ in closed:
+            closed = [range_ for range_, _ in innermost if range_.name.startswith(self.OPTIMIZER_STEP)]
+            for range_ in closed:
                 self._exit(range_, None, None, None)
             try:
                 return closure(*args, **kwargs)
             finally:
-                for range_, name in closed:
-                    self._enter(range_, name)
+                for range_ in closed:
+                    self._enter(range_)
 
         return uncompiled(wrapper, with_calls=False)
 
-    def _recorded_name(self, name: str, optimizer: Any) -> str:
-        """The name with which a range is recorded: that of the second Adam is "Optimizer.step#Adam 2.step"."""
-        if optimizer is None:
-            return name
-        optimizers = [one for reference in self._optimizers.get(name, []) if (one := reference()) is not None]
-        if all(one is not optimizer for one in optimizers):
-            optimizers.append(optimizer)
-        self._optimizers[name] = [*map(weakref.ref, optimizers)]
-        number = next(number for number, one in enumerate(optimizers, start=1) if one is optimizer)
-        return name if number == 1 else f"{name.removesuffix('.step')} {number}.step"
-
-    def _enter(self, range_: record_function, recorded_name: str) -> record_function:
+    def _enter(self, range_: record_function) -> record_function:
         if self._to_nvtx:
-            ORIGINAL_PUSH(nvtx_text(recorded_name))
+            ORIGINAL_PUSH(nvtx_text(range_.name))
         if self._to_nvtx or not self._is_recording():
             return self._original_enter(range_)
-        name, range_.name = range_.name, encoded(recorded_name)
+        name, range_.name = range_.name, encoded(range_.name)
         try:
             return self._original_enter(range_)
         finally:

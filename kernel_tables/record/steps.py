@@ -231,8 +231,6 @@ class StepsWindow(Window):
 
     def _begin_window(self, action: RepeatedAction, **facts: Any) -> None:
         """Opens the window, if it can open, and begins its first step."""
-        of_its_kind = [other for other in self._actions.values() if other.kind == action.kind]
-        facts["number"] = of_its_kind.index(action)  # from 0, in the order of their first repetitions
         if self.recorder.is_open:  # since the capture of a CUDA graph
             self.recorder.add_facts(**facts)
         else:

@@ -134,7 +134,7 @@ def test_where_nothing_is_recorded_the_reason_is_told_in_one_line(record, how, s
         (["--skip", "0"], "a step begins where the one before ends"),
         (["--ranges", "modules:x"], "--ranges 'modules:x': expected modules, modules:DEPTH such as modules:2, or none"),
         (["--nsys-options=--trace=osrt"], "--nsys-options: this machine records by PyTorch's profiler"),
-        (["-o", "mine.sqlite"], "mine.sqlite: the file, or that of a rank, exists and is not overwritten"),
+        (["-o", "mine.sqlite"], "mine.sqlite: the file exists and is not overwritten"),
         (["-o", "nowhere/x.sqlite"], "nowhere/x.sqlite: No such file or directory;"),
     ],
 )
@@ -155,11 +155,8 @@ def test_a_program_that_is_not_there_is_told_in_one_line(record, program, said):
 
 
 def test_the_command_line_is_kept_without_what_may_be_private():
-    words = ["/home/me/bin/python", "-m", "torch.distributed.run", "--nproc-per-node=2", "/home/me/train.py"]
-    words += ["--lr", "3e-4", "--api-key", "hf_secret", "--data=/mnt/data", "run of Anna", "-v"]
-    assert program_text(words) == (
-        "python -m torch.distributed.run --nproc-per-node=2 train.py --lr 3e-4 --api-key … --data=… … -v"
-    )
+    words = ["/home/me/bin/python", "/home/me/train.py", "--lr", "3e-4", "--api-key", "hf_secret", "--data=/mnt/data"]
+    assert program_text(words) == "python train.py"
 
 
 OPENED = {"event": "open", "pid": 7, "first": 6, "start_s": 0.25, "torch": "2.13", "has_steps": True}

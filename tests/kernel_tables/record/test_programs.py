@@ -58,8 +58,8 @@ def test_two_optimizers_and_two_models_and_an_error_and_a_status(compared):
     done = compared("takes_turns")
     ranges = done.instances()
     assert (done.status, ranges["step > forward > Net"], ranges["step > forward > Net 2"]) == (5, 12, 18)
-    assert ranges["step > Optimizer.step#Adam.step"] == ranges["step > Optimizer.step#Adam 2.step"] == 6
-    assert "a step ends with a step of Adam, number 2 of the program's 2 optimizers\n" in done.err
+    assert ranges["step > Optimizer.step#Adam.step"] == 12
+    assert "a step ends with a step of Adam, one of the program's 2 optimizers\n" in done.err
 
 
 def test_text_is_recorded_by_calls_and_a_prompt_apart_from_the_tokens_after_it(compared):
@@ -143,7 +143,7 @@ def test_a_crash_in_the_window_keeps_what_was_recorded_and_the_first_process_is_
     loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     with kernel_tables.read("crash.sqlite") as profile:
         ranges = profile.ranges().set_index("range")["instances"].to_dict()
-        assert profile.recorded_window["program"] == f"{Path(sys.executable).name} train.py --key … --lr 3"
+        assert profile.recorded_window["program"] == f"{Path(sys.executable).name} train.py"
         assert [finding for finding in profile.check(expected_steps=3) if finding.severity == "error"] == []
     expected = {"step": 3, "step (unfinished)": 1, 'n\u00e9"w\u202e': 3, "Optimizer.step#SGD.step": 3}
     assert ranges | expected == ranges and loader in ranges
