@@ -28,6 +28,7 @@ class Args(msgspec.Struct, gc=False):
     external: Any = msgspec.field(name="External id", default=NONE)
     device: Any = NONE
     stream: Any = NONE
+    graph: Any = msgspec.field(name="graph id", default=NONE)
     node: Any = msgspec.field(name="graph node id", default=NONE)
     grid: msgspec.Raw = msgspec.Raw()
     block: msgspec.Raw = msgspec.Raw()

@@ -9,11 +9,11 @@ import re
 import tempfile
 import zlib
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -116,6 +116,14 @@ class Numbers(dict):
     def of(self, keys: list) -> np.ndarray:
         """The number of each key."""
         return np.fromiter(map(self.__getitem__, keys), np.int64, len(keys))
+
+
+class StreamCapture(NamedTuple):
+    """The capture of a stream into a graph."""
+
+    calls: np.ndarray  # rows of those that created nodes
+    kinds: bytes  # of these nodes
+    end: int
 
 
 class Events(Source):
@@ -236,10 +244,10 @@ class Events(Source):
         lengths = self._checked(lengths)
         columns["end"] = start + lengths
         if kind in (KERNEL, COPY, FILL, "call"):
-            correlation = external = _integers([one.correlation for one in args])
-            if (correlation <= 0).any():  # else nobody needs the other number
+            columns["correlation"] = external = _integers([one.correlation for one in args])
+            if kind == "call" or (external <= 0).any():  # else nobody needs the other number
                 external = _integers([one.external for one in args])
-            columns |= {"correlation": np.where(correlation == NONE, external, correlation), "external": external}
+            columns["external"] = external
         if kind in (KERNEL, COPY, FILL):
             self.whole_microseconds = self.whole_microseconds and not (lengths % 1000).any()
         if kind == "operator":
@@ -253,6 +261,7 @@ class Events(Source):
         missing = np.full(len(events), NONE)
         columns = dict.fromkeys(("grid", "block", "bytes", "copy"), missing)
         columns |= {"kind": np.full(len(events), kind, np.int8), "node": _integers([one.node for one in args])}
+        columns["graph"] = _integers([one.graph for one in args])
         device, stream = _integers([one.device for one in args]), _integers([one.stream for one in args])
         if (device == NONE).any() or (stream == NONE).any():  # what the process and thread of an activity mean, too
             device = np.where(device == NONE, _integers([event.pid for event in events]), device)
@@ -318,6 +327,7 @@ class Events(Source):
         self, on_gpu: bool, ranges: list[modules.Range], torch_version: str = "unknown", with_notes: bool = False
     ) -> Capture:
         """The capture with these ranges."""
+        self._refuse_merged()
         activities, calls = self._device_work() if on_gpu else self._operator_work()
         texts = {text: range_name(text) or UNNAMED for text in dict.fromkeys(one.name for one in ranges)}
         names = Numbers()
@@ -396,7 +406,7 @@ class Events(Source):
         }
         launching = np.concatenate([operators, starters])  # by activity, the operator that launched it, or NONE
         thread, count = work.pop("thread"), len(launching)
-        work |= dict.fromkeys(("node", "grid", "block", "bytes", "copy"), np.full(count, NONE))
+        work |= dict.fromkeys(("node", "graph", "grid", "block", "bytes", "copy"), np.full(count, NONE))
         work |= {"correlation": np.arange(1, count + 1), "kind": np.zeros(count, np.int8)}
         self.columns[KERNEL] = work | {"stream": -1 << 32 | thread & THREAD_BITS}
         has_call = launching != NONE
@@ -419,53 +429,78 @@ class Events(Source):
         return Activities(work["kind"], name.reshape(-1).astype(np.int32), names, *columns)
 
     def _device_work(self) -> tuple[Activities, Calls]:
-        """The activities of the GPU and the calls. Raises ImpossibleCapture if a call ends before it starts."""
-        work = self[KERNEL]
+        """The activities of the GPU and the calls. Raises ImpossibleCapture if a call ends before it starts, TraceError
+        if ranks were merged into the file and cannot be told apart."""
+        work, calls = self[KERNEL], self["call"]
         for number, word in ((COPY, "__amd_rocclr_copyBuffer"), (FILL, "__amd_rocclr_fillBuffer")):
             work["kind"][self.rows_named(KERNEL, word)] = number  # ROCm 7.1 calls them kernels
         order = np.argsort(work["kind"], kind="stable")
         self.columns[KERNEL] = work = {name: column[order] for name, column in work.items()}
-        calls = {name: column[self["call"]["correlation"] > 0] for name, column in self["call"].items()}
+        if not (calls["correlation"] > 0).any():  # so wrote the first versions
+            calls["correlation"] = calls["external"]
+            work["correlation"] = np.where(work["correlation"] == NONE, work["external"], work["correlation"])
+        calls = {name: column[calls["correlation"] > 0] for name, column in calls.items()}
         self.columns["call"] = calls = self._with_operators(calls, work)
         if (calls["end"] < calls["start"]).any():
             raise impossible(self.path, "ends_before_start", "a call ends before it starts: write the trace again")
-        return self._activities(self._processes(calls, work)), self._calls(calls)
+        process = self._processes(calls, work)
+        of_devices = np.unique(np.stack([work["stream"] >> 32, process]), axis=1)
+        if (of_devices[0, 1:] == of_devices[0, :-1]).any():  # one rank's trace has one process
+            raise self._merged(len(np.unique(process)))
+        return self._activities(process), self._calls(calls)
 
     def _with_operators(self, calls: dict, work: dict) -> dict[str, np.ndarray]:
-        """The calls, and one more for each operator that an activity without a correlation id names: RCCL's have 0."""
-        correlation, operators = work["correlation"], self["operator"]
+        """The calls, and one more for each operator, annotation or call whose external id an activity without a
+        correlation id has, as RCCL's do."""
+        known = [self[kind] | {"external": self[kind]["order"]} for kind in HOST_KINDS[::-1]] + [calls]
+        known = {name: np.concatenate([one[name] for one in known]) for name in ("start", "end", "thread", "external")}
+        correlation = work["correlation"]
         lost = (correlation <= 0) & (work["external"] > 0)
-        wanted, rows, _ = np.intersect1d(operators["order"], work["external"][lost], return_indices=True)
+        wanted, rows, _ = np.intersect1d(known["external"], work["external"][lost], return_indices=True)
         lost &= np.isin(work["external"], wanted)
         new = np.arange(len(rows)) + 1 + max(int(calls["correlation"].max(initial=0)), int(correlation.max(initial=0)))
         correlation[lost] = new[np.searchsorted(wanted, work["external"][lost])]
         self.texts.append("LaunchKernel by an operator")
-        more = {name: operators[name][rows] for name in ("start", "end", "thread")}
-        more |= {"name": np.full(len(rows), len(self.texts) - 1), "correlation": new, "external": new}
+        more = {name: column[rows] for name, column in known.items()}
+        more |= {"name": np.full(len(rows), len(self.texts) - 1), "correlation": new}
         return {name: np.concatenate([column, more[name]]) for name, column in calls.items()}
 
     def _processes(self, calls: dict, work: dict) -> np.ndarray:
-        """The process of each activity: that of its call, else that of the first event of the host. Raises TraceError
-        if the file holds several ranks whose correlation ids cannot be told apart."""
+        """The process of each activity: that of its call, else that of the first event of the host."""
         of_host = np.concatenate([self[kind]["thread"] for kind in ("call", "operator", "annotation")])
-        correlation, process = np.unique(np.stack([calls["correlation"], process_of(calls["thread"])]), axis=1)
-        ranks = len(np.unique(process)) if (correlation[1:] == correlation[:-1]).any() else self._repeated(calls)
-        if ranks > 1:
-            raise TraceError(
-                f"{self.path}: this file holds {ranks} ranks, whose correlation ids collide, so that nobody knows which"
-                " launched what: give their files (the trace of each rank)"
-            )
+        correlation, row = np.unique(calls["correlation"], return_index=True)
         place = np.searchsorted(correlation, work["correlation"])
         usual = process_of(int(of_host[0])) if len(of_host) else 0
-        correlation, process = np.append(correlation, NONE), np.append(process, usual)
+        correlation, process = np.append(correlation, NONE), np.append(process_of(calls["thread"][row]), usual)
         return np.where(correlation[place] == work["correlation"], process[place], process[-1])
 
-    @staticmethod
-    def _repeated(calls: dict) -> int:
-        """How often most correlation ids stand for a call of the same name: once in the trace of one rank, more often
-        if ranks with the same process id were merged (each from a container of its own)."""
-        counts = np.unique(np.stack([calls["correlation"], calls["name"]]), axis=1, return_counts=True)[1]
-        return int(np.median(counts)) if len(counts) else 1
+    # Ranks that were merged into one file
+
+    def _refuse_merged(self) -> None:
+        """Raises TraceError if the file holds several ranks that cannot be told apart: their ids collide, or they have
+        the same processes and threads (each of a container of its own)."""
+        of_thread = np.full(len(self["annotation"]["start"]), NONE)
+        steps = self.rows_named("annotation", "ProfilerStep#")
+        of_thread[steps] = self["annotation"]["thread"][steps]
+        ids = {"call": self["call"]["correlation"], "operator": self["operator"]["order"], "annotation": of_thread}
+        for kind, column in ids.items():
+            rows = np.flatnonzero(column > 0)
+            process, name = process_of(self[kind]["thread"][rows]), self[kind]["name"][rows]
+            pairs = np.unique(np.stack([column[rows], process]), axis=1)
+            if (pairs[0, 1:] == pairs[0, :-1]).any():
+                raise self._merged(len(np.unique(process)))
+            # In one rank, most ids stand for one event of a name, and a thread has a step but once.
+            counts = np.unique(np.stack([column[rows], name]), axis=1, return_counts=True)[1]
+            if len(counts) and np.median(counts) > 1:
+                raise self._merged(int(np.median(counts)))
+        if modules.often_cross(self["operator"]) or modules.often_cross(self["call"]):
+            raise self._merged(2)
+
+    def _merged(self, ranks: int) -> TraceError:
+        return TraceError(
+            f"{self.path}: this file holds {ranks} ranks, whose events cannot be told apart: give their files (the"
+            " trace of each rank)"
+        )
 
     # Replayed graphs
 
@@ -474,52 +509,70 @@ class Events(Source):
 
         Kineto records no creation. But if the activities of a graph run one after another, their order is that of their
         capture, so the n-th activity of a replay belongs to the n-th call. With node ids (PyTorch 2.12), their order
-        is that of the capture, also where branches run at once and loops repeat. A node has the number of its call.
+        is that of the capture, also where branches run at once, and nodes of loops and conditions run several times or
+        not in every replay. A node has the number of its call.
         """
-        max_overlap = 500  # ns: by inexact times, activities that run in a row overlap by up to 96 ns on an H200
         node_ids, activities.node = activities.node, np.full(len(activities), NONE)
-        calls, created, captures = self["call"], [np.empty(0, np.int64)], self._captures(activities)
-        launches = self.rows_named("call", "GraphLaunch") if captures else created[0]
+        calls, captures, created = self["call"], self._captures(activities), np.empty(0, np.int64)
+        graphs: dict[bytes, list] = defaultdict(list)  # by the kinds of their nodes, in the order of their ids
+        for (graph, _), replays in sorted(self._replays(activities, node_ids, captures).items()):
+            rows, place = np.concatenate(replays), np.concatenate([np.arange(len(one)) for one in replays])
+            if has_ids := graph > 0:
+                place = np.unique(node_ids[rows], return_inverse=True)[1].reshape(-1)
+            first = np.unique(place, return_index=True)[1]
+            is_same = (activities.name[rows] == activities.name[rows[first]][place]).all()
+            if is_same and (has_ids or all(_run_in_a_row(activities, one) for one in replays)):
+                graphs[activities.kind[rows[first]].tobytes()].append((rows, place, has_ids))
+        for kinds, alike in graphs.items():
+            captured = [capture for capture in captures if capture.kinds == kinds]
+            for number, (rows, place, has_ids) in enumerate(alike):
+                launch_ns = calls["start"][np.isin(calls["correlation"], activities.correlation[rows])].min()
+                possible = [capture for capture in captured if capture.end <= launch_ns]
+                if has_ids and len(captured) == len(alike) and captured[number].end <= launch_ns:
+                    possible = [captured[number]]
+                if len(possible) == 1:
+                    activities.node[rows] = possible[0].calls[place]
+                    created = np.union1d(created, possible[0].calls)
+        return Nodes(calls["start"][created], calls["thread"][created], created, np.full(len(created), NONE))
+
+    def _replays(self, activities: Activities, node_ids: np.ndarray, captures: list) -> dict[tuple, list[np.ndarray]]:
+        """The activities of each replay, by start, by graph: its id, or that of its first node, or, without ids, by how
+        many captures ended before it, and kinds."""
+        calls, graph_ids, replays = self["call"], self[KERNEL]["graph"], defaultdict(list)
+        launches = self.rows_named("call", "GraphLaunch") if captures else np.empty(0, np.int64)
         launched = dict(zip(calls["correlation"][launches].tolist(), calls["start"][launches].tolist(), strict=True))
         members = np.flatnonzero(np.isin(activities.correlation, list(launched)))
         members = members[np.lexsort((activities.start[members], activities.correlation[members]))]
         first = np.flatnonzero(np.diff(activities.correlation[members], prepend=NONE))
-        replays: dict[int, list] = {}  # by capture
-        for rows in np.split(members, first[1:]) if len(members) else []:
-            order = np.arange(len(rows))
-            if has_ids := bool((node_ids[rows] > 0).all()):
-                order = np.unique(node_ids[rows], return_inverse=True)[1].reshape(-1)
-            distinct = rows[np.unique(order, return_index=True)[1]]
-            kinds, time = activities.kind[distinct].tobytes(), launched[int(activities.correlation[rows[0]])]
-            possible = [number for number, (_, known, end) in enumerate(captures) if known == kinds and end <= time]
-            if len(possible) == 1:
-                is_serial = bool((activities.end[rows[:-1]] - activities.start[rows[1:]] < max_overlap).all())
-                names = activities.name[distinct].tobytes()
-                replays.setdefault(possible[0], []).append((rows, order, has_ids or is_serial, names))
-        for number, ran in replays.items():
-            if all(is_certain and names == ran[0][3] for _, _, is_certain, names in ran):
-                created.append(captures[number][0])
-                for rows, order, _, _ in ran:
-                    activities.node[rows] = captures[number][0][order]
-        rows = np.concatenate(created)
-        return Nodes(calls["start"][rows], calls["thread"][rows], rows, np.full(len(rows), NONE))
+        for rows in np.split(members, first[1:]) if len(members) else ():
+            if (node_ids[rows] > 0).all():
+                graph = int(graph_ids[rows].min())
+                replays[graph if graph > 0 else int(node_ids[rows].min()), b""].append(rows)
+            else:
+                time = launched[int(activities.correlation[rows[0]])]
+                ended = sum(capture.end <= time for capture in captures)
+                replays[-ended, activities.kind[rows].tobytes()].append(rows)
+        return replays
 
-    def _captures(self, activities: Activities) -> list[tuple[np.ndarray, bytes, int]]:
-        """Of each stream capture: the calls that created nodes, their kinds, and its end."""
+    def _captures(self, activities: Activities) -> list["StreamCapture"]:
+        """The captures of streams, by their ends."""
         calls, captures, kinds = self["call"], [], np.full(len(self["call"]["start"]), NONE, np.int8)
         for kind, words in enumerate([("LaunchKernel", "LaunchCooperativeKernel"), ("Memcpy",), ("Memset",)]):
             kinds[self.rows_named("call", *words)] = kind
         creating = np.flatnonzero((kinds != NONE) & ~np.isin(calls["correlation"], activities.correlation))
         creating = creating[np.argsort(calls["start"][creating], kind="stable")]
-        ends = self.rows_named("call", "StreamEndCapture")
-        for row in self.rows_named("call", "StreamBeginCapture").tolist():
-            begin = calls["end"][row]
-            later = ends[(calls["thread"][ends] == calls["thread"][row]) & (calls["start"][ends] > begin)]
-            if len(later):
-                end = int(calls["start"][later].min())
+        ends = set(self.rows_named("call", "StreamEndCapture").tolist())
+        bounds = self.rows_named("call", "StreamBeginCapture", "StreamEndCapture")
+        opened: dict[int, list[int]] = defaultdict(list)  # by thread: a condition's body is captured inside its graph
+        for row in bounds[np.argsort(calls["start"][bounds], kind="stable")].tolist():
+            mine = opened[int(calls["thread"][row])]
+            if row not in ends:
+                mine.append(int(calls["end"][row]))
+            elif mine:
+                begin, end = mine.pop(), int(calls["start"][row])
                 # Of all threads, since autograd's launches into the capture, too.
                 inside = creating[(calls["start"][creating] > begin) & (calls["start"][creating] < end)]
-                captures.append((inside, kinds[inside].tobytes(), end))
+                captures.append(StreamCapture(inside, kinds[inside].tobytes(), end))
         return captures
 
     # What only some commands need
@@ -553,14 +606,14 @@ class Events(Source):
         processes = dict(zip(self[KERNEL]["correlation"].tolist(), self[KERNEL]["process"].tolist(), strict=True))
         found = {}
         for one in self.collectives:
-            if one.correlation not in processes:
+            correlation, *counts = _integers([one.correlation, one.elements_in, one.elements_out]).tolist()
+            if correlation not in processes:
                 continue
-            counts = _integers([one.elements_in, one.elements_out])
-            is_known = launched[one.external] == 1 and one.dtype in item_bytes and counts.min() >= 0
+            is_known = launched[one.external] == 1 and one.dtype in item_bytes and min(counts) >= 0
             group = hashlib.sha256(f"{one.group} {one.group_ranks}".encode()).digest()
-            found[processes[one.correlation], one.correlation] = (
+            found[processes[correlation], correlation] = (
                 operation_named(one.collective.replace("_", "").lower()),
-                int(counts.max()) * item_bytes[one.dtype] if is_known else None,
+                max(counts) * item_bytes[one.dtype] if is_known else None,
                 int.from_bytes(group[:7]),
             )
         return found
@@ -573,6 +626,11 @@ class Events(Source):
         """The time of the first event in nanoseconds since 1970, if the trace states its base."""
         base_ns = self.file.facts.base_time_nanoseconds
         return None if base_ns is None else base_ns + self.first_ns
+
+
+def _run_in_a_row(activities: Activities, rows: np.ndarray) -> bool:
+    max_overlap = 500  # ns: by inexact times, activities that run in a row overlap by up to 96 ns on an H200
+    return bool((activities.end[rows[:-1]] - activities.start[rows[1:]] < max_overlap).all())
 
 
 def _integers(values: list) -> np.ndarray:

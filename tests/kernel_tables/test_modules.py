@@ -4,7 +4,7 @@ import copy
 import gzip
 import json
 import sqlite3
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import closing
 from pathlib import Path
 
@@ -243,3 +243,48 @@ def test_node_ids_tell_the_nodes_of_branches_that_run_at_once(tmp_path, replays)
             places[launch] += 1
             one["args"]["graph node id"] = 100 + places[launch]
     assert kernels_by_range(written(tmp_path, *events)) == kernels_by_range(replays[0])
+
+
+def captured(start_us: float, name: str) -> list[dict]:
+    """The capture of two launches, each in a range."""
+    calls = [
+        ("cudaStreamBeginCapture", 0),
+        ("cudaLaunchKernel", 12),
+        ("cudaLaunchKernel", 22),
+        ("cudaStreamEndCapture", 30),
+    ]
+    events = [
+        event("cuda_runtime", call, start_us + place, 2, correlation=int(start_us) + place) for call, place in calls
+    ]
+    return events + [event("user_annotation", f"{name}{one}", start_us + 10 * one, 8) for one in (1, 2)]
+
+
+def replay(number: int, graph: int, *nodes: int) -> list[dict]:
+    """A launch of a graph, and a kernel of each of the nodes, all at once."""
+    place, launch = 1000 * number, event("cuda_runtime", "cudaGraphLaunch", 1000 * number, 5, correlation=number)
+    ids = {"device": 0, "correlation": number, "graph id": graph}
+    kernel = [
+        event("kernel", f"k{node}", place + 10 + lane, 50, stream=lane, **ids, **{"graph node id": node})
+        for lane, node in enumerate(nodes)
+    ]
+    return [launch, *kernel]
+
+
+@pytest.mark.parametrize(
+    ("graphs", "expected"),
+    [
+        ([(3, 31, 32), (3, 31, 32), (4, 41, 42)], {"k31": "a1", "k32": "a2", "k41": "b1", "k42": "b2"}),
+        ([(4, 1, 2), (3, 1, 2)], {"k1": ["a1", "b1"], "k2": ["a2", "b2"]}),  # numbered by graph
+        ([(3, 31, 32, 32, 32), (4, 41), (4, 41, 42), (4, 42)], {"k31": "a1", "k32": "a2", "k41": "b1", "k42": "b2"}),
+    ],
+)
+def test_ids_tell_replays_of_equal_captures_and_of_loops_and_conditions(tmp_path, graphs, expected):
+    events = captured(100, "a") + captured(200, "b")
+    for number, graph in enumerate(graphs, 1):
+        events += replay(number, *graph)
+    found = defaultdict(list)
+    for name, _, path in paths_of(written(tmp_path, *events)):
+        found[name] += [path[-1]] if path[-1] not in found[name] else []
+    assert {name: sorted(ranges) for name, ranges in found.items()} == {
+        name: [one] if isinstance(one, str) else one for name, one in expected.items()
+    }

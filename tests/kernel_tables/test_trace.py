@@ -146,23 +146,63 @@ def test_a_kernel_without_a_call_has_no_range_and_notes_say_what_the_trace_lacks
     assert "compiled models call none" in trace.read(path).facts["TRACE_NOTES"]
 
 
-def test_an_activity_without_a_correlation_id_belongs_to_the_operator_that_it_names(tmp_path):
+@pytest.mark.parametrize("correlation", [0, "0", None, -1])
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        (event("cpu_op", "aten::a", 3, 5), ("A", "Net")),
+        (event("user_annotation", "inner", 3, 5), ("A", "Net", "inner")),
+        (event("cuda_runtime", "hipExtLaunchKernel", 3, 5, correlation=900), ("A", "Net")),
+    ],
+)
+def test_correlation_0_is_none_and_the_external_id_leads_to_the_operator(tmp_path, correlation, named, expected):
+    named["args"]["External id"] = 3
     path = written(
         tmp_path,
-        event("user_annotation", "step", 0, 50),
-        event("cpu_op", "record_param_comms", 10, 5, **{"External id": 3}),
-        event("kernel", "rccl", 20, 5, correlation=0, device=0, stream=7, **{"External id": 3}),
-        event("python_function", "nn.Module: Net_0", 0, 40),
+        event("user_annotation", "A", 0, 50),
+        event("python_function", "nn.Module: Net_0", 1, 40),
+        named,
+        event("user_annotation", "B", 60, 50),
+        event("cuda_runtime", "cudaLaunchKernel", 62, 1, correlation=3, **{"External id": 4}),
+        event("kernel", "of A", 10, 5, correlation=correlation, device=0, stream=7, **{"External id": 3}),
+        event("kernel", "of B", 70, 5, correlation=3, device=0, stream=7),
     )
-    assert paths_of(path) == [("rccl", 5000, ("step", "Net"))]
+    assert paths_of(path) == [("of A", 5000, expected), ("of B", 5000, ("B",))]
 
 
-def test_ranks_that_were_merged_into_one_file_are_refused(tmp_path):
-    calls = [event("cuda_runtime", "cudaLaunchKernel", 1, 1, pid=pid, correlation=4) for pid in (5, 6)]
-    with pytest.raises(TraceError, match="this file holds 2 ranks"):
-        trace.read(written(tmp_path, *calls, kernel := event("kernel", "k", 3, 1, correlation=4, device=0, stream=7)))
+def merged(shift_us: float, more_ids: int, pid: int | str) -> list[dict]:
+    """Two ranks of three steps in one file: the second one later by so much, with other ids and process."""
+    events = json.loads(gzip.decompress((Path(__file__).parent / "reports/kineto_memcpy.json.gz").read_bytes()))
+    events = events["traceEvents"]
+    second = json.loads(json.dumps(events))
+    for one in second:
+        one["ts"] = float(one["ts"]) + shift_us
+        one["pid"] = one["pid"] if one["pid"] == 0 else pid
+        one["args"] |= {
+            key: one["args"][key] + more_ids for key in ("correlation", "External id") if key in one["args"]
+        }
+    return events + second
+
+
+@pytest.mark.parametrize(
+    ("shift_us", "more_ids", "pid"),
+    [(3, 0, 6), (0, 0, 5), (3, 0, "[TP01] 5"), (3, 1 << 20, 5), (0, 1 << 20, 5), (3, 9999, 6)],
+)
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_ranks_that_were_merged_into_one_file_are_refused(tmp_path, shift_us, more_ids, pid, on_gpu):
+    of_gpu = ("kernel", "gpu_memcpy", "cuda_runtime")
+    events = [one for one in merged(shift_us, more_ids, pid) if on_gpu or one["cat"] not in of_gpu]
+    if not on_gpu and (more_ids, pid) == (9999, 6):
+        assert "aten::op0" in {name for name, *_ in paths_of(written(tmp_path, *events))}  # told apart by process
+        return
+    with pytest.raises(TraceError, match=r"this file holds 2 ranks, .*: give their files"):
+        trace.read(written(tmp_path, *events))
+
+
+def test_a_trace_of_the_gpu_alone_is_read(tmp_path):
+    kernel = event("kernel", "k", 3, 1, correlation=4, device=0, stream=7)
     stack = event("python_function", "nn.Module: Net_0", 0, 9)
-    assert kernels(written(tmp_path, kernel)) == kernels(written(tmp_path, kernel, stack)) == (1, 1000)  # without host
+    assert kernels(written(tmp_path, kernel)) == kernels(written(tmp_path, kernel, stack)) == (1, 1000)
 
 
 # CPU
@@ -456,3 +496,25 @@ def test_an_annotation_without_a_duration_lasts_to_the_end(tmp_path):
     opened = {"ph": "X", "cat": "user_annotation", "name": "open", "ts": 1, "pid": 5, "tid": 11}
     ranges = trace.read(written(tmp_path, opened, event("cpu_op", "aten::mm", 2, 9))).ranges
     assert (ranges.unclosed, ranges.end.tolist()) == (1, [10_000])
+
+
+def test_equal_captures_are_told_apart_by_the_ids_of_their_graphs_and_nodes_may_run_twice(tmp_path):
+    folder = Path(__file__).parent / "reports"
+    events = json.loads(gzip.decompress((folder / "graph_nodes.json.gz").read_bytes()))["traceEvents"]
+    captured, replayed = ([one for one in events if (one["ts"] < 1500) == early] for early in (True, False))
+
+    def shifted(events, us, name):
+        for one in (events := json.loads(json.dumps(events))):
+            one["ts"] += us
+            one["name"] = f"{name}{one['name']}" if one["cat"] == "user_annotation" else one["name"]
+            for key, more in (("correlation", 1000), ("graph id", 6), ("graph node id", 10)):
+                one["args"] |= {key: one["args"][key] + more} if key in one["args"] else {}
+        return events
+
+    second = [one for one in replayed if one["args"].get("graph node id") == 2]
+    again = [one | {"ts": one["ts"] + 300} for one in second]
+    both = [*captured, *shifted(captured, 200, "other "), *replayed, *again, *shifted(replayed, 5000, "")]
+    table = kernel_tables.read(written(tmp_path, *both)).kernels()
+    expected = {f"layer{layer}": 6 if layer == 1 else 3 for layer in range(4)}
+    expected |= {f"other layer{layer}": 3 for layer in range(4)}
+    assert dict(zip(table["range"], table["launches"], strict=True)) == expected
