@@ -37,11 +37,8 @@ class Attention:
         self.forward = self._chains("[SE]", is_softmax)  # of the forward pass, with their products
         in_no_phase = self.passes >= len(scope.ranges)  # as _passes numbers them
         has_products = (scope.is_of_class("gemm") & ~in_no_phase & ~in_backward).any()
-        # Chains were found outside of a step's ranges, but products inside of them: such chains may be a loss, and
-        # `forward` lacks them.
-        self.is_doubtful = bool(has_products and (self.forward & in_no_phase).any())
-        if self.is_doubtful:
-            self.forward &= ~in_no_phase
+        if has_products and (self.forward & in_no_phase).any():
+            self.forward &= ~in_no_phase  # outside of a step's ranges, with products inside of them: maybe a loss
         self.backward = self._chains("B", lambda between: True, has_twins=True)  # of the backward pass, likewise
         if self.forward.any() and not self.backward.any():  # the softmax may be in separate kernels
             modules = self._modules()

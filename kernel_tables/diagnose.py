@@ -73,12 +73,7 @@ def diagnose(source: Profile | Scope, step_name: str = "step", rules: Sequence[R
 
 
 def _diagnosis(context: Context, rule: Rule, message: str, abstained: bool, *facts: object) -> Diagnosis:
-    scope, advice = context.scope, rule.advice
-    if scope.profile.is_cpu_only:
-        advice = rule.advice_on_cpu or advice
-    elif rule.advice_in_graphs:
-        is_replayed = np.isin(scope.launch_row, scope.profile.capture.calls.named("GraphLaunch"))
-        advice = rule.advice_in_graphs if 2 * int(is_replayed.sum()) >= max(len(is_replayed), 1) else advice
+    advice = (context.scope.profile.is_cpu_only and rule.advice_on_cpu) or rule.advice
     more = {"advice": advice, "sure": rule.sure, "threshold": rule.threshold_in_words, "source": rule.source}
     return Diagnosis(rule.code, message, abstained, *facts, **more)
 

@@ -74,8 +74,6 @@ class Context:
                 return "no range is named optimizer, and what an optimizer launches looks like other elementwise work"
             case "optimizer" if (self.is_update & scope.is_of_class(*of_models)).any():
                 return "the optimizer's range also holds work of a model, and no range named backward separates the two"
-            case "attention in modules" if self.attention.is_doubtful and not self.attention.forward.any():
-                return "a product, a softmax and a product follow each other outside of the model, as in some losses"
             case "communication" if not scope.is_of_class("communication").any():
                 return "no communication between processes was recorded"
         return ""

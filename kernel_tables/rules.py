@@ -20,7 +20,7 @@ from kernel_tables.evidence import BACKWARD, MIN_STEPS, Context, Hit
 from kernel_tables.idle import EVALUATION, FUNCTION, GPU, HOST, LAUNCHING, LONG_PAUSE_NS
 from kernel_tables.intervals import covered_ns
 from kernel_tables.output import duration
-from kernel_tables.steps import COMMUNICATION, Scope
+from kernel_tables.steps import COMMUNICATION, IDLE, Scope
 
 MANY_OPTIMIZER_KERNELS = 20  # of a step; clipping gradients before a fused optimizer takes six
 # The ten steps of small, context 512, lie within 10 % on an H200, whose clocks fall by 5 % in 80 ms of bf16 products.
@@ -45,7 +45,6 @@ class Rule:
     leaves_to: tuple[str, ...] = ()  # codes of rules whose kernels and idle time this one does not count
     silent_where: tuple[str, ...] = ()  # if one of these rules reports, this one does not
     advice_on_cpu: str = ""  # replaces `advice` for a program without a GPU
-    advice_in_graphs: str = ""  # replaces `advice` if replays of CUDA graphs launch at least half of the activities
     source: str = "this project's own"  # of the threshold
 
     @property
@@ -74,6 +73,9 @@ def waiting_for_data(context: Context) -> Hit:
         message += (
             ", maybe longer without a profiler, which slows only the rest of a step, not the DataLoader's workers"
         )
+        if scope.step_before_ns and not on_cpu:  # then at most as long as the GPU is idle there
+            busy_ns = scope.span_ns - scope.parts_ns[IDLE]
+            gain_ns = max(gain_ns, int(scope.step_before_ns * scope.steps_on_devices) - busy_ns)
     evidence = {"batches_per_step": round(batches / scope.step_count, 2), "longest_ms": longest_ns / 1e6}
     return Hit(gain_ns, message, evidence, ns_by_activity, counted_ns)
 
@@ -322,7 +324,6 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         "launch_bound", "the GPU idle because kernels are launched too late", 0.15,
         "compile the model (torch.compile), replay CUDA graphs, or give each launch more work (a larger batch)",
         "likely", FROM_CALLS, launch_bound, leaves_to=("unfused_optimizer",), is_idle_only=True,
-        advice_in_graphs="replay more of the program as CUDA graphs, or give each launch more work (a larger batch)",
         source="nsys-ai, idle time",
     ),
     Rule(
@@ -362,7 +363,7 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         "100 or more kernels shorter than 10 µs in a step that is not launch-bound, with the gaps around them", 0.15,
         "fuse them (torch.compile), replay them as a CUDA graph, or work on larger tensors",
         "possible", ON_GPU, small_kernels, leaves_to=("unfused_optimizer",), silent_where=("launch_bound",),
-        advice_in_graphs="fuse them (torch.compile), or work on larger tensors", source="nsys-ai, small kernels",
+        source="nsys-ai, small kernels",
     ),
     Rule(
         "sync_in_step", "synchronization within a step: .item(), .cpu(), print, a condition on a tensor", 0.01,
@@ -404,7 +405,7 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         "unfused_attention",
         "attention as separate kernels: a matrix multiply, a softmax and a matrix multiply, next to each other", 0.05,
         "use torch.nn.functional.scaled_dot_product_attention with a fused backend (in bf16: flash or cuDNN)",
-        "likely", ("kernels", "attention in modules"), unfused_attention,
+        "likely", ("kernels",), unfused_attention,
         threshold="{size}, matrix multiplies not counted",
         advice_on_cpu="use torch.nn.functional.scaled_dot_product_attention",
     ),
