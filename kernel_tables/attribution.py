@@ -150,7 +150,7 @@ class Chains:
         self.timelines: dict[int, _Timeline] = {}  # by thread
         self._threads: dict[int, list[int]] = {}  # by process
         threads, number = numbered(ranges.thread)
-        order, ends = np.argsort(number, kind="stable"), np.cumsum(np.bincount(number)).tolist()
+        order, ends = np.argsort(number, kind="stable").astype(np.int32), np.cumsum(np.bincount(number)).tolist()
         for thread, start, end in zip(threads.tolist(), [0, *ends], ends, strict=False):
             self.timelines[thread] = _Timeline(self, order[start:end])
             self._threads.setdefault(process_of(thread), []).append(thread)
@@ -291,8 +291,8 @@ class _Timeline:
         if not self.nests:
             self._sweep(start, end)
             return
-        chains.parent_of_range[rows] = np.append(rows, NONE)[parent]
-        self.times, self.opened = start[solid], np.append(rows[solid], NONE).astype(np.int32)
+        chains.parent_of_range[rows] = np.append(rows, np.int32(NONE))[parent]
+        self.times, self.opened = start[solid], np.append(rows[solid], np.int32(NONE))
 
     def _sweep(self, start: np.ndarray, end: np.ndarray) -> None:
         """The nodes that ranges which overlap without nesting leave open, event by event."""
@@ -341,10 +341,12 @@ class Paths:
         self.of_node = np.full(len(node_parent) + 1, NO_RANGE, np.int32)  # the last is for no node
         self.levels_of_nodes: list[np.ndarray] = []  # the nodes by depth
         parents, last_names, count = [[NO_RANGE, NO_RANGE]], [[NONE, len(names)]], 2
-        children = np.argsort(node_parent, kind="stable")
-        first = np.searchsorted(node_parent[children], np.arange(len(node_parent) + 1))
-        level = np.flatnonzero(node_parent == NONE)
-        while len(level):
+        pending, is_placed = np.arange(len(node_parent), dtype=np.int32), np.zeros(len(node_parent) + 1, bool)
+        is_placed[NONE] = True  # the last is for no node
+        while len(pending):
+            is_next = is_placed[node_parent[pending]]
+            level, pending = pending[is_next], pending[~is_next]
+            is_placed[level] = True
             self.levels_of_nodes.append(level)
             key = self.of_node[node_parent[level]].astype(np.int64) * len(self.names) + node_name[level]
             distinct, index = numbered(key)
@@ -352,9 +354,6 @@ class Paths:
             parents.append(distinct // len(self.names))
             last_names.append(distinct % len(self.names))
             count += len(distinct)
-            counts = first[level + 1] - first[level]  # the children of the level
-            offsets = np.repeat(first[level] - np.cumsum(counts) + counts, counts)
-            level = children[offsets + np.arange(len(offsets))]
         self.parent, self.last_name = np.concatenate(parents).astype(np.int64), np.concatenate(last_names)
         ends = np.cumsum([len(level) for level in parents]).tolist()
         self.levels = [slice(start, end) for start, end in zip([0, *ends], ends, strict=False)]
