@@ -55,6 +55,7 @@ def add_options(command: argparse.ArgumentParser) -> None:
             " for `kernel-tables host`"}),
         (command, "--end", {"action": "store_true", "help":
             "stop the program, with status 0, once the window is recorded"}),
+        (command, "--time-limit", {"type": float, "metavar": "S", "help": "stop the program after S seconds"}),
     ):  # fmt: skip
         group.add_argument(name, **details)
     command.add_argument(
@@ -131,6 +132,7 @@ def record(options: argparse.Namespace) -> int:
         settings.write(folder)
         program_end = run_recorded(
             program, folder, nsys_options=options.nsys_options if settings.profiler == NSYS else None,
+            time_limit_s=options.time_limit,
             end_when=lambda: options.end and is_recorded(handover.read_notes(folder)),
         )  # fmt: skip
         notes = handover.read_notes(folder)
@@ -144,7 +146,9 @@ def record(options: argparse.Namespace) -> int:
                 error = TraceError(f"{output}: {error.strerror or error}; check the path and the space on its disk")
             captures = [error] * len(recorded)
     with suppress(BrokenPipeError):  # nobody reads the messages; the captures are kept, and the exit status is the same
-        if program_end.by_request:
+        if program_end.timed_out:
+            say(f"the program was ended at the time limit of {options.time_limit:g} s")
+        elif program_end.by_request:
             say("the program was ended as by Ctrl-C, since its window is recorded")
         elif program_end.returncode:
             say(f"the program {program_end.phrase}")

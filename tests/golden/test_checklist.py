@@ -117,7 +117,7 @@ COMMANDS = {
     "trace": "-o",  # 002, Perfetto
     "names": "--class --format",
     # 003: any script, unchanged
-    "record": "--skip --steps --range --calls --seconds --after --cuda-profiler-api --ranges --profiler --end"
+    "record": "--skip --steps --range --calls --ranges --profiler --end"
     " --nsys-options --time-limit -o",
 }  # fmt: skip
 

@@ -96,12 +96,15 @@ def test_after_ctrl_c_the_command_still_tells_what_there_is_and_standard_input_i
     assert "the program did not import PyTorch" in said.splitlines()[-1]
 
 
-@pytest.mark.parametrize("manner", ["", "signal.signal(2, signal.SIG_IGN); signal.signal(15, signal.SIG_IGN)"])
-def test_a_program_that_trains_for_hours_is_ended_once_it_is_recorded(record, monkeypatch, manner):
+def test_a_program_that_hangs_is_ended_at_the_time_limit(record, monkeypatch):
     monkeypatch.setattr(program_module, "ENDING_PATIENCE_S", 0.3)
+    done = record("", "--time-limit", "0.5", program=["sh", "-c", "trap '' INT TERM; while :; do sleep 0.1; done"])
+    assert done.status == 137 and "the program was ended at the time limit of 0.5 s" in done.err
+
+
+def test_a_program_that_trains_for_hours_is_ended_once_it_is_recorded(record):
     source = (
-        f"import os, signal, time\n{manner}\n"
-        "from pathlib import Path\nfrom kernel_tables.record.handover import Notes\n"
+        "import os, time\nfrom pathlib import Path\nfrom kernel_tables.record.handover import Notes\n"
         "notes = Notes(Path(os.environ['KERNEL_TABLES_RECORDING']))\n"
         "notes.add('open', first=6, start_s=0, torch='2', has_steps=False)\n"
         "notes.add('closed', done=3, stop_s=0)\nnotes.add('saved', save_s=0)\ntime.sleep(60)"
