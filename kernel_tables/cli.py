@@ -11,18 +11,18 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from difflib import get_close_matches
 from itertools import chain
 from math import inf
 from pathlib import Path
 from shutil import get_terminal_size
 from textwrap import fill
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from kernel_tables import files, output, version
 from kernel_tables.errors import ERROR, IMPOSSIBLE, ImpossibleCapture, TraceError
 
 if TYPE_CHECKING:
+    from kernel_tables.errors import Finding
     from kernel_tables.profile import Profile
     from kernel_tables.tables import Table
 
@@ -50,7 +50,6 @@ ARGUMENTS: dict[str, tuple[dict, str]] = {
     "--under of trace": ({"metavar": "NAME"}, "only inside ranges of this name (default: measure, if there is one)"),
     "--ranks": (FLAG, "rows by rank, in text one table per rank (the default for several captures)"),
     "--top": ({"type": int, "metavar": "N"}, "the first N rows, 0 for all (default: all, in a terminal 40)"),
-    "--sort": ({"metavar": "COLUMN"}, "sort by this column: numbers descending, names ascending"),
     "--tree": (FLAG, "one row per range path, inner ranges below outer ranges"),
     "--full": (FLAG, "do not shorten names of kernels in a terminal"),
     "--steps": ({"type": int, "metavar": "N"}, "how many measured steps each process should have"),
@@ -64,14 +63,13 @@ ARGUMENTS: dict[str, tuple[dict, str]] = {
     "--tolerance": ({"type": float, "default": 1.0, "metavar": "PERCENT"}, "smaller changes are none (default: 1)"),
     "--by": ({"choices": ("phase", "range"), "default": "phase"}, "group by phase or innermost range (default: phase)"),
     "--collectives": (FLAG, "by collective: its bytes, times and bandwidth"),
-    "--open": (FLAG, "open the page in a browser"),
 }  # fmt: skip
 COMMANDS = {  # in the order of the help: the arguments, beside the format and the output, and what the command does
     "record": ("", "run a Python program unchanged, record some of its steps, and print where the time goes"),
-    "report": ("capture --open --step-name --class", "an HTML page of a capture, which needs no network"),
-    "ranges": ("captures --under --ranks --top --sort --tree", "time by range name, inner ranges included"),
-    "kernels": ("captures --under --ranks --top --sort --full --class", "launches and times by range path and kernel"),
-    "classes": ("captures --under --ranks --top --sort --full --class", "launches and times by class of kernels"),
+    "report": ("capture --step-name --class", "an HTML page of a capture, which needs no network"),
+    "ranges": ("captures --under --ranks --top --tree", "time by range name, inner ranges included"),
+    "kernels": ("captures --under --ranks --top --full --class", "launches and times by range path and kernel"),
+    "classes": ("captures --under --ranks --top --full --class", "launches and times by class of kernels"),
     "trace": ("captures --under --class", "a timeline for ui.perfetto.dev: ranges, launches and kernels"),
     "diagnose": ("capture --step-name --rules --fail-on --all",
         "where time is lost, what a fix saves, and how"),
@@ -113,20 +111,9 @@ def main(arguments: list[str] | None = None) -> int:
     return 2
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser that names the command, or the value of an option, that was probably meant."""
-
-    def error(self, message: str) -> NoReturn:
-        match = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
-        if match:
-            for likely in get_close_matches(match[1], re.findall(r"[\w-]+", match[2]), n=1):
-                message += f"; did you mean {likely}?"
-        super().error(message)
-
-
 def command_parser(for_record: bool) -> argparse.ArgumentParser:
     """The parser of all commands, with the options of `record` only if it is for that."""
-    parser = Parser(
+    parser = argparse.ArgumentParser(
         prog="kernel-tables",
         description="Where the time of a PyTorch program goes, by modules and ranges: records the program, or reads a"
         " capture of Nsight Systems or torch.profiler.",
@@ -164,6 +151,7 @@ class Command:
         self.paths += getattr(options, "captures", ())
         if options.command == "report" and options.output is None:
             options.output = Path(f"{self.paths[0].name.partition('.')[0] or 'capture'}.html")
+        self.losses: list[tuple[str, Finding]] = []  # by name of the capture, once captures are read
         chosen = getattr(options, "format", None)
         self.format = chosen or output.format_of(options.output)
         # Whether a table is written as aligned text. For `names`, that is the default also in a file or a pipe.
@@ -178,10 +166,9 @@ class Command:
     @contextmanager
     def _profiles(self) -> Iterator[list[Profile]]:
         """The profiles of the captures, with custom classes. Prints notes on them, and on the order of ranks."""
+        from kernel_tables.check import losses
         from kernel_tables.profile import read
 
-        if "captures" not in self.options:
-            self._say_rank()
         with ExitStack() as stack:
             profiles = []
             for path in self.paths:
@@ -195,29 +182,14 @@ class Command:
                 if numbers_in_run(profiles) is None:
                     reason = "not every capture names its rank (distributedInfo), or two name the same"
                     say(f"{reason}: ranks are numbered in the order of the arguments")
-            first = self.options.command in ("diagnose", "report")  # whose advice depends on what is lost
-            if first:
-                self._say_losses(profiles)
+            self.losses = [
+                (profile.capture.path.name, loss)
+                for profile in profiles
+                for loss in losses(profile, getattr(self.options, "step_name", "step"))
+            ]
+            for name, loss in () if self.wants_text else self.losses:
+                say(f"{name}: {loss.message}")
             yield profiles
-            if not first:
-                self._say_losses(profiles)
-
-    def _say_losses(self, profiles: list[Profile]) -> None:
-        """Prints what makes the figures of these captures wrong."""
-        from kernel_tables.check import losses
-
-        for profile in profiles:
-            for loss in losses(profile, getattr(self.options, "step_name", "step")):
-                say(f"{profile.capture.path.name}: {loss.message}")
-
-    def _say_rank(self) -> None:
-        """Prints which rank a capture holds, if its name says it, or if the capture of rank 1 is next to it."""
-        for capture in self.paths:
-            stem, _, suffixes = capture.name.partition(".")
-            name, rank = re.fullmatch(r"(.*?)(?:_rank(\d+))?", stem, re.DOTALL).groups()
-            if rank or os.path.exists(capture.parent / f"{name}_rank1.{suffixes}"):  # Path.exists may raise
-                others = "for all ranks: kernel-tables communication, with the captures of all"
-                say(f"{capture.name} holds only rank {rank or 0}; {others}")
 
     def _classes(self) -> list[dict[str, str]]:
         """The custom classes as rules. Raises TraceError for a text that is not CLASS=REGEX."""
@@ -230,6 +202,13 @@ class Command:
         return rules
 
     def _show(self, text: str) -> None:
+        """Writes a text, with what makes its figures wrong: above advice, below tables."""
+        if self.losses:
+            from kernel_tables.text import check_lines
+
+            rows = [(name, loss.severity, loss.code, loss.message) for name, loss in self.losses]
+            lost = check_lines(rows if len(self.paths) > 1 else [row[1:] for row in rows], self.width)
+            text = f"{lost}\n{text}" if self.options.command == "diagnose" else text + lost
         output.write_text(text, self.options.output)
 
     def _write(self, table) -> None:
@@ -248,8 +227,6 @@ class Command:
         from kernel_tables import text
 
         options, is_tree = self.options, getattr(self.options, "tree", False)
-        if options.sort and is_tree:
-            raise TraceError("--sort and --tree: a tree has a fixed order; give only one of the two")
         default_top = text.ROWS_IN_A_TERMINAL if self.wants_text else 0
         top = default_top if options.top is None else max(options.top, 0)
         with self._profiles() as profiles:
@@ -258,10 +235,7 @@ class Command:
                 from kernel_tables.ranks import ranks_of
 
                 parts = [(rank.number, rank.profile, rank.process) for rank in ranks_of(profiles)]
-            tables = [
-                self._sorted(profile.table(options.command, options.under, process, is_tree))
-                for _, profile, process in parts
-            ]
+            tables = [profile.table(options.command, options.under, process, is_tree) for _, profile, process in parts]
             if not self.wants_text:
                 shown = [table.take(range(len(table))[: top or None]) for table in tables]
                 self._write(self._joined([rank for rank, *_ in parts], shown))
@@ -289,16 +263,6 @@ class Command:
             values = [table.columns[name] for table in tables]
             columns[name] = list(chain.from_iterable(values)) if isinstance(first, list) else np.concatenate(values)
         return Table(columns)
-
-    def _sorted(self, table: Table) -> Table:
-        name = self.options.sort
-        if name is None:
-            return table
-        if name not in table.columns:
-            raise TraceError(f"--sort {name}: no such column; there are {', '.join(table.columns)}")
-        is_number, values = not isinstance(table.columns[name], list), output.columns_of(table)[name]
-        keys = [-inf if value is None else value for value in values]
-        return table.take(sorted(range(len(table)), key=keys.__getitem__, reverse=is_number))
 
     def _lines(self, profile: Profile, process: int | None, table: Table, top: int) -> str:
         """The first rows as text, below a tree of the whole capture with the time of a step."""
@@ -342,13 +306,7 @@ class Command:
 
             write_page(profile, page, self.options.step_name)
         print(page)
-        address = page.absolute().as_uri()
-        say(f"{'the previous page was replaced; ' if is_replacement else ''}open {address}")
-        if self.options.open:
-            import webbrowser
-
-            if not webbrowser.open(address):
-                say("no browser could be opened")
+        say(f"{'the previous page was replaced; ' if is_replacement else ''}open {page.absolute().as_uri()}")
         return 0
 
     def diagnose(self) -> int:
@@ -414,9 +372,9 @@ class Command:
         columns = {"capture": [name for name, _ in found]} if len(self.paths) > 1 else {}
         columns |= {key: [getattr(one, key) for _, one in found] for key in ("severity", "code", "message")}
         if self.wants_text:
-            from kernel_tables.text import completeness_lines
+            from kernel_tables.text import check_lines
 
-            self._show(completeness_lines(columns, self.width))
+            self._show(check_lines(zip(*columns.values(), strict=True), self.width) or "no problems found\n")
         else:
             self._write(Table(columns))
         return int(any(one.severity == ERROR for _, one in found))

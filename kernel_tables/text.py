@@ -7,8 +7,7 @@ shares are taken. Imports nothing heavy.
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING
@@ -40,8 +39,7 @@ class TextColumn:
     """A column of a table of texts.
 
     If there is no room, columns with a `drop_rank` above 5 are dropped, the highest first; then texts are cut to
-    `min_chars`; then other columns are dropped, except those with `drop_rank` 0. A text that would then look like
-    another one is cut in the middle.
+    `min_chars`; then other columns are dropped, except those with `drop_rank` 0.
     """
 
     heading: str
@@ -61,15 +59,9 @@ class TextColumn:
 
     def in_width(self, width: int) -> list[str]:
         """The heading and the cells, cut to this width if that is less, and filled up to it."""
-        texts = [self.heading, *self.cells]
-        short = {text: cut(text, width, self.cut_start) for text in texts}
-        counts = Counter(short.values())
-        for text, alike in short.items():
-            if counts[alike] > 1 and text_width(text) > width:  # cut in the middle instead
-                end = cut(text, (width + 1) // 2, at_start=True)
-                short[text] = cut(text, width + 1 - text_width(end)).removesuffix("…") + end
-        spaces = {text: " " * (width - text_width(shown)) for text, shown in short.items()}
-        return [spaces[text] + short[text] if self.right else short[text] + spaces[text] for text in texts]
+        short = [cut(text, width, self.cut_start) for text in (self.heading, *self.cells)]
+        spaces = [" " * (width - text_width(text)) for text in short]
+        return [space + text if self.right else text + space for space, text in zip(spaces, short, strict=True)]
 
 
 def text_width(text: str) -> int:
@@ -284,14 +276,13 @@ def finding_lines(findings: list, width: int, time=None, lists_unchecked: bool =
     return "\n".join(lines) + "\n"
 
 
-def completeness_lines(columns: Mapping[str, list[str]], width: int) -> str:
-    """The findings of `check`, from the columns of its table; or the line that there are none."""
+def check_lines(rows: Iterable[tuple[str, ...]], width: int) -> str:
+    """Findings of `check`: rows of severity, code and message, or of these after the capture's name."""
     lines = []
-    for row in zip(*columns.values(), strict=True):
-        *capture, severity, code, message = row
+    for *capture, severity, code, message in rows:
         source = f"{capture[0]}: " if capture and capture[0] else ""
         lines += _wrapped(f"{source}{severity} {code}: {message}", width, "")
-    return "\n".join(lines or ["no problems found"]) + "\n"
+    return "".join(f"{line}\n" for line in lines)
 
 
 def change_lines(changes, tolerance: float, width: int) -> str:
@@ -353,23 +344,3 @@ def notebook_html(profile: Profile, step_name: str) -> str:
     texts += [finding.sentence(time.percent_base if time else "") for finding in findings]
     texts = [escape(visible(text[:1].upper() + text[1:], keep_newlines=True)) for text in texts]
     return f"<pre>{escape(visible(tree, keep_newlines=True))}</pre>" + "".join(f"<p>{text}.</p>" for text in texts)
-
-
-def communication_sentences(table, numbers: Mapping[int, int]) -> Iterator[str]:
-    """A sentence for each rank and device of a table of `communication` that ran a collective, with the means over its
-    steps. `numbers` are the numbers to print by rank in the table."""
-    for (rank, device), steps in table.groupby(["rank", "device"]):
-        if not steps["collectives"].any():
-            continue
-        mean, waiting_ns = steps.mean(numeric_only=True), steps["waiting_ns"]
-        source = f"rank {numbers[rank]}"
-        if table.loc[table["rank"] == rank, "device"].nunique() > 1:
-            source += f", device {device}"
-        text = (
-            f"{source}: communication takes {duration(mean.communication_ns)} of a step of {duration(mean.step_ns)},"
-            f" {duration(mean.exposed_communication_ns)} of it ({percent(mean.exposed_communication_ns / mean.step_ns)}"
-            " of the step) not overlapped by computation"
-        )
-        if waiting_ns.notna().all():
-            text += f"; its collectives wait {duration(waiting_ns.mean())} for the slowest rank"
-        yield text

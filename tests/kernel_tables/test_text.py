@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -13,6 +14,7 @@ from tests.kernel_tables.command import run_command
 from tests.kernel_tables.program import GEMM, MUL, NCCL, Program
 from tests.kernel_tables.synthetic import Synthetic
 
+REPORTS = Path(__file__).parent / "reports"
 SGEMM = "ampere_sgemm_128x64_tn"
 MULTIPLY = "void at::native::elementwise_kernel<128, 2, at::native::MulFunctor<float>>(int)"
 
@@ -41,7 +43,7 @@ def test_a_terminal_gets_an_aligned_table_with_short_names_readable_times_and_ba
         "elementwise mul  step > forward > softmax  elementwise         1   1.00 ms  25.0 %  ███        1.00 ms",
         "sgemm 128×64 tn  step                      gemm                1   4.00 µs   0.1 %             4.00 µs",
     ]
-    lines = printed("kernels", capture, "--top", "1", "--sort", "launches")
+    lines = printed("kernels", capture, "--top", "1")
     assert lines[2:] == ["2 more kernels, 25.1 % of the GPU time; --top 0 shows all"]
     assert SGEMM in printed("kernels", capture, "--full")[1]
     assert printed("ranges", capture, "--tree") == [
@@ -71,6 +73,17 @@ def test_what_a_capture_lacks_is_said_below_its_tables(capture, tmp_path):
     assert printed("ranges", bare) == ["no range was recorded; `kernel-tables kernels` shows what ran"]
     assert printed("check", capture) == ["no problems found"]
     assert printed("check", bare, status=1)[0].startswith("error no_ranges: ")
+
+
+@pytest.mark.parametrize("command", ["ranges", "kernels", "classes", "host", "communication", "diagnose"])
+def test_what_is_lost_stands_below_every_table_and_above_advice(command):
+    path = REPORTS / "steps_without_kernels_malformed.json.gz"
+    text = printed(command, path, width=200)
+    loss = "error steps_without_kernels: 30 of 32 ranges 'step' hold no kernel"
+    (row,) = (row for row, line in enumerate(text) if loss in line)
+    assert text[0].startswith("error ") and row < text.index("") if command == "diagnose" else row > 1
+    done = run_command(command, path, "--format", "csv")
+    assert b"30 of 32 ranges" in done.stderr and b"30 of 32 ranges" not in done.stdout
 
 
 def test_two_captures_are_compared_in_columns_of_one_step_and_without_a_change_that_is_said(capture, tmp_path):
@@ -111,9 +124,6 @@ def test_texts_are_cut_where_there_is_no_room_and_columns_left_out_by_rank():
     ):
         assert aligned(columns, width).splitlines() == expected
     assert (cut("kernel", 4), cut("kernel", 4, at_start=True), text_width("核e\u0301")) == ("ker…", "…nel", 3)
-    names = ["mul scalar-tensor fp32", "mul scalar-tensor bf16", "copy of a tensor"]
-    alike = [TextColumn("name", names, right=False, min_chars=9)]
-    assert aligned(alike, 13).splitlines()[1:] == ["mul sc…r fp32", "mul sc…r bf16", "copy of a te…"]
     assert [bar(share, 4) for share in (0, 0.5, 0.53125, 2)] == ["", "██", "██▏", "████"]
 
 
