@@ -64,7 +64,7 @@ class Context:
                 return f"{what}: name the range of one step with --step-name"
             case "several steps" if processes > 1:
                 return f"the capture has steps of {processes} processes side by side: capture one of them"
-            case "several steps" if steps < MIN_STEPS and not (steps > 2 and scope.differs_in_work):
+            case "several steps" if steps < MIN_STEPS:
                 recorded = "only 1 step was" if steps == 1 else f"only {steps} steps were"
                 chance = f"it takes {MIN_STEPS} to tell a slow step from chance"
                 return f"{recorded} recorded, and {chance} (`kernel-tables record --steps`)"

@@ -16,7 +16,7 @@ import numpy as np
 from kernel_tables.capture import NONE
 from kernel_tables.classes import is_fp32_without_tensor_cores, pattern_problem
 from kernel_tables.errors import TraceError
-from kernel_tables.evidence import BACKWARD, MIN_STEPS, Context, Hit
+from kernel_tables.evidence import BACKWARD, Context, Hit
 from kernel_tables.idle import EVALUATION, FUNCTION, GPU, HOST, LAUNCHING, LONG_PAUSE_NS
 from kernel_tables.intervals import covered_ns
 from kernel_tables.output import duration
@@ -240,8 +240,7 @@ def exposed_communication(context: Context) -> Hit | None:
 
 def unsteady_steps(context: Context) -> Hit | None:
     """Steps that are slow. Idle time that other findings claim, or of an evaluation that waits for data, does not
-    count. With fewer than MIN_STEPS steps, or on the CPU, which other programs use, too, a slow step may be chance: it
-    is reported only if it does more work."""
+    count."""
     scope, step, count = context.scope, context.scope.step_by_activity, len(context.scope.step_ranges)
     idle_ns = np.minimum(context.idle.by_activity(), context.claimed_ns + context.idle.by_activity(EVALUATION))
     # The first activity of a step ends idle time of the step before: searchsorted finds that one.
@@ -250,11 +249,6 @@ def unsteady_steps(context: Context) -> Hit | None:
     time_ns = np.maximum(scope.step_times_ns - claimed_ns, 1)  # by step, as are all arrays below
     median_ns = float(np.median(time_ns))
     is_slow = time_ns > OUTLIER * median_ns
-    if is_slow.any() and (count < MIN_STEPS or scope.profile.is_cpu_only):
-        explaining = 1 + (OUTLIER - 1) / 2  # times the launches: half of what an OUTLIER takes longer
-        launches, (_, instances) = scope.launches_by_step, _repeated_range(scope, is_slow)
-        usual, usual_instances = np.median(launches[~is_slow]), np.median(instances[~is_slow])
-        is_slow &= (launches > explaining * usual) | (instances > usual_instances)
     if not is_slow.any():
         return None
     longer_ns = np.where(is_slow, time_ns - median_ns, 0)
@@ -428,10 +422,8 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         "look at only the slow steps; if they do other work, as an evaluation does, record steps without it (record"
         " --skip); if the same work takes longer, see what else ran on the machine, and fix the GPU's clocks"
         " (nvidia-smi -lgc)",
-        "possible", ("kernels", "steps", "several steps"), unsteady_steps, leaves_to=RULES_WITH_IDLE_TIME,
-        threshold=f"a step over {OUTLIER} times the median, and {{size}} in all",
-        advice_on_cpu="if the slow steps do other work than you want to measure, as an evaluation does, record steps"
-        " without it (record --skip)",
+        "possible", ("kernels", "gpu", "complete", "steps", "several steps"), unsteady_steps,
+        leaves_to=RULES_WITH_IDLE_TIME, threshold=f"a step over {OUTLIER} times the median, and {{size}} in all",
         source="scatter of ten steps on an H200",
     ),
 )  # fmt: skip
