@@ -242,13 +242,14 @@ class _Check:
 
     def _were_launched_within(self, rows: np.ndarray) -> np.ndarray:
         """Whether each of these activities without a call was launched within the capture: it started after the first
-        recorded call of its process, and has a higher correlation id, since ids rise with every call."""
+        recorded call of its process, and has a higher correlation id, since ids rise with every call, or none."""
         within, process = np.zeros(len(rows), bool), process_of(self.calls.threads)[self.calls.thread]
         for number in np.unique(self.work.process[rows]).tolist():
             calls = np.flatnonzero((process == number) & (self.calls.correlation > 0))
             if len(calls):
                 first = calls[np.argmin(self.calls.start[calls])]
                 later = self.work.correlation[rows] > self.calls.correlation[first]
+                later |= self.work.correlation[rows] <= 0
                 later &= self.work.start[rows] > self.calls.start[first]
                 within |= later & (self.work.process[rows] == number)
         return within

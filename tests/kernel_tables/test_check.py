@@ -79,6 +79,7 @@ ERRORS = [  # a capture, and the errors in it
     (Synthetic().kernel("gemm", at=1), ["no_ranges"]),
     (steps(5, 5).call(20, 900), ["launches_without_kernels"]),
     (steps(5, 5).kernel("gemm", at=None, start=150), ["lost_launches"]),
+    (steps(5, 5).kernel("gemm", at=None, start=150, correlation=0), ["lost_launches"]),
     (steps(5).kernel("gemm", at=2_000_000, start=900_000), ["starts_before_launch"]),
     (
         Synthetic().domain(1, "NCCL").range("ncclAllReduce", 0, 9, domain=1).kernel("gemm", at=5),
