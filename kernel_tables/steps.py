@@ -289,13 +289,15 @@ class Scope:
     @cached_property
     def step_starts_ns(self) -> np.ndarray:
         """By step: the start of its first activity; on the CPU, of its range. Ranges would not do for a GPU, since the
-        host may run ahead of it."""
+        host may run ahead of it. A step without times begins with the next one that has some, or ends the span."""
         if self.profile.is_cpu_only:
             return self.ranges.start[self.step_ranges]
-        first = np.full(len(self.step_ranges) + 1, np.iinfo(np.int64).max)  # the last entry: activities of no step
+        last_ns = max(device.last_ns for device in self.devices)
+        first = np.full(len(self.step_ranges) + 1, last_ns)  # the last entry: activities of no step
         timed = self.profile.timed
         np.minimum.at(first, self.step_by_activity[timed], self.activities.start[timed])
-        return first[:-1]
+        has_none, first = first[:-1] == last_ns, first[:-1]
+        return np.where(has_none, np.minimum.accumulate(first[::-1])[::-1], first)
 
     @property
     def step_times_ns(self) -> np.ndarray:

@@ -62,6 +62,15 @@ def test_parts_that_do_not_add_up_are_refused(tmp_path):
             step_time(scope)
 
 
+def test_a_step_whose_kernels_have_no_times_takes_none(tmp_path):
+    capture = Synthetic()
+    for at in (10_000, 20_000, 30_000, 40_000):
+        lost = {"start": 0, "duration": 0} if at in (20_000, 40_000) else {"start": at + 10, "duration": 900}
+        capture.range("step", at, at + 10_000).kernel(GEMM, at=at, **lost)
+    with read(capture, tmp_path) as profile:
+        assert Scope(profile).step_times_ns.tolist() == [20_000, 0, 19_990, 0]
+
+
 def test_without_a_gpu_a_step_is_operators_waiting_for_data_and_other_host_time(tmp_path):
     capture, ms = Synthetic().metadata("CAPTURE_BACKEND", "torch"), 1_000_000
     for at in range(0, 300 * ms, 100 * ms):
