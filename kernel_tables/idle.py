@@ -1,7 +1,8 @@
 """Why a device was idle: every nanosecond between its activities has one cause.
 
-The host causes a gap if the activity that ends it was launched too late. The gap is assigned to what held up the host
-until that launch, in this order:
+First go the times of the profiler itself, of functions on the host that a stream waits for, and of an evaluation that
+waits for data. Of the rest, the host causes a gap if the activity that ends it was launched too late. It is assigned to
+what held up the host until that launch, in this order:
 
 1. Pauses within the gap, in which the host made no API call, and the launch after them.
 2. Calls in which the host allocated, copied or waited. Such a call delays more than the next launch: without it, the
