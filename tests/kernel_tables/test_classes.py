@@ -72,7 +72,7 @@ def test_an_operator_of_a_cpu_capture_has_the_class_that_its_name_says(expected,
 
 
 def test_the_example_of_a_rule_fits_it_and_none_before_it():
-    rules = classes.built_in_rules()
+    rules = [rule for rule in classes.built_in_rules() if "operators" not in rule.patterns]
     assert [rule.example for rule in rules if classes.rule_for(rule.example) != rule or not rule.reason] == []
     assert len(rules) > 50
 
