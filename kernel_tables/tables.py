@@ -202,19 +202,11 @@ def range_tree(profile: "Profile", under: str | None = None, process: int | None
         np.add.at(sums, paths.parent[level], sums[level])
     instances = np.bincount(_instance_paths(profile, process), minlength=len(paths))
     shown = ((instances > 0) | (sums[:, 0] > 0) | (sums[:, 2] > 0)) & _is_inside(profile, under)
-    children: dict[int, list[int]] = {}
-    time = (sums[:, 1] + sums[:, 3]).tolist()
-    first = _first_opened(profile)
-    name = [paths.names[code] for code in paths.last_name.tolist()]
-    siblings = sorted(range(1, len(paths)), key=lambda path: (-time[path], first[path], name[path]))
-    for path in siblings:
-        children.setdefault(int(paths.parent[path]), []).append(path)
-    order, pending = [], children.get(NO_RANGE, [])[::-1]
-    while pending:
-        path = pending.pop()
-        pending += children.get(path, [])[::-1]
-        if shown[path]:
-            order.append(path)
+    shown[NO_RANGE] = False
+    place: list[tuple] = [()]  # by path, what siblings are sorted by: of all paths around it, then its own
+    for path, time in enumerate((sums[1:, 1] + sums[1:, 3]).tolist(), 1):
+        place.append((*place[paths.parent[path]], (-time, paths.names[paths.last_name[path]])))
+    order = sorted(np.flatnonzero(shown).tolist(), key=place.__getitem__)
     depth = paths.depth[order]
     columns = {"range": [path_text(paths.tuples[path]) for path in order], "depth": depth - depth.min(initial=1 << 30)}
     return Table(columns | {"instances": instances[order]} | _sum_columns(sums[order]))
@@ -311,16 +303,6 @@ def _sums_by_path(profile: "Profile", process: int | None) -> tuple[np.ndarray, 
 
 def _sum_columns(sums: np.ndarray) -> dict[str, np.ndarray]:
     return dict(zip(("kernels", "gpu_time_ns", "memops", "memop_time_ns"), sums.T, strict=True))
-
-
-def _first_opened(profile: "Profile") -> list[int]:
-    """By path, the number of the first range that was opened in it."""
-    found, opened = profile.attribution, profile.instance_paths
-    first = np.full(len(found.paths), len(profile.capture.ranges))
-    np.minimum.at(
-        first, opened, np.append(found.range[: len(profile.capture.ranges)], found.range[found.first_replayed :])
-    )
-    return first.tolist()
 
 
 def _instance_paths(profile: "Profile", process: int | None) -> np.ndarray:

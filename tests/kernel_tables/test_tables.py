@@ -107,12 +107,12 @@ def test_nested_namesakes_count_once_and_replays_of_whole_graphs_count_as_kernel
         assert sorted(profile.classes()["class"]) == ["gemm", "graph", "memcpy", "memset"]
 
 
-def test_ranges_without_gpu_time_are_shown_in_order_of_opening_below_what_is_around_them(read):
+def test_ranges_are_below_what_is_around_them_the_longest_first(read):
     capture = Synthetic().range("step", 0, 100).range("z", 10, 20).range("a", 30, 40).range("busy", 50, 60)
     with read(capture.kernel("k", at=55)) as profile:
         table = profile.ranges(tree=True)
         assert table[["range", "depth"]].to_numpy().tolist() == [
-            ["step", 0], ["step > busy", 1], ["step > z", 1], ["step > a", 1],
+            ["step", 0], ["step > busy", 1], ["step > a", 1], ["step > z", 1],
         ]  # fmt: skip
         assert profile.ranges("busy", tree=True)["depth"].tolist() == [0]
 
