@@ -1,10 +1,9 @@
 """The events of a trace of torch.profiler: JSON, gzipped or not, decoded by msgspec some megabytes at a time.
 
 A block that is no valid JSON is repaired where writers are known to be careless: bytes that are not UTF-8, control
-characters, bare inf and nan, unescaped quotes in names.
+characters, bare inf and nan, unescaped quotes in names. Events that are still invalid are left out, and counted.
 """
 
-import bisect
 import gzip
 import re
 import zlib
@@ -18,7 +17,15 @@ from kernel_tables.capture import NONE
 from kernel_tables.errors import TraceError, impossible
 
 BLOCK, GZIP = 2 << 20, b"\x1f\x8b"
+HEAD = re.compile(
+    rb'(?:\xef\xbb\xbf)?\s*(?:\[|\{.*?"traceEvents"\s*:\s*\[)', re.DOTALL
+)  # what is before the first event
 ADVICE = "give the JSON that torch.profiler wrote (export_chrome_trace)"
+
+
+def is_cut(error: ValueError) -> bool:
+    """Whether the text of invalid JSON may have been cut in an event, or after the list of events."""
+    return "truncated" in str(error) or "trailing" in str(error)
 
 
 class Args(msgspec.Struct, gc=False):
@@ -93,10 +100,10 @@ class EventFile:
             cuts = [*boundary.finditer(text, max(len(text) - (1 << 16), 0))] or [*boundary.finditer(text)]
             try:
                 if cuts:
-                    yield self._decoded(b"[" + text[: cuts[-1].start() + 1] + b"]")
+                    yield self._decoded(b"[" + text[: cuts[-1].start() + 1] + b"]", is_last=len(text) > 64 << 20)
                     text, done = text[cuts[-1].end() :], done + cuts[-1].end()
-            except ValueError as error:  # the boundary was within an event, or the text is damaged
-                if "truncated" not in str(error) or len(text) > 64 << 20:
+            except ValueError as error:
+                if not is_cut(error):
                     yield self._up_to_damage(b"[", text, done, str(error))
                     return
         try:
@@ -126,7 +133,7 @@ class EventFile:
         text = b""
         for more in chunks:
             text += more
-            if head := re.match(rb'(?:\xef\xbb\xbf)?\s*(?:\[|\{.*?"traceEvents"\s*:\s*\[)', text, re.DOTALL):
+            if head := HEAD.match(text):
                 return head[0].removeprefix(b"\xef\xbb\xbf"), text[head.end() :]
         raise TraceError(f"{self.path}: {self.damage or 'no JSON with traceEvents'}; {ADVICE}")
 
@@ -135,13 +142,15 @@ class EventFile:
         advice = "write or copy the trace again, or read what it holds before that: --up-to-damage"
         return impossible(self.path, "invalid_json", f"{damage}; {advice}")
 
-    def _decoded(self, text: bytes) -> Facts | list[Event]:
-        """The events of an array or object, repaired if need be. ValueError if it is no valid JSON."""
+    def _decoded(self, text: bytes, is_last: bool = True) -> Facts | list[Event]:
+        """The events of an array or object, repaired if need be. ValueError if it is no valid JSON; if it may only be
+        cut off, it is repaired if it `is_last`."""
         first, repairs = None, 0
-        for repair in (lambda text: (text, 0), self._without_bad_bytes, self._with_escapes):
-            text, count = repair(text)
-            repairs += count
+        for repair in (None, self._without_bad_bytes, self._with_escapes, self._without_bad_events):
             try:
+                if repair:
+                    text, count = repair(text)
+                    repairs += count
                 if not text.isascii():
                     text.decode()  # msgspec does not check what it skips
                 try:
@@ -150,6 +159,8 @@ class EventFile:
                     decoded = self._one_by_one(text)
             except ValueError as error:
                 first = first or error
+                if is_cut(first) and not is_last:
+                    break
                 continue
             self.repairs += repairs
             return decoded
@@ -175,21 +186,11 @@ class EventFile:
         return Facts(events, **found)
 
     def _up_to_damage(self, head: bytes, text: bytes, done: int, reason: str) -> list[Event]:
-        """The events before the damage; sets `damage`. The text begins after `done` bytes of the file."""
-        ends = [0, *(match.start() + 1 for match in re.finditer(rb"\}(?=\s*,?\s*\{)", text)), len(text)]
-
-        def is_broken(end: int) -> bool:
-            try:
-                self._decoded(b"[" + text[:end] + b"]")
-            except ValueError:
-                return True
-            return False
-
-        end = ends[bisect.bisect(ends, False, key=is_broken) - 1]
+        """The events that are valid; sets `damage`. The text begins after `done` bytes of the file."""
         found = re.search(r"\(byte (\d+)\)", reason)
-        place = done + (int(found[1]) - len(head) if found else end)
+        place = done + (int(found[1]) - len(head) if found else len(text))
         self.damage = self.damage or f"invalid JSON at byte {place} ({reason.partition(' (byte')[0]})"
-        return self._decoded(b"[" + text[:end] + b"]")
+        return self._decoded(b"[" + text[: text.rfind(b"}") + 1] + b"]")
 
     @staticmethod
     def _without_bad_bytes(text: bytes) -> tuple[bytes, int]:
@@ -209,3 +210,23 @@ class EventFile:
         names = rb'("name": ")([^\n]*?)(", "(?:pid|ts|cat|tid)":)'
         escaped = re.sub(names, lambda match: match[1] + escape.sub(rb"\\\g<0>", match[2]) + match[3], text)
         return escaped, len(escaped) - len(text)
+
+    def _without_bad_events(self, text: bytes) -> tuple[bytes, int]:
+        """The JSON without events that are invalid, which are counted; and 1 if only commas were. ValueError if the
+        list of events has no end."""
+
+        def is_valid(text: bytes) -> bool:
+            try:
+                return bool(msgspec.json.decode(text))
+            except ValueError:
+                return False
+
+        head = HEAD.match(text)[0]
+        ends = (end.end() for end in re.finditer(rb'\}\s*(?=\]\s*(?:,\s*"|\}|$))', text))
+        end = next((end for end in ends if text[end:] == b"]" or is_valid(head + text[end:])), None)
+        if end is None:
+            raise ValueError("no end of the list of events")
+        found = re.split(rb"(?<=\})\s*,?\s*(?=\{)", text[len(head) : end])
+        events = [event for event in found if is_valid(event)]
+        self.bad_events += len(found) - len(events)
+        return head + b",".join(events) + text[end:], int(len(events) == len(found))

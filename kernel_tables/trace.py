@@ -367,7 +367,7 @@ class Events(Source):
             careless = "bytes that are no text, bare inf, or unescaped quotes"
             yield f"invalid JSON was repaired ({self.file.repairs:,} times): {careless}"
         if self.file.bad_events:
-            yield f"{self.file.bad_events:,} events are left out: they have no time, or something of a wrong type"
+            yield f"{self.file.bad_events:,} events are left out: they are invalid, or have no time"
         if not on_gpu:
             yield "the trace holds nothing of a GPU: operators of PyTorch on the processor stand for kernels"
             return

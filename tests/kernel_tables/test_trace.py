@@ -403,16 +403,13 @@ def test_what_writers_are_careless_about_is_repaired_and_said(tmp_path, old, new
 
 def test_damaged_json_gets_its_place_and_on_request_what_comes_before_it(tmp_path):
     path, text = tmp_path / "trace.json", trace_text(RECENT)
-    place = text.index("void kernel3")
-    comma = text.rindex("},", 0, place) + 1
-    for damaged in (text[:place], text[:comma] + text[comma + 1 :]):
-        path.write_text(damaged)
-        with pytest.raises(TraceError, match=r"invalid JSON at byte \d+ \(.*--up-to-damage") as caught:
-            trace.read(path)
-        assert [finding.code for finding in caught.value.findings] == ["invalid_json"]
-        capture = trace.read(path, up_to_damage=True)
-        assert [name[:12] for name, *_ in work_of(capture)] == ["void kernel0", "void kernel1", "void kernel2"]
-        assert capture.facts["TRACE_DAMAGE"].startswith("invalid JSON at byte")
+    path.write_text(text[: text.index("void kernel3")])
+    with pytest.raises(TraceError, match=r"invalid JSON at byte \d+ \(.*--up-to-damage") as caught:
+        trace.read(path)
+    assert [finding.code for finding in caught.value.findings] == ["invalid_json"]
+    capture = trace.read(path, up_to_damage=True)
+    assert [name[:12] for name, *_ in work_of(capture)] == ["void kernel0", "void kernel1", "void kernel2"]
+    assert capture.facts["TRACE_DAMAGE"].startswith("invalid JSON at byte")
 
 
 def test_a_gzipped_trace_that_is_cut_off_is_read_up_to_there_on_request(tmp_path):
@@ -476,6 +473,18 @@ def test_one_bad_event_costs_that_event_and_is_counted(tmp_path, bad):
         assert profile.kernels()["launches"].tolist() == [1]
         assert any(note.startswith("1 events are left out") for note in profile.notes)
         assert [one.severity for one in profile.check() if one.code == "bad_events"] == ["warning"]
+
+
+@pytest.mark.parametrize("number", [0, 2, 5])
+@pytest.mark.parametrize("damaged", ['"ts": 1..5', '"ts" 5', '"ts": 5, "args": {'])
+def test_one_event_of_invalid_json_costs_that_event_wherever_it_is(tmp_path, monkeypatch, number, damaged):
+    lines = [json.dumps(event("kernel", f"k{line}", line, 1, **KERNEL)) for line in range(6)]
+    lines[number] = lines[number].replace('"ts":', f'{damaged}, "was":', 1)
+    (tmp_path / "trace.json").write_text(f'{{"traceEvents": [{", ".join(lines)}\n], "deviceProperties": [{{}}, {{}}]}}')
+    for size in (events.BLOCK, 150):
+        monkeypatch.setattr(events, "BLOCK", size)
+        assert kernels(tmp_path / "trace.json") == (5, 5000)
+    assert int(trace.read(tmp_path / "trace.json").facts["TRACE_BAD_EVENTS"]) > 0
 
 
 def test_numbers_may_be_in_quotes(tmp_path):
