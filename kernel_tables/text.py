@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING
-from unicodedata import combining, east_asian_width
 
 from kernel_tables.output import columns_of, duration, percent, visible
 
@@ -51,7 +50,7 @@ class TextColumn:
 
     @property
     def width(self) -> int:
-        return max(map(text_width, (self.heading, *self.cells)))
+        return max(map(len, (self.heading, *self.cells)))
 
     @property
     def least_width(self) -> int:
@@ -60,26 +59,14 @@ class TextColumn:
     def in_width(self, width: int) -> list[str]:
         """The heading and the cells, cut to this width if that is less, and filled up to it."""
         short = [cut(text, width, self.cut_start) for text in (self.heading, *self.cells)]
-        spaces = [" " * (width - text_width(text)) for text in short]
-        return [space + text if self.right else text + space for space, text in zip(spaces, short, strict=True)]
-
-
-def text_width(text: str) -> int:
-    """The width of a text in a terminal, where some characters are combined with others or take twice the room."""
-    return sum(0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1 for character in text)
+        return [text.rjust(width) if self.right else text.ljust(width) for text in short]
 
 
 def cut(text: str, width: int, at_start: bool = False) -> str:
     """The text, with its end or start replaced by … if it is wider than this."""
-    if text_width(text) <= width:
+    if len(text) <= width:
         return text
-    count, room = 0, width - 1  # how many characters stay, and the width that is left for more
-    for character in reversed(text) if at_start else text:
-        room -= text_width(character)
-        if room < 0:
-            break
-        count += 1
-    return "…" + text[len(text) - count :] if at_start else text[:count] + "…"
+    return "…" + text[len(text) - width + 1 :] if at_start else text[: width - 1] + "…"
 
 
 def aligned(columns: Sequence[TextColumn], width: int) -> str:
