@@ -11,7 +11,6 @@ from functools import cached_property
 import numpy as np
 
 from kernel_tables.attention import Attention
-from kernel_tables.capture import NONE
 from kernel_tables.idle import ALLOCATIONS, CAUSES, HostCalls, Idle
 from kernel_tables.intervals import difference
 from kernel_tables.output import duration
@@ -73,7 +72,7 @@ class Context:
             case "optimizer" if not any(map(OPTIMIZER.match, scope.ranges.names)):
                 return "no range is named optimizer, and what an optimizer launches looks like other elementwise work"
             case "optimizer" if (self.is_update & scope.is_of_class(*of_models)).any():
-                return "the optimizer's range also holds work of a model, and no range named backward separates the two"
+                return "the optimizer's range also holds work of a model, as of a closure passed to step"
             case "communication" if not scope.is_of_class("communication").any():
                 return "no communication between processes was recorded"
         return ""
@@ -98,16 +97,8 @@ class Context:
 
     @cached_property
     def is_update(self) -> np.ndarray:
-        """By activity: whether an optimizer launched it itself, not its closure: in the optimizer's range, after the
-        backward passes in that range. Lightning always passes a closure, which runs the model inside this range."""
-        scope, is_update = self.scope, np.zeros(len(self.scope.activities), bool)
-        in_backward = scope.is_in_range(BACKWARD.search, inside=OPTIMIZER.match)
-        for name in filter(OPTIMIZER.match, scope.ranges.names):
-            instance = scope.profile.enclosing(name)  # NONE (-1) indexes the last entry below
-            last_ns = np.full(len(scope.ranges) + 1, -1)  # by range: its last launch in a backward pass
-            np.maximum.at(last_ns, instance[in_backward], scope.launch_ns[in_backward])
-            is_update |= (instance != NONE) & (scope.launch_ns > last_ns[instance])
-        return is_update & ~in_backward & scope.is_in_span & scope.is_kernel
+        """By activity: whether an optimizer launched it."""
+        return self.scope.is_in_range(OPTIMIZER.match) & self.scope.is_in_span & self.scope.is_kernel
 
     def times(self, mask: np.ndarray) -> np.ndarray:
         """By activity: how long it ran if it is in `mask`, else 0."""

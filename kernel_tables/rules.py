@@ -405,8 +405,7 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
     ),
     Rule(
         "unfused_optimizer",
-        f"an optimizer step that launches {MANY_OPTIMIZER_KERNELS} or more kernels that are not fused (those of a"
-        " closure passed to step do not count)", 0.05,
+        f"an optimizer step that launches {MANY_OPTIMIZER_KERNELS} or more kernels that are not fused", 0.05,
         "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
         "likely", ("kernels", "complete", "optimizer"), unfused_optimizer,
         advice_on_cpu="let the optimizer update all tensors in one operator (fused=True, or else foreach=True)",

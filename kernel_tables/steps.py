@@ -177,15 +177,11 @@ class Scope:
         """By activity: whether `is_wanted` accepts its name."""
         return np.array([*map(bool, map(is_wanted, self.activities.names)), False])[self.activities.name]
 
-    def is_in_range(self, is_wanted: Callable[[str], object], inside: Callable[[str], object] | None = None):
-        """By activity: whether it was launched in a range whose name `is_wanted` accepts. With `inside`, such a range
-        counts only if around it is another one whose name `inside` accepts."""
+    def is_in_range(self, is_wanted: Callable[[str], object]) -> np.ndarray:
+        """By activity: whether it was launched in a range whose name `is_wanted` accepts."""
         paths = self.profile.attribution.paths
         # By path: whether its last name is wanted; the path of no range has the name NONE, the last entry.
         marked = np.array([*map(bool, map(is_wanted, paths.names)), False])[paths.last_name]
-        if inside is not None:
-            is_outer = np.array([*map(bool, map(inside, paths.names)), False])[paths.last_name]
-            marked &= paths.is_below(is_outer)[paths.parent]  # of the parent: strictly inside
         return paths.is_below(marked)[self.profile.attribution.path]
 
     @cached_property

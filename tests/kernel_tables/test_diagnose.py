@@ -195,23 +195,12 @@ def test_products_and_a_softmax_outside_of_the_model_may_be_a_loss(tmp_path):
 # Optimizers, steps that differ, data
 
 
-def test_what_a_closure_runs_inside_the_optimizer_is_not_the_optimizers(tmp_path):
-    for backward in ("[pl]Strategy.backward", None):
-        program, adam = Program(), "Optimizer.step#AdamW.step"
-        with program.range("step"):
-            program.pause(1)
-            with program.range(adam):
-                with program.range("LitModel"):
-                    launch(program, [GEMM] * 10)
-                with program.range(backward) if backward else nullcontext():
-                    launch(program, [GEMM] * 20)
-                launch(program, [MUL] * 100, 15)
-        said = said_of(program, tmp_path)["unfused_optimizer"]
-        assert said.abstained == (backward is None)
-        if said.abstained:
-            assert said.message.startswith("the optimizer's range also holds work of a model")
-        else:
-            assert said.evidence["running_ms"] == pytest.approx(1.5) and set(said.where["ranges"]) == {f"step > {adam}"}
+def test_an_optimizer_with_a_closure_that_runs_the_model_is_not_judged(tmp_path):
+    program = Program()
+    with program.range("step"), program.range("Optimizer.step#AdamW.step"):
+        launch(program, [GEMM] * 10 + [MUL] * 100, 15)
+    said = said_of(program, tmp_path)["unfused_optimizer"]
+    assert said.abstained and said.message.startswith("the optimizer's range also holds work of a model")
 
 
 def test_a_slow_step_is_explained_by_what_it_runs_more_often(tmp_path):
