@@ -68,9 +68,8 @@ class Profile(AbstractContextManager):
         """One row per kernel, memcpy, memset and replay of a whole CUDA graph.
 
         Columns: kind, name, class, range (the path as text; categorical); start_ns, end_ns, duration_ns (on the GPU; NA
-        if the time cannot be);
-        process, thread (global ids, the thread is the launching one, -1 without a launch); device, stream; launch_ns
-        (start of the API call, NA without one); path_id (index into `paths`).
+        if the time cannot be); process, thread (global ids, the thread is the launching one, -1 without a launch);
+        device, stream; launch_ns (start of the API call, NA without one); path_id (index into `paths`).
         """
         return tables.activities(self)
 
