@@ -182,44 +182,31 @@ def model_name(model: nn.Module) -> str:
     return class_name(model) if inner is None else model_name(inner)
 
 
-def module_names(
-    model: nn.Module, depth: int | None = None, name_of_model: str | None = None
-) -> Iterator[tuple[nn.Module, str | None]]:
-    """The model with the name of its class, or with `name_of_model`; and every module in it with its path, as in the
-    names of parameters, but without numbers:
+def module_names(model: nn.Module, depth: int | None = None) -> Iterator[tuple[nn.Module, str | None]]:
+    """The model with the name of its class, and every module in it with its path, as in the names of parameters, but
+    without numbers:
 
     - In an nn.ModuleList of one class, members have the name of the list: `blocks.3.attention` is `blocks.attention`.
     - In other containers, the class replaces the number: `head.0` is `head.Linear`.
-    - In an nn.Sequential or nn.ModuleDict whose modules print the same and whose keys differ only in a number at the
-      end, the class replaces the key: `layers.block_3` is `layers.Block`.
 
     A name of more than `depth` components is None.
     """
-    root_name = name_of_model or model_name(model)
+    root_name = model_name(model)
     yield model, root_name
     unvisited, seen = [(model, "")], {id(model)}
     while unvisited:
         module, path = unvisited.pop()
         children = children_of(module)
         has_one_class = len({type(child) for child in children.values()}) == 1
-        is_numbered = _is_numbered(module, children)
         for key, child in children.items():
             if id(child) in seen:
                 continue
             seen.add(id(child))
             if key in WRAPPERS or (key.isdigit() and has_one_class and isinstance(module, nn.ModuleList)):
                 key = ""
-            elif key.isdigit() or is_numbered:
+            elif key.isdigit():
                 key = class_name(child)
             child_path = ".".join(filter(None, (path, key)))
             is_too_deep = depth is not None and child_path.count(".") >= depth
             yield child, None if is_too_deep else child_path or root_name  # no path: it is the wrapped model
             unvisited.append((child, child_path))
-
-
-def _is_numbered(module: nn.Module, children: dict[str, nn.Module]) -> bool:
-    """Whether a container numbers its children: they print the same, and are named "layer_0", "layer_1" and so on."""
-    names = {key.rstrip("0123456789") for key in children}
-    if not isinstance(module, (nn.Sequential, nn.ModuleDict)) or len(children) < 2 or len(names) > 1 or "" in names:
-        return False
-    return names.isdisjoint(children) and len({repr(child) for child in children.values()}) == 1

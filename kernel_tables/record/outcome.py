@@ -118,8 +118,8 @@ class Outcome:
 
     def recording(self, program: str = "") -> keeping.Recording:
         """What was recorded; `program` is the command line, as `program_text` gives it. Its facts: what a step is
-        (`by`: OPTIMIZER, GRAPH or MODULE; its `name`), the
-        `first` step and how many were `done`, what the program `repeated`, and how many graphs it compiled."""
+        (`by`: OPTIMIZER, GRAPH or MODULE; its `name`), the `first` step and how many were `done`, what the program
+        `repeated`, and how many graphs it compiled."""
         opened, closed = self.opened, self.closed
         facts: dict[str, object] = {"program": program, "torch": opened["torch"]}
         facts |= {name: opened[name] for name in ("by", "name", "first") if name in opened}

@@ -7,9 +7,8 @@ torch.cuda.nvtx or the package nvtx are translated; not those by `range_start`, 
 import gc
 import sys
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import cache, partial, wraps
 from itertools import groupby, takewhile
 from operator import attrgetter
@@ -25,7 +24,7 @@ from kernel_tables.marks import compiled, when_imported
 from kernel_tables.marks.backward import follow_backward
 from kernel_tables.marks.compiled import PartRange
 from kernel_tables.marks.marker import Emitter, Marker, encoded, record_function_emitter, uncompiled
-from kernel_tables.marks.modules import ModuleParts, children_of, model_name, module_names
+from kernel_tables.marks.modules import ModuleParts, children_of, module_names
 from kernel_tables.record.handover import MODULES, STEP
 
 ORIGINAL_PUSH, ORIGINAL_POP = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
@@ -187,22 +186,18 @@ class ProgramRanges:
         return uncompiled(pop)
 
     def _decorator_wrapper(self, original: Callable) -> Callable:
-        """nvtx.annotate as a decorator whose functions are reported and translated, also without nsys, where `original`
-        returns the function unchanged."""
+        """nvtx.annotate as a decorator that opens its range as a block does. Without nsys, `original` leaves the function
+        as it is."""
 
         @wraps(original)
         def decorate(annotation: Any, function: Callable) -> Callable:
-            name, decorated = self._message(annotation) or function.__name__, original(annotation, function)
-            # These only report and translate, since `decorated` opens the range of NVTX itself, if anything does.
-            push, pop = self._push_wrapper(lambda _: None, lambda name: name), self._pop_wrapper(lambda: None)
+            original(annotation, function)  # which names a range without a message by the function
+            annotation.init_args = (self._message(annotation) or function.__name__, *annotation.init_args[1:])
 
             @wraps(function)
             def annotated(*args: Any, **kwargs: Any) -> Any:
-                push(name)
-                try:
-                    return decorated(*args, **kwargs)
-                finally:
-                    pop()
+                with annotation:
+                    return function(*args, **kwargs)
 
             return annotated
 
@@ -243,10 +238,8 @@ class AddedRanges:
         """Finds the names of the modules of all models that exist, and opens ranges from now on."""
         self._has_modules, self.has_steps = self._is_wanted(MODULES), self._is_wanted(STEP)
         if self._has_modules:
-            models = models_of_this_process()
-            model_names = numbered_models(models)
-            for model in models:
-                self._add_names(model, model_names.get(id(model)))
+            for model in models_of_this_process():
+                self._add_names(model)
             follow_backward(self._marker, "backward")
             open_ranges_of_chains(self._marker, self._names.get)
             self._parts.begin()
@@ -305,8 +298,8 @@ class AddedRanges:
             self._add_names(module)
         return self._names[id(module)]
 
-    def _add_names(self, model: nn.Module, root_name: str | None = None) -> None:
-        for module, name in module_names(model, self._depth, root_name):
+    def _add_names(self, model: nn.Module) -> None:
+        for module, name in module_names(model, self._depth):
             self._names.setdefault(id(module), name)
             self._named_modules.append(module)
 
@@ -317,18 +310,6 @@ def models_of_this_process() -> list[nn.Module]:
     modules = [item for item in objects if issubclass(type(item), nn.Module)]
     child_ids = {id(child) for module in modules for child in children_of(module).values()}
     return [module for module in modules if id(module) not in child_ids]
-
-
-def numbered_models(models: list[nn.Module]) -> dict[int, str]:
-    """The names of models of one class, by id: the second GPT with parameters is "GPT 2". The first has no entry, nor
-    have models of a class with more than four: these are the layers of a model that keeps them in a list."""
-    by_class: dict[str, list[nn.Module]] = defaultdict(list)
-    for model in models:
-        with suppress(Exception):  # a model whose __init__ has failed has no parameters
-            if any(True for _ in model.parameters()):
-                by_class[model_name(model)].append(model)
-    several = [(name, models) for name, models in by_class.items() if len(models) <= 4]
-    return {id(model): f"{name} {index + 1}" for name, models in several for index, model in enumerate(models) if index}
 
 
 class CompilationHooks:

@@ -1,7 +1,5 @@
 """Names of modules from the tree that they form."""
 
-from collections import OrderedDict
-
 from torch import nn
 
 from kernel_tables.marks import module_names
@@ -36,16 +34,6 @@ def test_what_is_called_itself_or_holds_different_things_names_its_members_by_cl
     mixed = nn.ModuleList([nn.Linear(2, 2), nn.ReLU()])
     assert names(Model(head=head)) == ["Model", "head", "head.Linear", "head.ReLU", "head.Linear"]
     assert names(Model(mixed=mixed)) == ["Model", "mixed", "mixed.Linear", "mixed.ReLU"]
-
-
-def test_a_container_of_equal_modules_whose_names_differ_in_their_numbers_alone_is_a_list():
-    layers = nn.Sequential(OrderedDict((f"layer_{number}", nn.Linear(2, 2)) for number in range(2)))
-    assert names(Model(layers=layers)) == ["Model", "layers", "layers.Linear", "layers.Linear"]
-    stages = nn.Sequential(OrderedDict(conv1=nn.Linear(2, 2), conv2=nn.Linear(2, 3)))
-    assert names(Model(stages=stages)) == ["Model", "stages", "stages.conv1", "stages.conv2"]
-    heads = nn.ModuleDict({"fc": nn.Linear(2, 2), "fc2": nn.Linear(2, 2)})
-    assert names(Model(heads=heads)) == ["Model", "heads", "heads.fc", "heads.fc2"]
-    assert names(Model(heads=nn.ModuleDict({"fc1": nn.Linear(2, 2)}))) == ["Model", "heads", "heads.fc1"]
 
 
 def test_a_part_of_two_models_or_twice_in_one_has_its_first_name():

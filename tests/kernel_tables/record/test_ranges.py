@@ -13,9 +13,7 @@ from kernel_tables.record import ranges as ranges_module
 from kernel_tables.record.ranges import (
     AddedRanges,
     ProgramRanges,
-    models_of_this_process,
     module_chains,
-    numbered_models,
     nvtx_text,
     ranges_of_chains,
 )
@@ -93,18 +91,6 @@ def test_a_range_that_raises_is_left_too_and_those_of_pytorch_itself_are_told_ap
         "enter fails", "left fails", "of torch enter Optimizer.step#SGD.step", "left Optimizer.step#SGD.step",
     ]  # fmt: skip
     assert nvtx_text("a\0b\ud800") == "a\\0b\\ud800"  # what NVTX cannot take
-
-
-class Net(nn.Sequential):
-    pass
-
-
-def test_two_models_of_a_class_have_names_of_their_own_and_the_layers_of_a_list_have_one():
-    first, second, loss = Net(nn.Linear(2, 2)), Net(nn.Linear(2, 2)), nn.MSELoss()
-    layers = [nn.Bilinear(2, 2, 2) for _ in range(5)]
-    assert numbered_models([first, loss, second, nn.MSELoss(), *layers]) == {id(second): "Net 2"}
-    found = models_of_this_process()
-    assert [any(model is net for model in found) for net in (first, second, first[0])] == [True, True, False]
 
 
 def test_a_call_with_one_token_after_a_longer_one_decodes_and_the_next_long_one_is_of_a_prompt():
