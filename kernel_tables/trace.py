@@ -444,9 +444,10 @@ class Events(Source):
         if (calls["end"] < calls["start"]).any():
             raise impossible(self.path, "ends_before_start", "a call ends before it starts: write the trace again")
         process = self._processes(calls, work)
-        of_devices = np.unique(np.stack([work["stream"] >> 32, process]), axis=1)
-        if (of_devices[0, 1:] == of_devices[0, :-1]).any():  # one rank's trace has one process
-            raise self._merged(len(np.unique(process)))
+        device = work["stream"] >> 32
+        for number in np.unique(device).tolist():
+            if (ranks := len(np.unique(process[device == number]))) > 1:  # one rank's trace has one process
+                raise self._merged(ranks)
         return self._activities(process), self._calls(calls)
 
     def _with_operators(self, calls: dict, work: dict) -> dict[str, np.ndarray]:
@@ -485,13 +486,15 @@ class Events(Source):
         ids = {"call": self["call"]["correlation"], "operator": self["operator"]["order"], "annotation": of_thread}
         for kind, column in ids.items():
             rows = np.flatnonzero(column > 0)
-            process, name = process_of(self[kind]["thread"][rows]), self[kind]["name"][rows]
-            pairs = np.unique(np.stack([column[rows], process]), axis=1)
-            if (pairs[0, 1:] == pairs[0, :-1]).any():
+            rows = rows[np.lexsort((self[kind]["name"][rows], column[rows]))]
+            process = process_of(self[kind]["thread"][rows])
+            repeats = np.diff(column[rows]) == 0
+            if (repeats & (np.diff(process) != 0)).any():
                 raise self._merged(len(np.unique(process)))
             # In one rank, most ids stand for one event of a name, and a thread has a step but once.
-            counts = np.unique(np.stack([column[rows], name]), axis=1, return_counts=True)[1]
-            if len(counts) and np.median(counts) > 1:
+            begins = np.flatnonzero(np.append(True, ~repeats | (np.diff(self[kind]["name"][rows]) != 0)))
+            counts = np.diff(np.append(begins, len(rows)))
+            if len(counts) > 1 and np.median(counts) > 1:
                 raise self._merged(int(np.median(counts)))
         if modules.often_cross(self["operator"]) or modules.often_cross(self["call"]):
             raise self._merged(2)
