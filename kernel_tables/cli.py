@@ -160,8 +160,6 @@ class Command:
         self.width = get_terminal_size((120, 24)).columns
         if options.output is not None:
             files.require_no_capture(options.output, self.paths)
-        elif self.format == "parquet" and sys.stdout.isatty():
-            raise TraceError("parquet is binary and standard output is a terminal; name a file with -o FILE")
 
     @contextmanager
     def _profiles(self) -> Iterator[list[Profile]]:

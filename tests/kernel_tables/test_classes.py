@@ -11,34 +11,17 @@ from kernel_tables.errors import TraceError
 # Class, short name in a table of all, and full name: of public traces, and of every family of kernels that is known.
 # The classes were read off the names and what the kernels are known to do, not off the rules.
 NAMES = Path(__file__).with_name("kernel_names.tsv")
-# Every operator that torch.profiler recorded on a CPU (PyTorch 2.13) in training steps of a Transformer: attention with
-# softmax, written out by hand, and fused; fp32 and bf16 autocast; cross-entropy of the library and by hand; clipping;
-# AdamW with foreach, fused, one tensor at a time, and by hand; SGD. And a few more.
 OPERATORS = {
-    "gemm": "addmm bmm einsum linear matmul mm baddbmm",
-    "attention": "scaled_dot_product_attention _scaled_dot_product_flash_attention_for_cpu"
-    " _scaled_dot_product_flash_attention_for_cpu_backward",
-    "softmax": "softmax _softmax _softmax_backward_data log_softmax _log_softmax _log_softmax_backward_data"
-    " cross_entropy_loss",
-    "normalization": "layer_norm native_layer_norm native_layer_norm_backward rms_norm",
-    "optimizer": "_fused_adamw_ _fused_sgd_",
-    "optimizer/foreach": "_foreach_add_ _foreach_addcdiv_ _foreach_addcmul_ _foreach_div_ _foreach_lerp_ _foreach_mul_"
-    " _foreach_norm _foreach_sqrt",
-    "reduction": "amax max mean sum linalg_vector_norm",
-    "embedding": "embedding embedding_backward embedding_dense_backward",
-    "embedding/index": "_index_put_impl_ gather gather_backward index index_select scatter_ scatter_add_"
-    " value_selecting_reduction_backward",
-    "random": "bernoulli_ dropout randint random_ randn rand normal_ uniform_",
-    "elementwise": "add add_ addcdiv_ addcmul_ clamp div div_ eq exp lerp_ log masked_fill masked_fill_ mul mul_ neg"
-    " pow reciprocal rsqrt sqrt sub sub_ tril triu where maximum",
-    "elementwise/activation": "gelu gelu_backward sigmoid sigmoid_backward silu silu_backward",
-    "elementwise/copy": "_to_copy cat clone copy_ flatten reshape slice_backward stack to contiguous",
-    "elementwise/fill": "arange fill_ new_zeros scalar_tensor ones ones_like zero_ zeros zeros_like",
-    "other/allocation": "empty empty_like empty_strided new_empty resize_",
-    "other/host": "item _local_scalar_dense result_type _has_compatible_shallow_copy_type",
-    "other/loss": "nll_loss nll_loss_backward nll_loss_forward nll_loss_nd",
-    "other/view": "detach detach_ lift_fresh resolve_conj _reshape_alias _unsafe_view as_strided expand narrow permute"
-    " select slice squeeze t transpose unbind unsqueeze view",
+    "gemm": "addmm bmm einsum linear baddbmm",
+    "attention": "_scaled_dot_product_flash_attention_for_cpu_backward",
+    "softmax": "_softmax_backward_data cross_entropy_loss",
+    "optimizer": "_fused_adamw_",
+    "optimizer/foreach": "_foreach_addcdiv_",
+    "embedding": "embedding_dense_backward",
+    "embedding/index": "_index_put_impl_ gather_backward",
+    "elementwise": "add add_ lerp_",
+    "elementwise/activation": "silu_backward",
+    "other/view": "_unsafe_view",
     "unknown": "addition mm_mm my_operator",
 }
 
