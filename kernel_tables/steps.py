@@ -309,15 +309,23 @@ class Scope:
         Other threads may wait for batches that nobody needs yet, so they do not count. What an evaluation waits for is
         no waiting of a training step, and counts only with `in_evaluation`, alone.
         """
-        ranges, calls = self.ranges, self.profile.capture.calls
-        launching = np.append(calls.threads[calls.thread], NONE)[self.launch_row[device.rows]]
-        threads = ranges.thread[self.step_ranges] if self.has_steps else launching
-        is_next = np.array([bool(re.match(r"enumerate\(DataLoader\)", name)) for name in ranges.names], bool)
-        is_wait = is_next[ranges.name] & np.isin(ranges.thread, threads) & (self.range_process == device.process)
-        rows = np.flatnonzero(is_wait)
-        rows = rows[self._is_in_evaluation(rows) == in_evaluation]
-        start_ns, end_ns = ranges.start[rows], ranges.end[rows]
+        ranges, calls, (rows, is_evaluation) = self.ranges, self.profile.capture.calls, self._waits
+        is_own = (is_evaluation == in_evaluation) & (self.range_process[rows] == device.process)
+        if not self.has_steps:
+            launching = np.append(calls.threads[calls.thread], NONE)[self.launch_row[device.rows]]
+            is_own &= np.isin(ranges.thread[rows], launching)
+        start_ns, end_ns = ranges.start[rows[is_own]], ranges.end[rows[is_own]]
         return union(np.maximum(start_ns, device.first_ns), np.minimum(end_ns, device.last_ns))
+
+    @cached_property
+    def _waits(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of all ranges of the `__next__` of a DataLoader on threads that run steps, and whether each is in an
+        evaluation. Without steps, those of all threads."""
+        is_next = np.array([bool(re.match(r"enumerate\(DataLoader\)", name)) for name in self.ranges.names], bool)
+        rows = np.flatnonzero(is_next[self.ranges.name])
+        if self.has_steps:
+            rows = rows[np.isin(self.ranges.thread[rows], self.ranges.thread[self.step_ranges])]
+        return rows, self._is_in_evaluation(rows)
 
     def _is_in_evaluation(self, rows: np.ndarray) -> np.ndarray:
         """Whether each of these ranges, waits for data, is inside a range named as an evaluation, or is between the
