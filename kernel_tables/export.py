@@ -191,8 +191,9 @@ class Export(Source):
             problem = f"a report of nsys; export it: nsys export --type sqlite --include-blobs=true {name}"
         elif not header:
             problem = "the file is empty; the export probably failed: export the report again"
-        elif name.endswith(".pftrace"):
-            problem = "Perfetto's protobuf, which is not read: export JSON (trace.json.gz) instead"
+        elif name.endswith((".pftrace", ".perfetto-trace")):
+            stem = name.rpartition(".")[0]
+            problem = f"Perfetto's protobuf; convert it: traceconv json {name} {stem}.json (get.perfetto.dev/traceconv)"
         elif not header.startswith(b"SQLite format 3\0"):
             problem = (
                 f"neither SQLite nor JSON (it begins with {header[:8]!r}); give an export made by `nsys export --type"
