@@ -4,7 +4,7 @@ import copy
 import gzip
 import json
 import sqlite3
-from collections import Counter, defaultdict
+from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
 
@@ -207,15 +207,11 @@ def changed(events: list[dict], how: str) -> list[dict]:
     ran = [one for one in events if one["cat"] == "kernel" and one["args"]["correlation"] in launches]
     begin, end = (next(one for one in events if f"Stream{word}Capture" in one["name"]) for word in ("Begin", "End"))
     calls = [one for one in events if one["cat"] == "cuda_runtime" and begin["ts"] <= one["ts"] <= end["ts"]]
-    if how == "no begin":
-        events.remove(begin)
-    elif how == "a second capture":
+    if how == "a second capture":
         length_us = end["ts"] - begin["ts"] + 100
         for one in calls:
             number = one["args"]["correlation"] + 10_000_000
             events.append(one | {"ts": one["ts"] - length_us, "args": {"correlation": number}})
-    elif how == "a call less":
-        events.remove([one for one in calls if "LaunchKernel" in one["name"]][7])
     elif how == "kernels side by side":
         ran[7]["dur"] += 50
     else:
@@ -223,26 +219,13 @@ def changed(events: list[dict], how: str) -> list[dict]:
     return events
 
 
-@pytest.mark.parametrize(
-    "how", ["no begin", "a second capture", "a call less", "kernels side by side", "another kernel"]
-)
+@pytest.mark.parametrize("how", ["a second capture", "kernels side by side", "another kernel"])
 def test_replays_that_no_capture_certainly_explains_stay_with_their_launch(tmp_path, replays, how):
     path = written(tmp_path, *changed(replays[1], how))
     assert {text for text, _ in kernels_by_range(path)} == {"measured"}
     with kernel_tables.read(path) as profile:
         assert "nodes_not_recorded" in [found.code for found in profile.check()]
         assert "kernels ran in replayed CUDA graphs: their range is that of the launch" in " ".join(profile.notes)
-
-
-def test_node_ids_tell_the_nodes_of_branches_that_run_at_once(tmp_path, replays):
-    events, places = changed(replays[1], "kernels side by side"), Counter()
-    launches = {one["args"]["correlation"] for one in events if "GraphLaunch" in one["name"]}
-    for one in sorted(events, key=lambda one: one["ts"]):
-        launch = one["args"]["correlation"]
-        if launch in launches and one["cat"] in ("kernel", "gpu_memcpy", "gpu_memset"):
-            places[launch] += 1
-            one["args"]["graph node id"] = 100 + places[launch]
-    assert kernels_by_range(written(tmp_path, *events)) == kernels_by_range(replays[0])
 
 
 def captured(start_us: float, name: str) -> list[dict]:
