@@ -332,8 +332,12 @@ class Scope:
         starts of two steps (or before or after all) where the program waits for more batches and launches more than
         usual, as in a validation pass."""
         paths, starts_ns = self.profile.attribution.paths, self.ranges.start[self.step_ranges]
-        is_named = paths.is_below(np.array([*map(bool, map(EVALUATION.search, paths.names)), False])[paths.last_name])
-        is_in_evaluation = is_named[self.profile.range_path[rows]]
+        is_named = np.array([*map(bool, map(EVALUATION.search, paths.names)), False])[paths.last_name]
+        around = np.unique(self.profile.range_path[self.step_ranges])
+        while around.any():  # steps of an evaluation, as test_step, are the steps that are asked for
+            is_named[around] = False
+            around = paths.parent[around]
+        is_in_evaluation = paths.is_below(is_named)[self.profile.range_path[rows]]
         if not self.has_steps:
             return is_in_evaluation
         launch_ns = np.where(self.launch_row != NONE, self.launch_ns, self.activities.start)[self.is_kernel]

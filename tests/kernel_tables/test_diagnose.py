@@ -342,6 +342,17 @@ def test_what_an_evaluation_waits_for_is_no_waiting_of_a_training_step():
     assert not findings and parts["idle, an evaluation waiting for data"] == 900_000
 
 
+def test_what_the_steps_of_an_evaluation_itself_wait_for_is_lost(tmp_path):
+    program = Program()
+    with program.range("testing"):
+        for _ in range(8):
+            with program.range("test_step"):
+                with program.range(NEXT):
+                    program.pause(1500)
+                launch(program, [GEMM] * 3)
+    assert "waiting_for_data" in reported(said_of(program, tmp_path, step_name="test_step"))
+
+
 @pytest.mark.parametrize("name", ["", "validate"])
 def test_nor_is_it_between_two_steps(name, tmp_path):
     def evaluate(program: Program) -> None:
