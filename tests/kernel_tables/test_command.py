@@ -10,7 +10,6 @@ import pytest
 
 from tests.kernel_tables.command import run_command as run
 from tests.kernel_tables.program import GEMM, SGEMM, Program
-from tests.kernel_tables.synthetic import Synthetic
 
 REPOSITORY = Path(__file__).parents[2]
 CAPTURES = REPOSITORY / "tests" / "captures"
@@ -92,7 +91,10 @@ def test_check_and_diff_end_with_1_for_what_is_wrong_or_differs(capture, tmp_pat
 def test_names_are_explained_as_text_also_in_a_pipe():
     lines = run("names", SGEMM).stdout.decode().splitlines()
     assert lines[0] == "short name  sgemm 128×128 tn" and "class       gemm" in lines
-    assert run("names", SGEMM, "--format", "csv").stdout.startswith(b"about,value,reason\nshort name,")
+    rows = run("names", SGEMM, "--format", "csv").stdout.decode().splitlines()
+    assert [row.split(",")[0] for row in rows] == ["about", "short name", "class", "rule"]
+    assert b"class,mine," in run("names", "no_such", "--class", "mine=no", "--format", "csv").stdout
+    assert b"class,unknown,no rule fits" in run("names", "no_such", "--format", "csv").stdout
 
 
 @pytest.mark.parametrize("command", ["kernels", "trace", "report"])
@@ -142,10 +144,3 @@ def test_files_are_named_whatever_their_names(capture, tmp_path):
     assert run("check", odd).returncode == 0
     assert r"caf\udce9\x1b[31m.sqlite: no range is named 'none'" in refused("ranges", odd, "--under", "none")
     assert "nowhere.sqlite: " in refused("ranges", tmp_path / "nowhere.sqlite")
-
-
-def test_operators_of_a_cpu_are_not_of_cuda(tmp_path):
-    made = Synthetic().metadata("CAPTURE_BACKEND", "torch").range("step", 0, 100)
-    made = made.kernel("aten::mm", at=10, start=10, duration=50, device=-1)
-    table = run("host", made.write(tmp_path / "cpu.sqlite")).stdout
-    assert b",operator," in table and b",cuda," not in table

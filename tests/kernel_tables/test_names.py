@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernel_tables.names import name_facts, short_names
+from kernel_tables.names import short_names
 
 NAMES = Path(__file__).with_name("kernel_names.tsv")  # see test_classes.py
 CUTLASS = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(T1::Params)"
@@ -78,12 +78,3 @@ def test_what_else_is_known_is_added_only_where_short_names_would_be_alike_then_
         "elementwise mul vectorized", "elementwise mul strided", "elementwise mul scalar-tensor vectorized",
     ]  # fmt: skip
     assert list(short_names(["void f<T2>(int)", "void f<T1>(int)", "f #1"]).values()) == ["f #3", "f #2", "f #1"]
-
-
-def test_the_facts_of_a_name_are_its_short_name_its_class_and_the_rule_of_that_class():
-    short, kernel_class, *rules = name_facts(CUTLASS)
-    assert short[:2] == ("short name", "sgemm 256×128 nn")
-    assert kernel_class == ("class", "gemm", "CUTLASS: the template argument is the product")
-    assert {rule.about for rule in rules} == {"rule"}
-    assert name_facts("no_such", [{"class": "mine", "pattern": "no_such"}])[1].value == "mine"
-    assert name_facts("no_such")[1].value == "unknown"
