@@ -136,6 +136,8 @@ class Events(Source):
         self.path, self.unclosed, self.whole_microseconds = path, 0, True
         self.names, self.shapes, self.size_texts, self.copy_words = Numbers(), Numbers(), Numbers(), Numbers()
         self.collectives: list[Args] = []
+        self.given_ids: dict[int, int] = {}  # correlation by external id, of what had none
+        self.labels: set[tuple[int, str]] = set()  # of activities whose process is text: device and process
         self._substitutes, self._no_args = Numbers(), Args()
         self.file = EventFile(path)
         self.columns = self._read()
@@ -266,6 +268,8 @@ class Events(Source):
         if (device == NONE).any() or (stream == NONE).any():  # what the process and thread of an activity mean, too
             device = np.where(device == NONE, _integers([event.pid for event in events]), device)
             stream = np.where(stream == NONE, _integers([event.tid for event in events]), stream)
+        if events and isinstance(events[0].pid, str):
+            self.labels |= set(zip(np.maximum(device, 0).tolist(), [str(event.pid) for event in events], strict=True))
         columns["stream"] = np.maximum(device, 0) << 32 | np.maximum(stream, 0) & 0xFFFFFFFF
         if kind == KERNEL:
             columns["grid"] = self.size_texts.of([bytes(one.grid) for one in args])
@@ -444,6 +448,11 @@ class Events(Source):
         if (calls["end"] < calls["start"]).any():
             raise impossible(self.path, "ends_before_start", "a call ends before it starts: write the trace again")
         process = self._processes(calls, work)
+        if (
+            not len(calls["start"])
+            and (ranks := max(Counter(device for device, _ in self.labels).values(), default=0)) > 1
+        ):
+            raise self._merged(ranks)
         device = work["stream"] >> 32
         for number in np.unique(device).tolist():
             if (ranks := len(np.unique(process[device == number]))) > 1:  # one rank's trace has one process
@@ -461,6 +470,7 @@ class Events(Source):
         lost &= np.isin(work["external"], wanted)
         new = np.arange(len(rows)) + 1 + max(int(calls["correlation"].max(initial=0)), int(correlation.max(initial=0)))
         correlation[lost] = new[np.searchsorted(wanted, work["external"][lost])]
+        self.given_ids = dict(zip(wanted.tolist(), new.tolist(), strict=True))
         self.texts.append("LaunchKernel by an operator")
         more = {name: column[rows] for name, column in known.items()}
         more |= {"name": np.full(len(rows), len(self.texts) - 1), "correlation": new}
@@ -605,14 +615,16 @@ class Events(Source):
             1: "Char Byte Bool Float8_e4m3fn Float8_e5m2",
         }  # fmt: skip
         item_bytes = {name: size for size, names in types.items() for name in names.split()}
-        launched = Counter(one.external for one in self.collectives)
+        externals = _integers([one.external for one in self.collectives]).tolist()
+        launched, found = Counter(externals), {}
         processes = dict(zip(self[KERNEL]["correlation"].tolist(), self[KERNEL]["process"].tolist(), strict=True))
-        found = {}
-        for one in self.collectives:
+        for one, external in zip(self.collectives, externals, strict=True):
             correlation, *counts = _integers([one.correlation, one.elements_in, one.elements_out]).tolist()
+            if correlation <= 0:
+                correlation = self.given_ids.get(external)
             if correlation not in processes:
                 continue
-            is_known = launched[one.external] == 1 and one.dtype in item_bytes and min(counts) >= 0
+            is_known = launched[external] == 1 and one.dtype in item_bytes and min(counts) >= 0
             group = hashlib.sha256(f"{one.group} {one.group_ranks}".encode()).digest()
             found[processes[correlation], correlation] = (
                 operation_named(one.collective.replace("_", "").lower()),
@@ -641,4 +653,5 @@ def _integers(values: list) -> np.ndarray:
     try:
         return np.array(array("q", values))
     except (TypeError, OverflowError):
-        return np.array([int(one) if re.fullmatch(r"-?\d{1,18}", str(one)) else NONE for one in values], np.int64)
+        found = (re.fullmatch(r"(-?\d{1,18})(?:\.0*)?", str(one)) for one in values)
+        return np.array([int(match[1]) if match else NONE for match in found], np.int64)

@@ -201,6 +201,8 @@ def test_a_trace_of_the_gpu_alone_is_read(tmp_path):
     kernel = event("kernel", "k", 3, 1, correlation=4, device=0, stream=7)
     stack = event("python_function", "nn.Module: Net_0", 0, 9)
     assert kernels(written(tmp_path, kernel)) == kernels(written(tmp_path, kernel, stack)) == (1, 1000)
+    with pytest.raises(TraceError, match="this file holds 2 ranks"):
+        trace.read(written(tmp_path, *(kernel | {"pid": f"[TP0{rank}] 0"} for rank in range(2))))
 
 
 # CPU
@@ -327,6 +329,13 @@ def test_of_a_kernel_of_nccl_is_kept_what_pytorch_asked_for(tmp_path):
         kernel = event("kernel", "ncclDevKernel", 6, 9, correlation=13, **KERNEL, **(ASKED | told))
         found = trace.read(written(tmp_path, call, kernel)).source.torch_collectives()
         assert {key: one[:2] for key, one in found.items()} == {(5 << 24, 13): (operation, size)}
+
+
+def test_a_kernel_of_nccl_without_a_correlation_id_keeps_what_pytorch_asked_for(tmp_path):
+    operator = event("cpu_op", "c10d::allreduce_", 0, 5, **{"External id": 2})
+    kernel = event("kernel", "ncclDevKernel", 6, 9, correlation="0", **KERNEL, **ASKED)
+    (found,) = trace.read(written(tmp_path, operator, kernel)).source.torch_collectives().values()
+    assert found[:2] == ("all-reduce", 4 << 20)
 
 
 def test_a_group_of_ranks_has_a_number_of_its_own_and_several_kernels_of_one_call_no_bytes(tmp_path):
