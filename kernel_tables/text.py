@@ -318,7 +318,9 @@ def _ms(ms: float | None) -> str:
 
 
 def notebook_html(profile: Profile, step_name: str) -> str:
-    """What a notebook shows: the tree of ranges, the time of a step and three findings, as HTML without scripts."""
+    """What a notebook shows: the tree of ranges, what is lost, the time of a step and three findings, as HTML without
+    scripts."""
+    from kernel_tables.check import losses
     from kernel_tables.diagnose import diagnose
     from kernel_tables.steps import Scope, step_time
 
@@ -326,7 +328,8 @@ def notebook_html(profile: Profile, step_name: str) -> str:
     time = step_time(scope)
     findings = [finding for finding in diagnose(scope) if not finding.abstained][:3]
     tree = tree_lines(profile, 30, 110, all_rows_command="profile().ranges(tree=True)")
-    texts = [time.sentence] if time else []
+    texts = [loss.message for loss in losses(profile, step_name)]
+    texts += [time.sentence] if time else []
     texts += [CPU_ONLY_NOTE] if profile.is_cpu_only else []
     texts += [finding.sentence(time.percent_base if time else "") for finding in findings]
     texts = [escape(visible(text[:1].upper() + text[1:], keep_newlines=True)) for text in texts]

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import kernel_tables
-from kernel_tables.text import TextColumn, aligned, bar, cut, table_lines
+from kernel_tables.text import TextColumn, aligned, bar, cut, notebook_html, table_lines
 from kernel_tables.tree import longest, range_tree
 from tests.kernel_tables.command import run_command
 from tests.kernel_tables.program import GEMM, MUL, NCCL, Program
@@ -84,6 +84,8 @@ def test_what_is_lost_stands_below_every_table_and_above_advice(command):
     assert text[0].startswith("error ") and row < text.index("") if command == "diagnose" else row > 1
     done = run_command(command, path, "--format", "csv")
     assert b"30 of 32 ranges" in done.stderr and b"30 of 32 ranges" not in done.stdout
+    with kernel_tables.read(path) as profile:
+        assert "30 of 32 ranges" in notebook_html(profile, "step")
 
 
 def test_two_captures_are_compared_in_columns_of_one_step_and_without_a_change_that_is_said(capture, tmp_path):
