@@ -186,8 +186,9 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
 
     losses, percent_base, step_name = [], "", outcome.settings.range or STEP
     # nsys warns of every window that ends before the program, and of processes that use no GPU; neither is a problem.
-    # The step in which the program ended is short, which is said of it.
+    # The step in which the program ended is short, or without a kernel, which is said of it.
     expected = {"nsys_hedge", "nsys_warning", *(["short_steps"] if outcome.was_cut else [])}
+    expected |= {"no_kernels"} if outcome.ended_before_a_step else set()
     try:
         with read(capture) as profile:
             scope = Scope(profile, step_name)

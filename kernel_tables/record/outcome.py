@@ -131,12 +131,15 @@ class Outcome:
             rank=self.rank, rank_count=self.rank_note["of"] if self.rank_note else 1, window_facts=facts,
         )  # fmt: skip
 
+    @property
+    def ended_before_a_step(self) -> bool:
+        """Whether the program ended before the first step in its window did; the window may hold nothing then."""
+        return self.ended_in_window and "first" in self.opened and not self.closed.get("done", 0)
+
     def _reason_if_empty(self) -> str:
-        """Why the window may hold nothing without any fault: the program ended where its first step begins."""
-        first = self.opened.get("first", 0)
-        if not first or not self.ended_in_window or self.closed.get("done", 0):
-            return ""
-        return f"the program ended before {self._step_noun} {first} launched anything; take a smaller --skip"
+        """Why there may be nothing in the window, without any fault; "" if there has to be something."""
+        begin = f"the program ended before {self._step_noun} {self.opened.get('first')}"
+        return f"{begin} launched anything; take a smaller --skip" if self.ended_before_a_step else ""
 
     @property
     def _step_noun(self) -> str:
@@ -171,6 +174,8 @@ class Outcome:
             cause = f" ({visible(self.closed['error'])})" if self.closed.get("error") else ""
             process = "the program" if self.rank is None else f"rank {self.rank}"
             yield f"{process} ended inside the window{cause}; what was recorded until then is kept"
+        if self.ended_before_a_step:
+            yield f"no {self._step_noun} in the window is complete; take a smaller --skip"
         if self.closed.get("profile"):
             yield "the program started PyTorch's profiler itself, so this window ended there; what was recorded is kept"
         elif self.last_note("profile") and self.settings.profiler == handover.NSYS:

@@ -57,10 +57,3 @@ def test_a_unit_of_fsdp_has_the_name_of_the_class_that_the_program_wrote():
     for module in (model, model.head[0]):
         module.__class__ = type(f"FSDP{type(module).__name__}", (type("FSDPModule", (), {}), type(module)), {})
     assert names(model)[:4] == ["Model", head, f"{head}.Block", f"{head}.Linear"]
-
-
-def test_a_model_as_deep_as_pythons_stack_has_names():
-    model = nn.Linear(2, 2)
-    for _ in range(2000):
-        model = Model(inner=model)
-    assert len(names(model, depth=3)) == 2001

@@ -121,7 +121,7 @@ REASON = "nothing is kept: the program ended before step 6 launched anything; ta
     ("report", "status", "said"),
     [
         (Synthetic().range("step", 10, 300), 3, REASON),
-        (Synthetic().range("step", 10, 300).kernel("gemm", at=30), 0, "a part of step 6 of process 3, by nsys"),
+        (Synthetic().range("step", 10, 300).memcpy(at=30), 0, "no step in the window is complete; take a smaller"),
     ],
 )
 def test_of_a_program_that_ends_where_its_window_begins_no_missing_kernels_are_told(under_nsys, report, status, said):

@@ -75,17 +75,6 @@ def test_modules_have_ranges_each_operator_runs_as_without_and_no_hook_is_left(m
     assert launches == Counter(event.name for event in operators)
 
 
-def test_a_call_inside_another_is_part_of_it():
-    recording = kernel_tables.recorded("fall")
-
-    @recording
-    def fall(height):
-        return torch.ones(1) if height == 0 else fall(height - 1) + 1
-
-    fall(2)
-    assert instances(recording) == {"fall": 3}
-
-
 def test_a_block_that_raises_leaves_no_capture_and_the_next_can_be_recorded():
     with pytest.raises(ValueError, match="mine"), kernel_tables.recorded("step") as recording:
         torch.ones(2)

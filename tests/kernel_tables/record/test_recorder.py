@@ -18,11 +18,10 @@ from torch.autograd import profiler as torch_profiler
 
 import kernel_tables
 from kernel_tables.record.handover import NOTES_FILE, Notes, read_notes
-from kernel_tables.record.keeping import Recording, name_unfinished_step, write_captures
+from kernel_tables.record.keeping import Recording, write_captures
 from kernel_tables.record.profilers import END_FUNCTION, START_FUNCTIONS, NsysProfiler, Ranks, TorchProfiler
 from kernel_tables.record.ranges import AddedRanges
 from kernel_tables.record.recorder import Recorder
-from tests.kernel_tables.synthetic import Synthetic
 
 OWN = Recording(os.getpid(), by_nsys=False, torch_version=torch.__version__)
 
@@ -91,20 +90,6 @@ def test_a_file_that_appeared_meanwhile_is_not_written_over_and_a_full_disk_leav
     with pytest.raises(OSError, match="No space left on device"):
         write_captures(folder, folder / "full.sqlite", [OWN])
     assert not list(folder.glob("*full*"))
-
-
-@pytest.mark.parametrize("registered", [False, True])
-def test_of_steps_in_each_other_the_outer_one_that_ends_last_is_the_unfinished_one(tmp_path, registered):
-    made = Synthetic().range("step", 0, 100, registered=registered)
-    for start, end in ((100, 200), (110, 190), (110, 200)):
-        made.range("step", start, end, registered=registered)
-    capture = made.kernel("gemm", at=150).write(tmp_path / "capture.sqlite")
-    with sqlite3.connect(capture) as database:
-        name_unfinished_step(database)
-    with kernel_tables.read(capture) as profile:
-        assert profile.ranges(tree=True)["range"].tolist() == [
-            "step (unfinished)", "step (unfinished) > step", "step (unfinished) > step > step", "step",
-        ]  # fmt: skip
 
 
 @pytest.fixture
