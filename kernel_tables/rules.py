@@ -8,9 +8,10 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 import numpy as np
 
 from kernel_tables.capture import NONE
@@ -429,6 +430,39 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
 CODES = tuple(rule.code for rule in RULES)
 
 
+NotEmpty = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class CustomRule(msgspec.Struct, forbid_unknown_fields=True, rename={"of_class": "class"}):
+    """A user's rule for kernels by name, class and range that take too much of the span."""
+
+    code: Annotated[str, msgspec.Meta(pattern="^[a-z][a-z0-9_]*$")]
+    advice: NotEmpty
+    share: Annotated[float, msgspec.Meta(ge=0, le=1)]  # of the span
+    kernel: NotEmpty | None = None  # a regular expression, searched in the name
+    of_class: NotEmpty | None = None
+    range: NotEmpty | None = None
+    launches: int = 1  # of a step, at least
+
+    @property
+    def selection(self) -> str:
+        """What it looks at, in words."""
+        selecting = {"kernel": self.kernel, "class": self.of_class, "range": self.range}
+        return ", ".join(f"{name} {value!r}" for name, value in selecting.items() if value)
+
+    def find(self, context: Context) -> Hit | None:
+        scope, mask = context.scope, context.scope.is_in_span & context.scope.is_kernel
+        if self.kernel:
+            mask &= scope.is_named(re.compile(self.kernel, re.ASCII).search)
+        if self.of_class:
+            mask &= scope.is_of_class(self.of_class)
+        if self.range:
+            mask &= scope.is_in_range(self.range.__eq__)
+        if mask.sum() < self.launches * scope.step_count:
+            return None
+        return context.time_hit(mask, f"{scope.noun} of {self.selection} take")
+
+
 def rules_of_file(path: Path) -> tuple[Rule, ...]:
     """The rules of a TOML file, each a table [[rule]]. Raises TraceError for the first that cannot be used."""
     hint = f"write tables [[rule]] with {CUSTOM_EXAMPLE}"
@@ -442,55 +476,24 @@ def rules_of_file(path: Path) -> tuple[Rule, ...]:
 
 
 def rules_of_entries(entries: Sequence[Mapping], source: str) -> tuple[Rule, ...]:
-    """The rules from the entries of a file or a configuration, which the messages of a TraceError call `source`: for
-    kernels by name, class and range that take too much of the span."""
+    """The rules from the entries of a file or a configuration, which the messages of a TraceError call `source`."""
     rules = []
     for number, entry in enumerate(entries, start=1):
-        if problem := _problem(entry):
+        try:
+            custom = msgspec.convert(entry, CustomRule)
+            problem = "" if custom.selection else "it has to name a kernel, class or range"
+            problem = problem or pattern_problem(custom.kernel or "")
+        except msgspec.ValidationError as error:
+            problem = str(error)
+        if problem:
             raise TraceError(f"{source}, rule {number}: {problem}; write {CUSTOM_EXAMPLE}")
-        selection = ", ".join(f"{key} {entry[key]!r}" for key in ("kernel", "class", "range") if key in entry)
         rule = Rule(
-            entry["code"], f"kernels of {selection}", float(entry["share"]), entry["advice"], "possible", ("kernels",),
-            partial(_hit_of_kernels, entry=dict(entry), selection=selection), source="custom rule",
-            threshold=f"{float(entry['share']):.4g} of the span, {entry.get('launches', 1)} kernels a step",
+            custom.code, f"kernels of {custom.selection}", custom.share, custom.advice, "possible", ("kernels",),
+            custom.find, source="custom rule",
+            threshold=f"{custom.share:.4g} of the span, {custom.launches} kernels a step",
         )  # fmt: skip
         rules.append(rule)
     codes = [*CODES, *(rule.code for rule in rules)]
     if repeated := next((code for code in codes if codes.count(code) > 1), None):
         raise TraceError(f"{source}: there are two rules {repeated!r}; give each a different code")
     return tuple(rules)
-
-
-def _problem(entry: Mapping) -> str:
-    """Why a custom rule cannot be used, "" if it can."""
-    selecting, needed = ("kernel", "class", "range"), ("code", "advice", "share")
-    types = dict.fromkeys((*selecting, *needed), str) | {"launches": int, "share": (int, float)}
-    if not isinstance(entry, Mapping):
-        return f"{entry!r} is not a table"
-    for key, value in entry.items():
-        if key not in types:
-            return f"{key!r} is not known"
-        if not isinstance(value, types[key]) or isinstance(value, bool) or value == "":
-            return f"{key} = {value!r} cannot be used"
-        if key == "kernel" and (reason := pattern_problem(value)):
-            return f"the pattern {value!r} cannot be used ({reason})"
-    if lacking := [key for key in needed if key not in entry]:
-        return f"{lacking[0]!r} is lacking"
-    if not any(key in entry for key in selecting):
-        return "it has to name a kernel, class or range"
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", entry["code"]) or not 0 <= entry["share"] <= 1:
-        return "a code consists of lower-case letters, digits and _, and a share is between 0 and 1"
-    return ""
-
-
-def _hit_of_kernels(context: Context, entry: Mapping, selection: str) -> Hit | None:
-    scope, mask = context.scope, context.scope.is_in_span & context.scope.is_kernel
-    if "kernel" in entry:
-        mask &= scope.is_named(re.compile(entry["kernel"], re.ASCII).search)
-    if "class" in entry:
-        mask &= scope.is_of_class(entry["class"])
-    if "range" in entry:
-        mask &= scope.is_in_range(lambda name: name == entry["range"])
-    if mask.sum() < entry.get("launches", 1) * scope.step_count:
-        return None
-    return context.time_hit(mask, f"{scope.noun} of {selection} take")
