@@ -9,11 +9,11 @@ import re
 import tempfile
 import zlib
 from array import array
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -26,7 +26,6 @@ from kernel_tables.capture import (
     Activities,
     Calls,
     Capture,
-    Nodes,
     Ranges,
     Source,
     operation_named,
@@ -118,14 +117,6 @@ class Numbers(dict):
         return np.fromiter(map(self.__getitem__, keys), np.int64, len(keys))
 
 
-class StreamCapture(NamedTuple):
-    """The capture of a stream into a graph."""
-
-    calls: np.ndarray  # rows of those that created nodes
-    kinds: bytes  # of these nodes
-    end: int
-
-
 class Events(Source):
     """The events of each kind in columns: start, end (ns from the first event), name (a number of `texts`), thread, ...
 
@@ -159,6 +150,10 @@ class Events(Source):
         """The rows of the events of a kind whose names contain one of the words."""
         numbers = [number for number, text in enumerate(self.texts) if any(word in text for word in words)]
         return np.flatnonzero(np.isin(self[kind]["name"], numbers))
+
+    def graph_ids(self) -> np.ndarray:
+        """By activity, the number of the graph that it is a part of, NONE if unknown."""
+        return self[KERNEL]["graph"]
 
     def _read(self) -> dict[Any, dict[str, np.ndarray]]:
         """The columns by kind."""
@@ -339,7 +334,7 @@ class Events(Source):
         start, end, thread = (np.array([one[place] for one in ranges], np.int64) for place in range(3))
         domain, pushed = np.zeros(len(name), np.int64), np.ones(len(name), bool)
         columns = Ranges.in_order(start, end, thread, name, list(names), domain, pushed, {}, self.unclosed)
-        nodes = self._graph_nodes(activities)
+        nodes = modules.graph_nodes(self, activities)
         facts = {"EXPORT_PRODUCT_NAME": "PyTorch profiler (Kineto)", "EXPORT_PRODUCT_VERSION": torch_version}
         facts["CAPTURE_BACKEND"] = "torch"
         if with_notes:
@@ -515,79 +510,6 @@ class Events(Source):
             " trace of each rank)"
         )
 
-    # Replayed graphs
-
-    def _graph_nodes(self, activities: Activities) -> Nodes:
-        """The creations of the nodes of replayed graphs, as far as they are certain; sets activities.node.
-
-        Kineto records no creation. But if the activities of a graph run one after another, their order is that of their
-        capture, so the n-th activity of a replay belongs to the n-th call. With node ids (PyTorch 2.12), their order
-        is that of the capture, also where branches run at once, and nodes of loops and conditions run several times or
-        not in every replay. A node has the number of its call.
-        """
-        node_ids, activities.node = activities.node, np.full(len(activities), NONE)
-        calls, captures, created = self["call"], self._captures(activities), np.empty(0, np.int64)
-        graphs: dict[bytes, list] = defaultdict(list)  # by the kinds of their nodes, in the order of their ids
-        for (graph, _), replays in sorted(self._replays(activities, node_ids, captures).items()):
-            rows, place = np.concatenate(replays), np.concatenate([np.arange(len(one)) for one in replays])
-            if has_ids := graph > 0:
-                place = np.unique(node_ids[rows], return_inverse=True)[1].reshape(-1)
-            first = np.unique(place, return_index=True)[1]
-            is_same = (activities.name[rows] == activities.name[rows[first]][place]).all()
-            if is_same and (has_ids or all(_run_in_a_row(activities, one) for one in replays)):
-                graphs[activities.kind[rows[first]].tobytes()].append((rows, place, has_ids))
-        for kinds, alike in graphs.items():
-            captured = [capture for capture in captures if capture.kinds == kinds]
-            for number, (rows, place, has_ids) in enumerate(alike):
-                launch_ns = calls["start"][np.isin(calls["correlation"], activities.correlation[rows])].min()
-                possible = [capture for capture in captured if capture.end <= launch_ns]
-                if has_ids and len(captured) == len(alike) and captured[number].end <= launch_ns:
-                    possible = [captured[number]]
-                if len(possible) == 1:
-                    activities.node[rows] = possible[0].calls[place]
-                    created = np.union1d(created, possible[0].calls)
-        return Nodes(calls["start"][created], calls["thread"][created], created, np.full(len(created), NONE))
-
-    def _replays(self, activities: Activities, node_ids: np.ndarray, captures: list) -> dict[tuple, list[np.ndarray]]:
-        """The activities of each replay, by start, by graph: its id, or that of its first node, or, without ids, by how
-        many captures ended before it, and kinds."""
-        calls, graph_ids, replays = self["call"], self[KERNEL]["graph"], defaultdict(list)
-        launches = self.rows_named("call", "GraphLaunch") if captures else np.empty(0, np.int64)
-        launched = dict(zip(calls["correlation"][launches].tolist(), calls["start"][launches].tolist(), strict=True))
-        members = np.flatnonzero(np.isin(activities.correlation, list(launched)))
-        members = members[np.lexsort((activities.start[members], activities.correlation[members]))]
-        first = np.flatnonzero(np.diff(activities.correlation[members], prepend=NONE))
-        for rows in np.split(members, first[1:]) if len(members) else ():
-            if (node_ids[rows] > 0).all():
-                graph = int(graph_ids[rows].min())
-                replays[graph if graph > 0 else int(node_ids[rows].min()), b""].append(rows)
-            else:
-                time = launched[int(activities.correlation[rows[0]])]
-                ended = sum(capture.end <= time for capture in captures)
-                replays[-ended, activities.kind[rows].tobytes()].append(rows)
-        return replays
-
-    def _captures(self, activities: Activities) -> list["StreamCapture"]:
-        """The captures of streams, by their ends."""
-        calls, captures, kinds = self["call"], [], np.full(len(self["call"]["start"]), NONE, np.int8)
-        for kind, words in enumerate([("LaunchKernel", "LaunchCooperativeKernel"), ("Memcpy",), ("Memset",)]):
-            kinds[self.rows_named("call", *words)] = kind
-        creating = np.flatnonzero((kinds != NONE) & ~np.isin(calls["correlation"], activities.correlation))
-        creating = creating[np.argsort(calls["start"][creating], kind="stable")]
-        ends = set(self.rows_named("call", "StreamEndCapture").tolist())
-        bounds = self.rows_named("call", "StreamBeginCapture", "StreamEndCapture")
-        opened: dict[int, list[int]] = defaultdict(list)  # by thread: a condition's body is captured inside its graph
-        for row in bounds[np.argsort(calls["start"][bounds], kind="stable")].tolist():
-            mine = opened[int(calls["thread"][row])]
-            if row not in ends:
-                mine.append(int(calls["end"][row]))
-            elif mine:
-                begin, end = mine.pop(), int(calls["start"][row])
-                # Of all threads, since autograd's launches into the capture, too.
-                inside = creating[(calls["start"][creating] > begin) & (calls["start"][creating] < end)]
-                captures.append(StreamCapture(inside, kinds[inside].tobytes(), end))
-        return captures
-
     # What only some commands need
 
     def sizes(self) -> dict[str, np.ndarray]:
@@ -641,11 +563,6 @@ class Events(Source):
         """The time of the first event in nanoseconds since 1970, if the trace states its base."""
         base_ns = self.file.facts.base_time_nanoseconds
         return None if base_ns is None else base_ns + self.first_ns
-
-
-def _run_in_a_row(activities: Activities, rows: np.ndarray) -> bool:
-    max_overlap = 500  # ns: by inexact times, activities that run in a row overlap by up to 96 ns on an H200
-    return bool((activities.end[rows[:-1]] - activities.start[rows[1:]] < max_overlap).all())
 
 
 def _integers(values: list) -> np.ndarray:
