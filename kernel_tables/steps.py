@@ -400,6 +400,8 @@ class StepTime:
     @property
     def percent_base(self) -> str:
         """What the percentages of findings refer to: a step before recording, or if its time is not known, this."""
+        if not self.steps:
+            return " of the capture"
         return " of a step before recording" if self.before_ns else " of a recorded step"
 
     @property

@@ -84,6 +84,8 @@ def test_without_a_gpu_a_step_is_operators_waiting_for_data_and_other_host_time(
             "a step takes 100 ms (wall time, mean of 3): operators 40.0 ms (40.0 %), waiting for data 45.0 ms (45.0 %),"
             " other host time 15.0 ms (15.0 %)"
         )
+        bases = [step_time(Scope(profile, name)).percent_base for name in ("step", "epoch")]
+        assert bases == [" of a recorded step", " of the capture"]
 
 
 def test_of_two_processes_side_by_side_a_step_is_that_of_one_on_its_gpu(tmp_path):
