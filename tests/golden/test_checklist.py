@@ -105,15 +105,15 @@ def run(files, monkeypatch, capfdbinary):
 
 # Every command that stays, and its options.
 COMMANDS = {
-    "kernels": "--under --ranks --top --sort --full --class --format --output --up-to-damage",
-    "ranges": "--under --ranks --top --sort --tree --format --output --up-to-damage",
-    "classes": "--under --ranks --top --sort --class --format --output --up-to-damage",
+    "kernels": "--under --ranks --top --full --class --format --output --up-to-damage",
+    "ranges": "--under --ranks --top --tree --format --output --up-to-damage",
+    "classes": "--under --ranks --top --class --format --output --up-to-damage",
     "check": "--steps --step-name --format --output",
     "diagnose": "--step-name --rules --fail-on --all --format --output --up-to-damage",  # 003, 004
     "diff": "--step-name --tolerance --all --format --output",  # 003
     "host": "--step-name --by --format --output",  # 002, 003, 004
     "communication": "--step-name --class --collectives --format --output",  # 003
-    "report": "--step-name --class --open -o",
+    "report": "--step-name --class -o",
     "trace": "-o",  # 002, Perfetto
     "names": "--class --format",
     # 003: any script, unchanged
@@ -143,7 +143,7 @@ COLLECTIVES = "rank step number operation bytes duration_ns exposed_ns algorithm
 TABLES = [  # command, columns that its CSV has, values that some row has (column=value)
     # 000, 001: (a) to (e) of one program
     ("kernels {tiny} --under step", KERNELS, ["class=gemm", "range=step > forward"]),
-    ("kernels {older} --class mine=gemm --top 3 --sort launches", KERNELS, []),
+    ("kernels {older} --class mine=gemm --top 3", KERNELS, []),
     ("kernels {tiny} --class mine=gemm", KERNELS, ["class=mine"]),
     ("classes {tiny} --under forward", CLASSES, ["class=gemm", "class=elementwise/activation"]),  # of a phase
     ("ranges {tiny} --under step", RANGES, ["range=computing softmax", "range=optimizer"]),
