@@ -99,18 +99,17 @@ class RepeatedAction:
     kind: str  # OPTIMIZER, GRAPH or MODULE
     name: str  # of the object
     count: int = 0
-    last_repetition: int = 0  # its sequence number: repetitions of all actions are numbered together
     last_s: float | None = None  # when the last one ended, or the window opened: the time for that belongs to no step
     durations_s: dict[str, list[float]] = field(default_factory=lambda: {"step_before_s": []})  # before it, and in it
 
-    def repeat(self, repetition: int) -> None:
+    def repeat(self) -> None:
         """Counts a repetition, with which a step has ended."""
         now_s = time.perf_counter()
         if self.last_s is not None:
             durations_s = [*self.durations_s.values()][-1]
             durations_s.append(now_s - self.last_s)
             del durations_s[:-20]
-        self.last_s, self.last_repetition, self.count = now_s, repetition, self.count + 1
+        self.last_s, self.count = now_s, self.count + 1
 
 
 class StepsWindow(Window):
@@ -133,7 +132,6 @@ class StepsWindow(Window):
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         super().__init__(recorder, settings)
         self._actions: dict[tuple[str, int], RepeatedAction] = {}  # by kind and id of the object
-        self._repetitions = 0  # of all actions
         self._step_action: RepeatedAction | None = None  # defines what a step is
         self._has_optimizer = False
         self._calls = watched_calls(self._before_call)
@@ -201,9 +199,7 @@ class StepsWindow(Window):
         """Counts an action of the object `actor` with this name. With a call of a model, a step is about to begin;
         otherwise one has ended."""
         recorder, action = self.recorder, self._actions.setdefault((kind, id(actor)), RepeatedAction(kind, name))
-        previous_repetition = action.last_repetition
-        self._repetitions += 1
-        action.repeat(self._repetitions)
+        action.repeat()
         if recorder.is_open and action is self._step_action:
             recorder.completed += 1
             recorder.ranges.step_ends()
@@ -215,17 +211,8 @@ class StepsWindow(Window):
         # a window that is open without a step has opened for the capture of a CUDA graph
         elif self._step_action is None and (recorder.is_waiting or recorder.is_open):
             completed = action.count - 1 if action.kind == handover.MODULE else action.count  # a call is about to begin
-            if completed >= self.settings.skip and not self._is_followed_by_optimizer(action, previous_repetition):
+            if completed >= self.settings.skip:
                 self._begin_window(action, first=completed + 1, by=kind, name=name)
-
-    def _is_followed_by_optimizer(self, action: RepeatedAction, previous_repetition: int) -> bool:
-        """Whether optimizers take turns, and another one is next: an iteration ends with the last of them.
-
-        `previous_repetition` is the number of the action's repetition before this one. If A and B take turns, B has
-        made one step fewer after each step of A, and its last step came after the previous one of A.
-        """
-        others = [other for other in self._actions.values() if other.kind == action.kind == handover.OPTIMIZER]
-        return any(other.count == action.count - 1 and other.last_repetition > previous_repetition for other in others)
 
     def _begin_window(self, action: RepeatedAction, **facts: Any) -> None:
         """Opens the window, if it can open, and begins its first step."""

@@ -57,8 +57,6 @@ TWO_STEPS = [("open", 3), "step", "end", "step", "end", ("close", 2)]
     [
         (2, 2, [ONE] * 6, TWO_STEPS),
         (2, 2, [ONE, OTHER] * 4, TWO_STEPS),  # of two optimizers in one iteration the steps of one count
-        (2, 1, [ONE, OTHER, ONE], []),  # an iteration ends with the last optimizer of those that take turns
-        (2, 1, [ONE, OTHER] * 2, [("open", 3), "step"]),
         (3, 1, [ONE, ONE, *[OTHER] * 4], [("open", 4), "step", "end", ("close", 1)]),  # another made some before
     ],
 )
