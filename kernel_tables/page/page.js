@@ -3,19 +3,15 @@ const all = (selector) => [...document.querySelectorAll(selector)];
 const make = (tag, properties) => Object.assign(document.createElement(tag), properties);
 const { names, looks, flames, timeline } = JSON.parse(document.getElementById("data").textContent);
 
-// ---- tables: at first 20 rows are shown; a long table can be searched, and a click on a heading sorts it
+// ---- tables: at first 20 rows are shown; a click on a heading sorts them
 function startTable(table) {
   const rows = [...table.tBodies[0].rows], headings = [...table.tHead.rows[0].cells], most = 20;
-  const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
-  const search = make("input", { type: "search", size: 24 }), label = make("label", { className: "search", textContent: "Show rows with " });
   const count = make("span", { className: "rest" }), more = make("button", { type: "button", textContent: "Show all" });
   let order = rows, limit = most;
-  const show = () => { // the rows that are searched for, and their number
-    const found = order.filter((row) => texts.get(row).includes(search.value.toLowerCase())), shown = Math.min(found.length, limit);
-    for (const row of rows) row.hidden = true;
-    for (const row of found.slice(0, limit)) row.hidden = false;
-    count.textContent = `${shown < rows.length ? `${shown} of ` : ""}${rows.length} ${rows.length === 1 ? "row" : "rows"}. `;
-    more.hidden = found.length <= limit;
+  const show = () => {
+    order.forEach((row, i) => (row.hidden = i >= limit));
+    count.textContent = `${limit < rows.length ? `${limit} of ` : ""}${rows.length} ${rows.length === 1 ? "row" : "rows"}. `;
+    more.hidden = rows.length <= limit;
   };
   const number = (cell) => Number(cell.dataset.sort ?? cell.textContent.replace(/[,×*]/g, "").replace("−", "-").match(/^\s*(?:< *)?(-?\d+(?:\.\d+)?)/)?.[1]);
   const compare = (a, b) => (Number.isNaN(number(a) + number(b)) ? a.textContent.localeCompare(b.textContent, undefined, { numeric: true }) : number(a) - number(b));
@@ -32,10 +28,7 @@ function startTable(table) {
       show();
     });
   });
-  label.append(search);
-  if (rows.length > most) table.before(label);
   table.after(count, more);
-  search.oninput = show;
   more.onclick = () => ((limit = Infinity), show());
   show();
 }
@@ -75,7 +68,7 @@ const showFlame = () => all("[data-flame]").forEach((place) => startFlame(place,
 run?.addEventListener("change", showFlame);
 showFlame();
 
-// ---- the timeline: bars in lanes on a canvas, zoomed by buttons, keys and the wheel; the chosen bar is described below
+// ---- the timeline: bars in lanes on a canvas, zoomed by buttons and the wheel; the chosen bar is described below
 function startTimeline(canvas, { lanes, kinds }) {
   const ROW = 26, TOP = 22, description = document.getElementById("timeline-description");
   const bars = lanes.flatMap(({ start, length, kind }, lane) => // lane by lane in the order of time
@@ -101,23 +94,14 @@ function startTimeline(canvas, { lanes, kinds }) {
     const around = path === null ? "" : `; in ${names.full[path]}`;
     description.textContent = `${names.full[name]}: ${time(end - start)}, from ${time(start)}${around}; ${lanes[lane].title}`;
   };
-  const choose = (i) => { // describes the bar, and brings it into sight
+  const choose = (i) => {
     if (!bars[i]) return;
-    const { start, end } = bars[(chosen = i)], half = (to - from) / 2;
-    describe(bars[i]);
-    if (end < from || start > to) zoomTo((start + end) / 2 - half, (start + end) / 2 + half);
-    else draw();
-  };
-  const across = (by) => { // the first bar in sight of the lane below or above
-    const lane = chosen === undefined ? 0 : bars[chosen].lane + by, is = (bar) => bar.lane === lane;
-    choose(Math.max(bars.findIndex(is), bars.findLastIndex((bar) => is(bar) && bar.start <= from)));
+    describe(bars[(chosen = i)]);
+    draw();
   };
   const moves = {
     in: () => zoom(0.5), out: () => zoom(2), left: () => move(-0.5), right: () => move(0.5), all: () => zoomTo(...whole),
-    next: () => choose((chosen ?? -1) + 1), previous: () => choose(chosen - 1), down: () => across(1), up: () => across(-1),
-    chosen: () => bars[chosen] && zoomTo(bars[chosen].start, bars[chosen].end),
   };
-  const keys = { "+": "in", "=": "in", "-": "out", ArrowLeft: "left", ArrowRight: "right", 0: "all", ".": "next", ",": "previous", ArrowUp: "up", ArrowDown: "down", Enter: "chosen" };
   function drawBar(context, { lane, start, end, kind: [name, , look] }, ground) {
     const left = Math.max(at(start), gutter()), wide = Math.max(at(end) - left, 0.6), top = TOP + ROW * lane + 2, high = ROW - 4;
     const [color, lines, dark] = looks[look], room = Math.floor((wide - 6) / 5.8), text = names.short[name];
@@ -175,11 +159,6 @@ function startTimeline(canvas, { lanes, kinds }) {
     if (!event.ctrlKey) return;
     event.preventDefault();
     zoom(event.deltaY > 0 ? 1.25 : 0.8, timeAt(event.offsetX));
-  };
-  canvas.onkeydown = (event) => {
-    if (!keys[event.key] || event.ctrlKey || event.metaKey || event.altKey) return;
-    event.preventDefault();
-    moves[keys[event.key]]();
   };
   for (const button of all("[data-move]")) button.onclick = moves[button.dataset.move];
   for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", draw);

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import torch
 
 from cs336_model import launch, locks
+from cs336_model.benchmark import Subject
 from cs336_model.results import Timing, read_result
 from cs336_model.spec import Spec
 
@@ -160,8 +162,10 @@ def measure(folder: Path, *more: str, **changes) -> Timing:
 
 
 @pytest.fixture(scope="module")
-def losses_alone(tmp_path_factory) -> list[float]:
-    return measure(tmp_path_factory.mktemp("alone"), gpus=1, parallel="none").losses
+def losses_alone() -> list[float]:
+    subject = Subject(msgspec.structs.replace(SPEC, gpus=1, parallel="none"), torch.device("cpu"))
+    subject.run_steps("measure", SPEC.warmup_steps + SPEC.measured_steps)
+    return subject.read_losses()
 
 
 @pytest.mark.parametrize("way", ["naive", "ddp", "fsdp"])
