@@ -1,7 +1,7 @@
 """A model by the names in a specification: made, its functions put into ranges or replaced, and its outputs read."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
@@ -27,7 +27,8 @@ def build_model(spec: Spec, device: torch.device) -> nn.Module:
     constructor = find_object(spec.constructor)
     config = find_object(spec.config) if spec.config else None
     for target, replacement in spec.replace.items():
-        replace(target, replacement)
+        owner, attribute = find_owner(target)
+        setattr(owner, attribute, find_object(replacement))
     for name, target in spec.annotate.items() if isinstance(spec.annotate, dict) else ():
         owner, attribute = find_owner(target)
         setattr(owner, attribute, in_range(name, getattr(owner, attribute)))
@@ -70,18 +71,6 @@ def find_owner(target: str) -> tuple[ModuleType, str]:
     return owner, attribute
 
 
-def replace(target: str, replacement: str) -> None:
-    """Puts one function in the place of another, in its module. Raises UnusableModel if the names of their parameters
-    differ: callers of one could not call the other. Those of a builtin, such as torch.tanh, are unknown."""
-    owner, attribute = find_owner(target)
-    new = find_object(replacement)
-    takes_old, takes_new = _parameter_names(getattr(owner, attribute)), _parameter_names(new)
-    if takes_old is not None and takes_new is not None and takes_old != takes_new:
-        takes = f"{replacement!r} takes ({', '.join(takes_new)})"
-        raise UnusableModel(f"{takes} and cannot replace {target!r}, which takes ({', '.join(takes_old)})")
-    setattr(owner, attribute, new)
-
-
 class Output(NamedTuple):
     """Logits (batch, position, vocabulary), and the loss if the model computed it."""
 
@@ -92,7 +81,7 @@ class Output(NamedTuple):
 def loss_arguments(model: nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
     """The argument with which this model computes its loss; {} if it cannot. `targets` are the next tokens, `labels`
     the tokens themselves, which the model shifts, as Hugging Face's models do."""
-    accepted = _parameter_names(model.forward) or ()
+    accepted = inspect.signature(model.forward).parameters
     tokens = {"targets": targets, "labels": inputs}
     return next(({name: tokens[name]} for name in tokens if name in accepted), {})
 
@@ -127,14 +116,6 @@ def loss_of(output: Output, targets: Tensor) -> Tensor:
         needs = "a training step needs logits at every position, or a loss"
         raise UnusableModel(f"{returned} {tuple(targets.shape)} and no loss: {needs}")
     return cross_entropy(output.logits, targets)
-
-
-def _parameter_names(function: Callable) -> list[str] | None:
-    """None for a function without a signature in Python."""
-    try:
-        return [*inspect.signature(function).parameters]
-    except (TypeError, ValueError):
-        return None
 
 
 def _shorten(error: BaseException) -> str:

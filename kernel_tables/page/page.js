@@ -16,7 +16,6 @@ function startTable(table) {
   const number = (cell) => Number(cell.dataset.sort ?? cell.textContent.replace(/[,×*]/g, "").replace("−", "-").match(/^\s*(?:< *)?(-?\d+(?:\.\d+)?)/)?.[1]);
   const compare = (a, b) => (Number.isNaN(number(a) + number(b)) ? a.textContent.localeCompare(b.textContent, undefined, { numeric: true }) : number(a) - number(b));
   headings.forEach((heading, column) => {
-    if (column) for (const row of rows) row.cells[column].dataset.heading = heading.textContent; // for narrow windows
     const button = make("button", { type: "button", textContent: heading.textContent });
     if (table.dataset.tree === undefined) heading.replaceChildren(button);
     button.addEventListener("click", () => { // in the other direction than before; at first, numbers descending

@@ -18,8 +18,3 @@ def test_forward_flops_equal_those_of_torchs_counter():
     assert forward_flops(make_spec(sizes=SIZES, context_length=7, batch_size=4, gpus=2, parallel="ddp")) == (
         counter.get_total_flops()
     ), "of the sequences of one process"
-
-
-def test_the_flops_of_other_models_and_of_unknown_shapes_are_unknown():
-    assert forward_flops(make_spec(constructor="m:LM")) is None
-    assert forward_flops(make_spec(arguments={"depth": "$num_layers"})) is None

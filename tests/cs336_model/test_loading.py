@@ -5,7 +5,6 @@ import torch
 
 from cs336_model import ranges
 from cs336_model.benchmark import Subject
-from cs336_model.loading import UnusableModel, replace
 from kernel_tables.profile import read
 from tests.cs336_model.conftest import make_spec
 
@@ -32,18 +31,12 @@ def test_the_flops_and_parameters_of_another_model_are_counted(measure, their_mo
     assert result.parameters == 50 * 16 + 2 * (48 * 16 + 48) + 50 * 16
 
 
-def test_a_function_is_replaced_by_one_of_the_same_parameters(their_module, monkeypatch):
+def test_a_function_is_replaced(their_module):
     their_module.zeros = lambda Q, K, V, mask=None: V * 0
     spec = make_spec(constructor=COURSE, replace={"their_module:scaled_dot_product_attention": "their_module:zeros"})
     subject = Subject(spec, CPU)
     subject.run_steps("measure", 1)
     assert all((project.weight.grad == 0).all() for project in subject.model.projections)
-    with pytest.raises(UnusableModel, match=r"takes \(tokens\) and cannot replace .*, which takes \(Q, K, V, mask\)"):
-        their_module.other = lambda tokens: tokens
-        replace("their_module:zeros", "their_module:other")
-    monkeypatch.setattr(torch, "tanh", torch.tanh)
-    replace("torch:tanh", "torch.nn.functional:silu")  # the parameters of a builtin are unknown
-    assert torch.tanh is torch.nn.functional.silu
 
 
 @pytest.mark.parametrize("returned", ["logits", "tuple", "mapping", "object"])

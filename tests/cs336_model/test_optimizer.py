@@ -31,10 +31,3 @@ def test_ten_steps_agree_with_torch_in_float64():
 def test_the_settings_are_those_of_torch_which_the_fused_optimizer_has():
     ours, theirs = vars(AdamW([])), torch.optim.AdamW(parameters_with_gradients()).defaults
     assert all(ours[name] == theirs[name] for name in SETTINGS)
-
-
-def test_a_parameter_without_a_gradient_stays_as_it_is():
-    first, second = parameters_with_gradients()
-    second.grad, before = None, second.detach().clone()
-    AdamW([first, second], **SETTINGS).step()
-    assert torch.equal(second, before)

@@ -13,7 +13,7 @@ import kernel_tables
 from kernel_tables import ranks as ranks_module
 from kernel_tables.capture import NcclCall
 from kernel_tables.errors import NotConserved
-from kernel_tables.ranks import bus_factor, collectives, communication, findings_of_ranks, match_requests, ranks_of
+from kernel_tables.ranks import collectives, communication, findings_of_ranks, match_requests, ranks_of
 from tests.kernel_tables.command import run_command
 from tests.kernel_tables.kineto_events import KERNEL, event, written
 from tests.kernel_tables.synthetic import Synthetic, process_id
@@ -80,13 +80,6 @@ def test_ranks_are_the_processes_with_work_by_capture_then_by_device_or_as_captu
 def test_one_capture_of_two_processes_gives_what_their_own_captures_give(together, alone, command):
     of_one, of_two = run_command(command, together, "--ranks"), run_command(command, *alone)
     assert of_one.stdout == of_two.stdout and of_one.stdout.startswith(b"rank,")
-
-
-def test_each_rank_has_its_own_steps_and_times_though_correlation_ids_collide(together):
-    rows = run_command("ranges", together, "--ranks", "--under", "step").stdout.decode().splitlines()
-    assert {"0,step,2,2,60,2,10", "1,step,2,2,40,2,10", "0,forward,2,2,60,0,0", "1,forward,2,2,40,0,0"} <= {*rows}
-    tree = run_command("ranges", together, "--ranks", "--tree", "--under", "step").stdout.decode()
-    assert "1,measure > step,0,2,2,40,2,10" in tree.splitlines()
 
 
 def test_ranks_that_lack_steps_are_found_and_a_process_that_has_none_beside_others_is_no_rank(alone, opened, tmp_path):
@@ -255,12 +248,6 @@ def test_the_operation_is_that_of_the_kernel_and_bytes_those_of_the_innermost_ra
     row = collectives(opened(step_of(names=names, kernel=kernel, ranks=1))).iloc[0]
     assert (row["operation"], row["range"]) == (operation, names[-1])
     assert (row["bytes"] if size else None, row["bucket"] if bucket else None) == (size, bucket)
-
-
-def test_the_factor_of_the_bus_is_that_of_nccls_tests():
-    assert [bus_factor("all-reduce", ranks) for ranks in (2, 4, 1, 0)] == [1.0, 1.5, None, None]
-    factors = [bus_factor(name, 4) for name in ("all-gather", "reduce-scatter", "broadcast", "unknown")]
-    assert factors == [0.75, 0.75, 1.0, None]
 
 
 @pytest.mark.parametrize(
