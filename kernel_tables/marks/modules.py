@@ -5,6 +5,7 @@ The hooks are removed while torch.compile traces a model. If it saw them, it wou
 the compiled model, and compile again once they are gone.
 """
 
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
@@ -51,7 +52,7 @@ class mark:
 
 class ModuleParts:
     """Opens and closes the parts. `name_of` returns the name of a module, or None for no part; `part` makes the context
-    manager of a name. `around` makes another one for each outermost call, from the module; a call
+    manager of a name. `around` makes another one for each outermost call, from the module and the arguments; a call
     inside of a backward pass, which may compute a module again, is not outermost.
 
     No model is compiled again for these parts. Modules inside a compiled model are not called, so they have no parts.
@@ -63,7 +64,7 @@ class ModuleParts:
         self,
         part: Callable[[str], AbstractContextManager],
         name_of: Callable[[nn.Module], str | None],
-        around: Callable[[nn.Module], AbstractContextManager] | None = None,
+        around: Callable[[nn.Module, tuple, dict[str, Any]], AbstractContextManager] | None = None,
     ) -> None:
         self._part, self._name_of, self._around = part, name_of, around
         self._handles: list[RemovableHandle] = []
@@ -99,14 +100,14 @@ class ModuleParts:
             handle.remove()
 
     @uncompiled
-    def call_begins(self, module: nn.Module, *_: Any) -> None:
+    def call_begins(self, module: nn.Module, args: tuple) -> None:
         """Opens the ranges of a module that is called now. Public for a call that began before `begin`."""
         if torch.compiler.is_compiling() or self not in self.active:
             return
         calls, name = self._calls, self._name_of(module)
         contexts = []
         if self._around and not calls and not is_in_backward():
-            contexts.append(self._around(module))
+            contexts.append(self._around(module, args, keyword_arguments()))
         outer_name = next((outer for _, outer, _ in reversed(calls) if outer is not None), None)
         if name not in (None, outer_name):  # a wrapper and its module have the same name, but get one range
             contexts.append(self._part(name))
@@ -147,6 +148,14 @@ def _hide_from_compiler() -> None:
             dynamo.on_compile_end(lambda _: [parts._register() for parts in ModuleParts.active])
 
     when_imported("torch._dynamo", watch)
+
+
+def keyword_arguments() -> dict[str, Any]:
+    """The keyword arguments of the call before which a hook runs. PyTorch passes them to no hook for all modules."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != nn.modules.module.__file__:
+        frame = frame.f_back
+    return (frame and frame.f_locals.get("kwargs")) or {}
 
 
 # The attributes in which the wrappers of torch.compile, FSDP and checkpoints keep the module that they wrap.

@@ -220,7 +220,8 @@ def _print_tree_or_kernels(profile: Profile, capture: Path, under: str | None) -
         command = f"kernel-tables kernels {file} --top 0"
         kernels, top = profile.table("kernels"), text.ROWS_IN_A_TERMINAL
         lines = text.ranking_lines("kernels", profile, kernels, top, width, all_rows_command=command)
-    print(lines, file=sys.stderr)
+    encoding = sys.stderr.encoding or "utf-8"  # it may lack the characters of bars
+    print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
     say(*([text.CPU_ONLY_NOTE] if profile.is_cpu_only else []))
 
 

@@ -8,7 +8,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from functools import cache, partial, wraps
 from itertools import groupby, takewhile
 from operator import attrgetter
@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -186,8 +186,8 @@ class ProgramRanges:
         return uncompiled(pop)
 
     def _decorator_wrapper(self, original: Callable) -> Callable:
-        """nvtx.annotate as a decorator that opens its range as a block does. Without nsys, `original` leaves the
-        function as it is."""
+        """nvtx.annotate as a decorator that opens its range as a block does. Without nsys, `original` leaves the function
+        as it is."""
 
         @wraps(original)
         def decorate(annotation: Any, function: Callable) -> Callable:
@@ -217,19 +217,22 @@ def nvtx_text(name: str) -> str:
 class AddedRanges:
     """The ranges that the recorder opens between `begin` and `end`, in the window: one for each step; and one for each
     module of all models of this process, forward and backward, for each call of backward, and for each outermost call
-    of a module, `forward` with gradients and `inference` without. `is_wanted` says for each kind, MODULES or STEP,
-    whether to do so."""
+    of a module, named by its kind. `is_wanted` says for each kind, MODULES or STEP, whether to do so."""
 
     def __init__(self, is_wanted: Callable[[str], bool], depth: int | None, *, to_nvtx: bool) -> None:
         self._is_wanted, self._depth, self._to_nvtx = is_wanted, depth, to_nvtx
         # the original functions, since ProgramRanges replaces those of PyTorch to see the program's own ranges
         nvtx = Emitter(lambda name: ORIGINAL_PUSH(nvtx_text(name)), ORIGINAL_POP)
         self._marker = Marker(nvtx if to_nvtx else record_function_emitter())
-        self._parts = ModuleParts(self._marker.part, self._name_of, self._range_of_call)
+        self._parts = ModuleParts(
+            self._marker.part, self._name_of, lambda *call: self._marker.range(self.classify_call(*call))
+        )
         self._has_modules, self.has_steps = False, False  # whether they get ranges in the window that is open
         self._close_step: Callable[[], object] | None = None
         self._names: dict[int, str | None] = {}
         self._named_modules: list[nn.Module] = []  # kept alive, so that no other module gets their ids
+        self._max_tokens: dict[int, int] = {}  # of the longest call so far, by the id of the module
+        self._decoding: set[int] = set()  # the ids of modules that were called with one token after a longer call
 
     def begin(self) -> None:
         """Finds the names of the modules of all models that exist, and opens ranges from now on."""
@@ -269,13 +272,26 @@ class AddedRanges:
             close, self._close_step = self._close_step, None
             close()
 
-    def call_begins(self, module: nn.Module) -> None:
+    def call_begins(self, module: nn.Module, args: tuple) -> None:
         """Opens the range of a call of this module, in whose hooks the window has opened."""
         if self._has_modules:
-            self._parts.call_begins(module)
+            self._parts.call_begins(module, args)
 
-    def _range_of_call(self, _: nn.Module) -> AbstractContextManager:
-        return self._marker.range("forward" if torch.is_grad_enabled() else "inference")
+    def classify_call(self, module: nn.Module, args: tuple, keywords: dict[str, Any]) -> str:
+        """The kind of a call that is about to begin: forward with gradients, else inference; of a model that was called
+        with many tokens and then with one, prefill (a prompt) or decode. It remembers the length: earlier calls
+        distinguish decoding from other inference."""
+        if torch.is_grad_enabled():
+            return "forward"
+        tensors = (value for value in (*args, *keywords.values()) if isinstance(value, Tensor))
+        tokens = (tensor.shape[1] for tensor in tensors if not tensor.is_floating_point() and tensor.dim() == 2)
+        count, module_id = next(tokens, None), id(module)
+        self._max_tokens[module_id] = max(self._max_tokens.get(module_id, 0), count or 0)
+        if count == 1 and self._max_tokens[module_id] > 1:
+            self._decoding.add(module_id)
+        if count is None or module_id not in self._decoding:
+            return "inference"
+        return "decode" if count == 1 else "prefill"
 
     def _name_of(self, module: nn.Module) -> str | None:
         if id(module) not in self._names:  # created since the window opened

@@ -79,14 +79,14 @@ class RangeWindow(Window):
         return {"reached": self._instances}
 
 
-def watched_calls(before_call: Callable[[nn.Module], object]) -> ModuleParts:
+def watched_calls(before_call: Callable[[nn.Module, tuple, dict[str, Any]], object]) -> ModuleParts:
     """Hooks that call `before_call` before every outermost call of a module on the thread that made the first."""
     first_thread: list[int] = []
 
-    def around(module: nn.Module) -> AbstractContextManager:
+    def around(*call: Any) -> AbstractContextManager:
         first_thread[:] = first_thread or [threading.get_ident()]
         if first_thread == [threading.get_ident()]:
-            before_call(module)
+            before_call(*call)
         return nullcontext()
 
     return ModuleParts(nullcontext, lambda module: None, around)
@@ -183,17 +183,19 @@ class StepsWindow(Window):
         if not self._is_capturing():
             self._count(handover.GRAPH, graph, "a CUDA graph")
 
-    def _before_call(self, module: nn.Module) -> None:
+    def _before_call(self, module: nn.Module, args: tuple, keywords: dict[str, Any]) -> None:
         was_waiting = self.recorder.is_waiting
         if not (was_waiting or self.recorder.is_open):  # the window is over
             self._calls.end()
         if self._is_capturing() or next(module.parameters(), None) is None:
             return
+        if was_waiting:  # the kinds of calls in the window depend on the calls before it
+            self.recorder.ranges.classify_call(module, args, keywords)
         # With CALLS, optimizers are not watched, so there seem to be none.
         if not self._has_optimizer or (self._step_action is not None and self._step_action.kind == handover.MODULE):
             self._count(handover.MODULE, module, model_name(module))
         if was_waiting and self.recorder.is_open:  # the window opened in this call, so its range is not open yet
-            self.recorder.ranges.call_begins(module)
+            self.recorder.ranges.call_begins(module, args)
 
     def _count(self, kind: str, actor: Any, name: str) -> None:
         """Counts an action of the object `actor` with this name. With a call of a model, a step is about to begin;

@@ -62,10 +62,10 @@ def test_two_optimizers_and_two_models_and_an_error_and_a_status(compared):
     assert "a step ends with a step of Adam, one of the program's 2 optimizers\n" in done.err
 
 
-def test_text_is_recorded_by_calls(compared):
+def test_text_is_recorded_by_calls_and_a_prompt_apart_from_the_tokens_after_it(compared):
     done = compared("generates")
     ranges = done.instances()
-    assert ranges["step"] == ranges["step > inference > Decoder"] == 6
+    assert (ranges["step"], ranges["step > prefill > Decoder"], ranges["step > decode > Decoder"]) == (6, 1, 5)
     assert "recording.sqlite: calls 6 to 11 of Decoder of process" in done.err
     assert "a step is a call of Decoder, and what follows it until the next" in done.err
 

@@ -11,6 +11,7 @@ from torch.autograd.profiler import profile, record_function
 
 from kernel_tables.record import ranges as ranges_module
 from kernel_tables.record.ranges import (
+    AddedRanges,
     ProgramRanges,
     module_chains,
     nvtx_text,
@@ -90,6 +91,20 @@ def test_a_range_that_raises_is_left_too_and_those_of_pytorch_itself_are_told_ap
         "enter fails", "left fails", "of torch enter Optimizer.step#SGD.step", "left Optimizer.step#SGD.step",
     ]  # fmt: skip
     assert nvtx_text("a\0b\ud800") == "a\\0b\\ud800"  # what NVTX cannot take
+
+
+def test_a_call_with_one_token_after_a_longer_one_decodes_and_the_next_long_one_is_of_a_prompt():
+    added, model = AddedRanges(lambda kind: True, None, to_nvtx=False), nn.Identity()
+
+    def kinds(model, lengths):
+        tokens = (torch.zeros(2, length, dtype=torch.int64) for length in lengths)
+        return [added.classify_call(model, (), {"input_ids": one}) for one in tokens]
+
+    with torch.no_grad():
+        assert kinds(model, [7, 1, 1, 7, 1]) == ["inference", "decode", "decode", "prefill", "decode"]
+        assert kinds(nn.Identity(), [1, 2, 3]) == ["inference"] * 3  # no cache: text that grows
+        assert added.classify_call(model, (torch.ones(2, 7),), {}) == "inference"  # no tokens
+    assert kinds(model, [7, 1]) == ["forward"] * 2
 
 
 MODEL, BLOCK, OTHER_BLOCK, NORM, HEAD, WRAPPER = 1, 2, 3, 4, 5, 6
