@@ -166,8 +166,10 @@ class Events(Source):
                     add(event)
             by_kind["function"] = [event for event in by_kind["function"] if modules.is_wanted(event.name or "")]
             for kind, of_kind in by_kind.items():
-                phases = ("s", "f") if kind == "arrow" else ("X",)
-                if of_kind := [event for event in of_kind if event.ph in phases]:
+                phases, count = ("s", "f") if kind == "arrow" else ("X",), len(of_kind)
+                of_kind = [event for event in of_kind if event.ph in phases]
+                self.file.bad_events += count - len(of_kind) if kind != "arrow" else 0
+                if of_kind:
                     try:
                         columns = self._columns(kind, of_kind)
                     except TraceError:
@@ -226,27 +228,27 @@ class Events(Source):
         args, names = [event.args or self._no_args for event in events], [event.name or "" for event in events]
         start = self._nanoseconds([event.ts or b"none" for event in events])
         columns = {"start": start, "end": start}
+        if kind != "arrow":
+            lengths = np.rint(np.array([event.dur for event in events], float) * 1000)
+            if kind in HOST_KINDS:  # Kineto writes a negative duration if it did not see the end
+                columns["is_open"] = ~(lengths >= 0)
+                columns["order"] = np.maximum(_integers([one.external for one in args]), 0)
+                lengths = np.where(columns["is_open"], 0, lengths)
+            lengths = self._checked(lengths)
+            columns["end"] = start + lengths
         if kind in (KERNEL, COPY, FILL):
+            self.whole_microseconds = self.whole_microseconds and not (lengths % 1000).any()
             columns |= self._device_columns(kind, names, events, args)
         else:
             columns |= {"name": self.names.of(names), "thread": self._threads(events)}
         if kind == "arrow":
             columns["id"] = _integers([event.id for event in events])
             return columns | {"is_begin": np.array([event.ph == "s" for event in events], bool)}
-        lengths = np.rint(np.array([event.dur for event in events], float) * 1000)
-        if kind in HOST_KINDS:  # Kineto writes a negative duration if it did not see the end
-            columns["is_open"] = ~(lengths >= 0)
-            columns["order"] = np.maximum(_integers([one.external for one in args]), 0)
-            lengths = np.where(columns["is_open"], 0, lengths)
-        lengths = self._checked(lengths)
-        columns["end"] = start + lengths
         if kind in (KERNEL, COPY, FILL, "call"):
             columns["correlation"] = external = _integers([one.correlation for one in args])
             if kind == "call" or (external <= 0).any():  # else nobody needs the other number
                 external = _integers([one.external for one in args])
             columns["external"] = external
-        if kind in (KERNEL, COPY, FILL):
-            self.whole_microseconds = self.whole_microseconds and not (lengths % 1000).any()
         if kind == "operator":
             columns["sequence"] = _integers([one.sequence for one in args])
             columns["forward_thread"] = np.maximum(_integers([one.forward_thread for one in args]), 0)
@@ -278,8 +280,8 @@ class Events(Source):
         if kind == COPY:
             words = {"H": "Host", "D": "Device", "A": "Array"}
             copies = [*zip(names, args, strict=True)]
-            columns["copy"] = self.copy_words.of([(name, one.source, one.target) for name, one in copies])
-            pairs = [re.search(r"\b([HDA])to([HDA])\b", one.copy_kind or name) for name, one in copies]
+            columns["copy"] = self.copy_words.of([(name, str(one.source), str(one.target)) for name, one in copies])
+            pairs = [re.search(r"\b([HDA])to([HDA])\b", str(one.copy_kind or name)) for name, one in copies]
             names = [f"{words[pair[1]]}-to-{words[pair[2]]}" if pair else "Unknown" for pair in pairs]
             names = [f"[CUDA memcpy {name}]" for name in names]
         elif kind == FILL:
@@ -366,7 +368,7 @@ class Events(Source):
             careless = "bytes that are no text, bare inf, or unescaped quotes"
             yield f"invalid JSON was repaired ({self.file.repairs:,} times): {careless}"
         if self.file.bad_events:
-            yield f"{self.file.bad_events:,} events are left out: they are invalid, or have no time"
+            yield f"{self.file.bad_events:,} events are left out: they are invalid, or have no time or no end"
         if not on_gpu:
             yield "the trace holds nothing of a GPU: operators of PyTorch on the processor stand for kernels"
             return
@@ -523,7 +525,7 @@ class Events(Source):
         pairs = []
         for name, *pair in self.copy_words:
             between = re.search(r"\(([\w ]+?) -> ([\w ]+?)\)", name)
-            pair = [str(word).lower() for word in (between.groups() if between else pair)]
+            pair = [word.lower() for word in (between.groups() if between else pair)]
             pairs.append([*map(kinds.index, pair)] if set(pair) <= set(kinds) else [NONE, NONE])
         source, target = np.array([*pairs, [NONE, NONE]], np.int64)[self[KERNEL]["copy"]].T
         return {"bytes": self[KERNEL]["bytes"], "source": source, "target": target}
@@ -546,10 +548,10 @@ class Events(Source):
                 correlation = self.given_ids.get(external)
             if correlation not in processes:
                 continue
-            is_known = launched[external] == 1 and one.dtype in item_bytes and min(counts) >= 0
+            is_known = launched[external] == 1 and str(one.dtype) in item_bytes and min(counts) >= 0
             group = hashlib.sha256(f"{one.group} {one.group_ranks}".encode()).digest()
             found[processes[correlation], correlation] = (
-                operation_named(one.collective.replace("_", "").lower()),
+                operation_named(str(one.collective).replace("_", "").lower()),
                 max(counts) * item_bytes[one.dtype] if is_known else None,
                 int.from_bytes(group[:7]),
             )

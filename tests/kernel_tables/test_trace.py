@@ -451,7 +451,7 @@ def test_a_kernel_without_a_duration_is_refused(tmp_path):
         5, None, [], {"ph": "X", "cat": "cpu_op", "name": 7, "ts": 1, "dur": 1},
         {"ph": "X", "cat": "kernel", "name": "k", "dur": 1}, event("kernel", "k", "soon", 1, **KERNEL),
         event("kernel", "k", 9e18, 1, **KERNEL), event("user_annotation", "step", 1, "long"),
-        event("cpu_op", "aten::mm", 1, 1) | {"args": [3]},
+        event("cpu_op", "aten::mm", 1, 1) | {"args": [3]}, event("user_annotation", "step", 1, 1) | {"ph": "B"},
     ],
 )  # fmt: skip
 def test_one_bad_event_costs_that_event_and_is_counted(tmp_path, bad):
