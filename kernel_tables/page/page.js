@@ -160,7 +160,7 @@ function startTimeline(canvas, { lanes, kinds }) {
     zoom(event.deltaY > 0 ? 1.25 : 0.8, timeAt(event.offsetX));
   };
   for (const button of all("[data-move]")) button.onclick = moves[button.dataset.move];
-  for (const media of ["(prefers-color-scheme: dark)", "print"]) matchMedia(media).addEventListener("change", draw);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
   new ResizeObserver(draw).observe(canvas.parentElement);
 }
 if (timeline) startTimeline(document.getElementById("timeline-canvas"), timeline);

@@ -16,7 +16,7 @@ COLORS = {  # for the colour-blind: Okabe & Ito, Color Universal Design, 2008
     "orange": "#E69F00", "sky": "#56B4E9", "green": "#009E73", "yellow": "#F0E442", "blue": "#0072B2",
     "vermillion": "#D55E00", "purple": "#CC79A7", "grey": "#8c8c8c", "pale": "#d9d9d9",
 }  # fmt: skip
-# The look of a bar: its colour, and the number of lines along it, which show in grey print. Families of classes are in
+# The look of a bar: its colour, and the number of lines along it, which tell equal colours apart. Families are in
 # stacking order.
 FAMILIES = {
     "gemm": ("blue", 0), "attention": ("sky", 1), "softmax": ("vermillion", 2), "normalization": ("green", 1),
