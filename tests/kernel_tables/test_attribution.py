@@ -206,6 +206,9 @@ def test_ranges_that_are_pushed_and_never_popped_are_refused(tmp_path):
     [
         "{{'Module': 'model.layers.{}.self_attn', 'Inputs': [[3, 4096]]}}",
         '{{"Module": "model.layers.{}.self_attn", "StaticParams": {{}}}}',
+        '{{"shape": [1, 2], "module": "model.layers.{}.self_attn"}}',
+        "Module(name='model.layers.{}.self_attn', rank=0)",
+        "model.layers.{}.self_attn", "model.layers.{}.self_attn: [[3, 4096]]", "model.layers.{}.self_attn [3, 4096]",
     ],
 )  # fmt: skip
 def test_the_layers_of_a_server_are_one_range_by_module(tmp_path, written):
@@ -219,7 +222,7 @@ def test_the_layers_of_a_server_are_one_range_by_module(tmp_path, written):
 
 
 def test_other_names_with_numbers_stay(tmp_path):
-    names = ["expert.0", "model.layers.0.mlp", "step 4", "{'shape': [3, 4]}", "a.1"]
+    names = ["expert.0", "net.0.conv", "f(name)", "step 4", "{'shape': [3, 4]}", "a.1"]
     capture = Synthetic().kernel("k", at=1)
     for place, name in enumerate(names):
         capture.range(name, 10 * place, 10 * place + 5)
