@@ -2,11 +2,13 @@
 
 import json
 import re
+from html import unescape
 from pathlib import Path
 
 import pytest
 
 import kernel_tables
+from kernel_tables.check import losses
 from kernel_tables.page import page
 from kernel_tables.page.parts import Leaf, picture
 from kernel_tables.steps import Scope
@@ -118,12 +120,17 @@ def test_of_an_odd_capture_it_is_said_what_it_is(tmp_path):
     assert "No GPU was used: a kernel is an outermost operator" in html and "GPU time" not in html
 
 
-def test_what_is_lost_stands_before_the_time_of_a_step(tmp_path):
-    made = Synthetic().range("step", 0, 90_000).kernel("f", at=10, duration=50)
-    for step in (100_000, 200_000, 300_000):
-        made.range("step", step, step + 90_000).call(step + 10, correlation=step)
-    words = words_of(page_of(made.write(tmp_path / "a")))
-    assert words.index("Do not trust these figures: 3 of 4 ranges") < words.index("A step, mean of 1 of 4")
+@pytest.mark.parametrize(
+    "name",
+    ["dur_overflow.json", "graph_underrecorded.json", "start_before_launch.json", "ts0_dur0.json", "zero_times.sqlite"],
+)
+def test_losses_stand_before_the_time_of_a_step_and_no_share_is_above_all(name, tmp_path):
+    with kernel_tables.read(Path(__file__).parent / "reports" / f"{name}.gz") as profile:
+        page.write_page(profile, tmp_path / "page.html")
+        lost = [finding.message for finding in losses(profile)]
+    words = unescape(words_of((tmp_path / "page.html").read_text()))
+    assert lost and f"Summary Do not trust these figures: {lost[0]}" in words
+    assert max(float(share) for share in re.findall(r"([\d.]+)\s%", words)) <= 100
 
 
 def test_each_part_of_a_step_is_in_its_phase(tmp_path):
