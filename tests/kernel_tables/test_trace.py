@@ -19,6 +19,7 @@ from tests.kernel_tables.torch_formats import STYLES, kernels_by_brute_force, tr
 
 RECENT = STYLES["2026, since a base"]
 FOLDERS = [Path(__file__).parents[1] / "captures/traces", os.environ.get("KERNEL_TABLES_TRACES", "none")]
+REPORTS = Path(__file__).parent / "reports"
 TRACES = sorted(path for folder in FOLDERS for path in Path(folder).glob("*.json.gz"))
 
 
@@ -170,7 +171,7 @@ def test_correlation_0_is_none_and_the_external_id_leads_to_the_operator(tmp_pat
 
 def merged(shift_us: float, more_ids: int, pid: int | str) -> list[dict]:
     """Two ranks of three steps in one file: the second one later by so much, with other ids and process."""
-    events = json.loads(gzip.decompress((Path(__file__).parent / "reports/kineto_memcpy.json.gz").read_bytes()))
+    events = json.loads(gzip.decompress((REPORTS / "kineto_memcpy.json.gz").read_bytes()))
     events = events["traceEvents"]
     second = json.loads(json.dumps(events))
     for one in second:
@@ -437,6 +438,24 @@ def test_no_damage_ends_in_a_traceback_or_unsaid_in_a_figure_of_invalid_json(tmp
             assert "repaired" in notes or "left out" in notes
             outcomes["repaired"] += 1
     assert min(outcomes.values()) > 2 and len(outcomes) == 3
+
+
+def test_no_odd_value_of_an_event_ends_in_a_traceback(tmp_path):
+    chance, odd = random.Random(0), [None, -1, "", [], [1], {}, {"a": 1}, 9e18, "9" * 30, "1.5", "x", True, 1 << 70]
+    reports = [gzip.decompress(path.read_bytes()) for path in REPORTS.glob("*t*.json.gz")]
+    refused = 0
+    for _ in range(100):
+        some = json.loads(chance.choice(reports))["traceEvents"]
+        one = chance.choice(some)
+        one = chance.choice([one, one["args"]])
+        one[chance.choice([*one, "ts"])] = chance.choice(odd)
+        try:
+            with kernel_tables.read(written(tmp_path, *some)) as profile:
+                profile.kernels(), profile.check(), profile.capture.source.torch_collectives()
+                profile.capture.source.copies()
+        except TraceError:
+            refused += 1
+    assert 0 < refused < 50
 
 
 def test_a_kernel_without_a_duration_is_refused(tmp_path):
