@@ -41,16 +41,15 @@ def no_ranges_left_on():
 
 
 @pytest.fixture
-def measure(tmp_path, monkeypatch):
-    """A function that measures a changed run in this process, and returns its result. The locks that the program keeps
-    until it ends are given up then."""
+def measure_spec(tmp_path, monkeypatch):
+    """A function that measures a run in this process, and returns its result. The locks that the program keeps until it
+    ends are given up then."""
     kept = []
     for name in ("shared", "exclusive"):
         take = getattr(locks, name)
         monkeypatch.setattr(locks, name, lambda *given, take=take: kept.append(take(*given)) or kept[-1])
 
-    def run(*options: str, **changes) -> Result:
-        spec = make_spec(**changes)
+    def run(spec: Spec, *options: str) -> Result:
         path = tmp_path / f"{spec.stage}.json"
         text = msgspec.json.encode(spec).decode()
         program.main(["--spec", text, "--output", str(path), "--locks", str(tmp_path / "locks"), *options])
@@ -59,6 +58,12 @@ def measure(tmp_path, monkeypatch):
         return read_result(path)
 
     return run
+
+
+@pytest.fixture
+def measure(measure_spec):
+    """The same for a changed run of the tiny model."""
+    return lambda *options, **changes: measure_spec(make_spec(**changes), *options)
 
 
 @pytest.fixture

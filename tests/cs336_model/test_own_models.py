@@ -5,21 +5,17 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-import msgspec
 import pytest
 import torch
 import yaml
 
-from cs336_model import __main__ as program
-from cs336_model import locks
-from cs336_model.results import Capture, read_result
+from cs336_model.results import Capture
 from cs336_model.spec import Spec
 from kernel_tables.profile import read
-from tests.cs336_model.conftest import end_ranges
 from workflow.grid import describe, expand_grid, read_config
 
-ROOT = Path(__file__).parents[1]
-STAND_INS = Path(__file__).with_name("stand_ins")
+ROOT = Path(__file__).parents[2]
+STAND_INS = ROOT / "tests" / "stand_ins"
 WRITTEN = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
 COURSE, COURSE_SPELT_OUT, GPT, LLAMA = re.findall(r"```yaml\n(.*?)```", WRITTEN, re.DOTALL)
 TINY = {"d_model": 16, "d_ff": 32, "num_layers": 2, "num_heads": 2}
@@ -27,11 +23,10 @@ TINY = {"d_model": 16, "d_ff": 32, "num_layers": 2, "num_heads": 2}
 
 @pytest.fixture(autouse=True)
 def stand_ins(monkeypatch):
-    """The stand-ins can be imported; what a test changed in them and the ranges it chose are gone at its end."""
+    """The stand-ins can be imported; what a test changed in them is gone at its end."""
     for folder in (STAND_INS, STAND_INS / "nanogpt"):
         monkeypatch.syspath_prepend(folder)
     yield
-    end_ranges()
     for name in ("model", "cs336_basics", "cs336_basics.model", "cs336_model.course"):
         sys.modules.pop(name, None)
 
@@ -48,23 +43,16 @@ def describe_run(declared: str, mode: str = "train_step") -> Spec:
 
 
 @pytest.fixture
-def capture(tmp_path, monkeypatch):
+def capture(tmp_path, measure_spec):
     """A function that captures a run in this process: its result, and how often each range below a step opened."""
-    kept = []
-    for name in ("shared", "exclusive"):
-        take = getattr(locks, name)
-        monkeypatch.setattr(locks, name, lambda *given, take=take: kept.append(take(*given)) or kept[-1])
 
     def run(spec: Spec) -> tuple[Capture, dict[str, int]]:
-        result, sqlite = tmp_path / "capture.json", tmp_path / "capture.sqlite"
-        options = ["--output", str(result), "--locks", str(tmp_path / "locks"), "--capture", str(sqlite)]
-        program.main(["--spec", msgspec.json.encode(spec).decode(), "--profiler", "torch", *options])
-        for held in kept:
-            held.release()
+        sqlite = tmp_path / "capture.sqlite"
+        result = measure_spec(spec, "--profiler", "torch", "--capture", str(sqlite))
         with read(sqlite) as trace:
             tree = trace.ranges(tree=True).set_index("range")
         kernels = tree["kernels"].rename(lambda path: path.removeprefix("measure > step > "))
-        return read_result(result), kernels.to_dict()
+        return result, kernels.to_dict()
 
     return run
 
