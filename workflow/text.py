@@ -228,7 +228,8 @@ def write_commonest(names: pd.Series) -> str:
 def list_largest(rows: pd.DataFrame, name: str, share: str, count: int, form: str = "{} {}") -> pd.Series:
     """By run, the names with the largest shares, escaped, and these: "rope 7.2 %, norm 6.3 %"."""
     rows = rows[rows[share] > 0].sort_values(share, ascending=False, kind="stable")
-    texts = rows[name].map(escape).combine(rows[share].map(write_percent), form.format).astype("object")
+    cells = map(form.format, rows[name].map(escape), rows[share].map(write_percent))
+    texts = pd.Series(list(cells), rows.index, dtype="object")  # pandas 2 combines no rows of one run
     return texts.groupby(level=rows.index.names, sort=False).agg(lambda group: ", ".join(group[:count]))
 
 

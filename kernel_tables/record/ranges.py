@@ -186,8 +186,8 @@ class ProgramRanges:
         return uncompiled(pop)
 
     def _decorator_wrapper(self, original: Callable) -> Callable:
-        """nvtx.annotate as a decorator that opens its range as a block does. Without nsys, `original` leaves the function
-        as it is."""
+        """nvtx.annotate as a decorator that opens its range as a block does. Without nsys, `original` leaves the
+        function as it is."""
 
         @wraps(original)
         def decorate(annotation: Any, function: Callable) -> Callable:
