@@ -58,6 +58,7 @@ RUNTIME, NVTX, GRAPH_NODES, STRINGS = (
     "StringIds",
 )
 HOST_NODE = "CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE"
+OVERHEADS = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
 METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # one or the other, by nsys's version
 PUSHED, STARTED, DOMAIN_TYPE = 59, 60, 75  # of NVTX events: ranges that were pushed or started; created domains
 LIBRARIES = {  # whose own NVTX domains hold no range of the program
@@ -550,15 +551,19 @@ class Export(Source):
         columns = self.read(GRAPH_NODES if usable else "no table", wanted)
         return Nodes(**columns)
 
+    def _spans(self, table: str) -> tuple[np.ndarray, np.ndarray]:
+        """The starts and ends of a table's rows that have both."""
+        found = self.read(table, {"start": "start", "end": "end"})
+        is_known = (found["start"] >= 0) & (found["end"] >= found["start"])
+        return found["start"][is_known], found["end"][is_known]
+
     def overhead(self) -> tuple[np.ndarray, np.ndarray]:
-        tables = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
-        parts = [self.read(table, {"start": "start", "end": "end"}) for table in tables]
-        return np.concatenate([part["start"] for part in parts]), np.concatenate([part["end"] for part in parts])
+        starts, ends = zip(*map(self._spans, OVERHEADS), strict=True)
+        return np.concatenate(starts), np.concatenate(ends)
 
     def host_functions(self) -> tuple[np.ndarray, np.ndarray, list[str]]:
-        found = self.read(HOST_NODE, {"start": "start", "end": "end"})  # as CUPTI calls it; nsys 2025.6 and newer
-        is_known = (found["start"] >= 0) & (found["end"] >= found["start"])
-        return found["start"][is_known], found["end"][is_known], ["a host node of a graph"] * int(is_known.sum())
+        start, end = self._spans(HOST_NODE)  # as CUPTI calls it; nsys 2025.6 and newer
+        return start, end, ["a host node of a graph"] * len(start)
 
     def messages(self) -> list[tuple[int, str]]:
         """nsys's messages, once for each process."""

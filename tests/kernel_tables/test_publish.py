@@ -240,3 +240,16 @@ def test_a_trace_that_was_written_as_sqlite_is_read_back_as_it_was(tmp_path, pat
         with export.read(tmp_path / "capture.sqlite") as written:
             read.facts["EXPORT_SCHEMA_VERSION"] = "3.20.0"
             assert columns_of(written) == columns_of(read)
+
+
+def test_the_time_of_the_profiler_and_of_host_functions_stays(tmp_path):
+    source, target = tmp_path / "full.sqlite", tmp_path / "published.sqlite"
+    Synthetic().range("step", 0, 100).kernel("gemm", at=10).write(source)
+    tables = (*export.OVERHEADS, export.HOST_NODE)
+    made = [f"CREATE TABLE {table} (start INTEGER, end INTEGER)" for table in tables]
+    made += [f"INSERT INTO {table} VALUES (20, 30), (9, NULL)" for table in tables]
+    write_publishable(changed(source, *made), target)
+    for path in (source, target):
+        with kernel_tables.read(path) as profile:
+            assert [column.tolist() for column in profile.capture.overhead] == [[20, 20], [30, 30]]
+            assert [column.tolist() for column in profile.capture.host_functions[:2]] == [[20], [30]]
