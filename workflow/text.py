@@ -229,7 +229,7 @@ def list_largest(rows: pd.DataFrame, name: str, share: str, count: int, form: st
     """By run, the names with the largest shares, escaped, and these: "rope 7.2 %, norm 6.3 %"."""
     rows = rows[rows[share] > 0].sort_values(share, ascending=False, kind="stable")
     cells = map(form.format, rows[name].map(escape), rows[share].map(write_percent))
-    texts = pd.Series(list(cells), rows.index, dtype="object")  # pandas 2 combines no rows of one run
+    texts = pd.Series(list(cells), rows.index, dtype="object")  # Series.combine of pandas 3.0 mixes rows of one run
     return texts.groupby(level=rows.index.names, sort=False).agg(lambda group: ", ".join(group[:count]))
 
 
