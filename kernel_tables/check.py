@@ -62,7 +62,7 @@ class _Check:
     def __init__(self, profile: Profile):
         self.profile, self.capture = profile, profile.capture
         self.work, self.calls, self.ranges = self.capture.activities, self.capture.calls, self.capture.ranges
-        self.is_kernel = np.isin(self.work.kind, [KINDS.index("kernel"), KINDS.index("graph")])
+        self.is_kernel = self.work.is_kernel
 
     def kernels_and_ranges(self) -> Iterator[Finding]:
         """What was recorded at all, and how exactly."""

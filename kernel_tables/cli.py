@@ -185,8 +185,9 @@ class Command:
                 for profile in profiles
                 for loss in losses(profile, getattr(self.options, "step_name", "step"))
             ]
-            for name, loss in () if self.wants_text else self.losses:
-                say(f"{name}: {loss.message}")
+            if not self.wants_text:  # else they are a part of the text
+                for name, loss in self.losses:
+                    say(f"{name}: {loss.message}")
             yield profiles
 
     def _classes(self) -> list[dict[str, str]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_tables.capture import KINDS, LAUNCHES, NONE, process_of
+from kernel_tables.capture import LAUNCHES, NONE, process_of
 from kernel_tables.graphs import stream_capture_begins
 
 if TYPE_CHECKING:
@@ -19,12 +19,13 @@ def launches_without_kernels(profile: Profile) -> np.ndarray:
     Launches while the process captures a stream do not count, since they run nothing. A runtime call and the driver
     call inside it are one launch.
     """
-    calls, row = profile.capture.calls, profile.attribution.launch_row
+    capture, row = profile.capture, profile.attribution.launch_row
+    calls = capture.calls
     launches, has_run = calls.named(*LAUNCHES), np.zeros(len(calls.start), bool)
     has_run[row[row != NONE]] = True
-    if not _is_kernel(profile).any() or has_run[launches].all() or not profile.capture.source.has_call_names:
+    if not capture.activities.is_kernel.any() or has_run[launches].all() or not capture.source.has_call_names:
         return np.empty(0, np.int64)
-    profile.capture.load_call_ends()
+    capture.load_call_ends()
     start, end, thread = calls.start[launches], calls.end[launches], calls.thread[launches]
     is_fine = has_run[launches] | calls.failed[launches]
     is_fine |= stream_capture_begins(calls, start, calls.process[thread]) != NONE
@@ -41,7 +42,7 @@ def launches_without_kernels(profile: Profile) -> np.ndarray:
 def steps_without_kernels(profile: Profile, steps: np.ndarray, step_name: str) -> np.ndarray:
     """Those of these ranges `step_name` in which the host launched kernels and none was recorded, though others have
     some."""
-    empty = steps[~np.isin(steps, profile.enclosing(step_name)[_is_kernel(profile)])]
+    empty = steps[~np.isin(steps, profile.enclosing(step_name)[profile.capture.activities.is_kernel])]
     if not len(empty) or len(empty) == len(steps) or profile.is_cpu_only:
         return empty[:0]
     return empty[_count_in(profile, empty, profile.lost_launches) > 0]
@@ -65,7 +66,3 @@ def _count_in(profile: Profile, steps: np.ndarray, rows: np.ndarray) -> np.ndarr
         first, last = (np.searchsorted(times, bound[steps[mine]]) for bound in (ranges.start, ranges.end))
         counts[mine] = last - first
     return counts
-
-
-def _is_kernel(profile: Profile) -> np.ndarray:
-    return np.isin(profile.capture.activities.kind, [KINDS.index("kernel"), KINDS.index("graph")])

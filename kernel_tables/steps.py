@@ -138,7 +138,7 @@ class Scope:
         self.lost_steps = len(steps_without_kernels(profile, steps, step_name))  # which are not among step_ranges
         self.step_count = max(len(self.step_ranges), 1)  # 1 without steps, for the whole capture
         self.is_in_scope = (self.step_by_activity != NO_STEP) | (not self.has_steps)  # by activity
-        self.is_kernel = np.isin(self.activities.kind, [KINDS.index("kernel"), KINDS.index("graph")])  # or replays
+        self.is_kernel = self.activities.is_kernel  # or replays
         self.is_memory = ~self.is_kernel  # by activity: whether it copies or sets memory
         self.duration_ns = self.activities.end - self.activities.start  # by activity
 
@@ -429,22 +429,24 @@ def step_time(scope: Scope) -> StepTime | None:
         evaluating_ns += 0 if on_cpu else difference(in_evaluation, busy, waits, overhead).total_ns
         overhead_ns += 0 if on_cpu else int(covered_ns(of_profiler, device.first_ns, device.last_ns))
         loading_ns += intersection(device.time_of(is_computation), waits).total_ns if on_cpu else 0
-    named_idle_ns, count = waiting_ns + overhead_ns + evaluating_ns, scope.steps_on_devices
     waiting, idle = ("waiting for data", "other host time") if on_cpu else ("idle, waiting for data", "idle otherwise")
-    named_ns = {
+    idle_ns = {
+        waiting: waiting_ns,
+        "idle, the profiler's own time": overhead_ns,
+        "idle, an evaluation waiting for data": evaluating_ns,
+    }
+    named_ns, count = sum(idle_ns.values()), scope.steps_on_devices
+    idle_ns[idle if on_cpu or named_ns else "idle"] = scope.parts_ns[IDLE] - named_ns
+    parts_ns = {
         "operators" if on_cpu else "kernels": scope.parts_ns[COMPUTE] - loading_ns,
         "communication alone": scope.parts_ns[COMMUNICATION],
         "copies alone": scope.parts_ns[MEMORY],
+        **idle_ns,
         waiting: waiting_ns + loading_ns,
-        "idle, the profiler's own time": overhead_ns,
-        "idle, an evaluation waiting for data": evaluating_ns,
-        idle if on_cpu or named_idle_ns else "idle": scope.parts_ns[IDLE] - named_idle_ns,
     }
-    if sum(named_ns.values()) != scope.span_ns or min(named_ns.values()) < 0:
-        raise NotConserved(f"{named_ns} are not the {scope.span_ns} ns of the steps")
-    parts_ns = {name: ns / count for name, ns in named_ns.items() if ns}
-    idle_ns = {waiting: waiting_ns} | dict([*named_ns.items()][-3:])
-    idle_ns = {name: ns / count for name, ns in idle_ns.items() if ns}
+    if sum(parts_ns.values()) != scope.span_ns or min(parts_ns.values()) < 0:
+        raise NotConserved(f"{parts_ns} are not the {scope.span_ns} ns of the steps")
+    parts_ns, idle_ns = ({name: ns / count for name, ns in one.items() if ns} for one in (parts_ns, idle_ns))
     return StepTime(
         len(scope.step_ranges), scope.lost_steps, scope.span_ns / count, parts_ns, idle_ns, scope.step_before_ns
     )
