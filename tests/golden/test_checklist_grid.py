@@ -167,12 +167,9 @@ RUN_TABLES = {  # of one run, and columns that a user relies on
     "findings": "code abstained gain_ms gain_percent sure message advice evidence",  # 003, 004
     # 002 to 004: memory by category, by part, over time
     "memory_phases": "step phase category bytes",
-    "memory_activations": "part block operator line bytes allocations",
-    "memory_largest": "category phase range operator line each_bytes allocations bytes",
+    "memory_activations": "part bytes allocations",
     "memory_timeline": "moment ms phase parameters_bytes gradients_bytes optimizer_state_bytes live_bytes",
     "memory_totals": "requested_peak_bytes allocated_peak_bytes reserved_peak_bytes",
-    "memory_blocks": "block saved_bytes gradient_bytes residual_bytes",
-    "module_dtypes": "module modules parameters output gradients",
 }  # fmt: skip
 
 
@@ -203,7 +200,8 @@ def test_kernels_are_in_the_parts_of_the_model_in_both_passes(measured):
 
 STATUSES = [  # what a machine without a GPU says (000)
     (STEP, "timing", "complete"), (STEP, "capture", "complete"), (STEP, "memory", "complete"),
-    (STEP, "counters", "unsupported"), (FORWARD, "timing", "complete"), (DDP, "timing", "complete"),
+    (STEP, "counters", "unsupported"), (STEP, "energy", "unsupported"), (FORWARD, "timing", "complete"),
+    (DDP, "timing", "complete"),
 ]  # fmt: skip
 
 
@@ -214,11 +212,6 @@ def test_a_measurement_says_how_it_ended(measured, name, stage, status):
     runs = pd.read_csv(measured / "results/tables/runs.csv").set_index("run")
     assert runs[f"{stage}_status"][name] == status
     assert json.loads((measured / f"results/runs/{name}/status.json").read_text())["status"] == "complete"
-
-
-def test_energy_is_counted_or_says_why_not(measured):  # RAPL may be readable
-    result = json.loads((measured / f"results/runs/{STEP}/energy.json").read_text())
-    assert result["status"] == "complete" or (result["status"] == "unsupported" and result["reason"])
 
 
 def ask(path: Path, query: str) -> list[tuple]:
@@ -251,7 +244,6 @@ TABLES = {  # merged over all runs, and columns that a user relies on
     "time_lost": "code gain_ms gain_percent sure message advice",
     "memory_peak": "category bytes peak_bytes share", "memory_parts": "part bytes share",  # (i)
     "memory_timeline": RUN_TABLES["memory_timeline"],
-    "warmup_enough": "phase first_ms measured_mean_ms enough",  # (k)
     # (l): throughput, occupancy with its limiter, stalls, DRAM and L2 bytes, roofline; no rows without a GPU
     "counters": "kernel occupancy limited_by stall dram_bytes l2_bytes flops flops_per_byte compute_share memory_share",
     "counter_kernels": "kernel gpu_time_ms flop_per_s dram_bytes_per_s occupancy limited_by stall verdict",
@@ -277,7 +269,7 @@ def test_a_merged_table_has_its_columns_and_a_dictionary(measured, name):
 DOCUMENTS = [  # and a word that each must say
     ("a_forward_time", "forward"), ("b_top_kernels", "kernel"), ("c_other_kernels", "matrix"),
     ("d_training_vs_inference", "training"), ("e_attention", "softmax"), ("i_memory", "activations"),
-    ("k_warmup", "warm-up"), ("l_counters", "GPU"), ("m_energy", "energy"), ("n_communication", "ddp"),
+    ("l_counters", "GPU"), ("m_energy", "energy"), ("n_communication", "ddp"),
     ("time_lost", "step"), ("answers", "softmax"),
 ]  # fmt: skip
 
@@ -296,18 +288,12 @@ def test_a_figure_is_drawn_twice(measured, name):
     assert "<svg" in svg.read_text() and png.read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_page_needs_no_network_and_has_figures_tables_a_flame_graph_and_a_timeline(measured):
+def test_the_page_needs_no_network_and_has_figures_tables_and_a_flame_graph(measured):
     page = (measured / "results/report.html").read_text()
     assert page.lower().startswith("<!doctype html>") and not re.search(
         r"(src|href)=\"https?://[^\"]*\.(js|css)\"", page
     )
-    assert all(word in page for word in ("phase_times", "top_kernels", "flame", "timeline", STEP))
-
-
-def test_one_step_can_be_opened_in_perfetto(measured):
-    with gzip.open(measured / "results/page/trace.json.gz") as file:
-        events = json.load(file)["traceEvents"]
-    assert any(one["ph"] == "X" and "forward" in one["args"].get("range", "") for one in events)
+    assert all(word in page for word in ("phase_times", "top_kernels", "flame", STEP))
 
 
 def test_nothing_private_is_published(measured):  # ours
