@@ -40,7 +40,6 @@ ARGUMENTS: dict[str, tuple[dict, str]] = {
     "--output": (FILE, "write to FILE (default: standard output)"),
     "--output of trace": (FILE | {"required": True}, "write to FILE, compressed if it ends in .gz"),
     "--output of report": (FILE, "write to FILE (default: CAPTURE's name with .html, in this folder)"),
-    "--up-to-damage": (FLAG, "read invalid JSON as far as it is valid"),
     "--class": (
         TEXTS | {"dest": "classes", "metavar": "CLASS=REGEX"},
         "a custom class for kernels whose full name matches, before the built-in rules; repeatable",
@@ -61,7 +60,6 @@ ARGUMENTS: dict[str, tuple[dict, str]] = {
     "--all of diagnose": (FLAG, "in text: list the rules that could not be checked, too"),
     "--all": (FLAG, "list names that are the same, too"),
     "--tolerance": ({"type": float, "default": 1.0, "metavar": "PERCENT"}, "smaller changes are none (default: 1)"),
-    "--by": ({"choices": ("phase", "range"), "default": "phase"}, "group by phase or innermost range (default: phase)"),
     "--collectives": (FLAG, "by collective: its bytes, times and bandwidth"),
 }  # fmt: skip
 COMMANDS = {  # in the order of the help: the arguments, beside the format and the output, and what the command does
@@ -78,7 +76,7 @@ COMMANDS = {  # in the order of the help: the arguments, beside the format and t
         "whether a capture is complete; exit status 1 if any finding is an error"),
     "diff": ("before after --step-name --tolerance --all",
         "what differs in two captures; exit status 1 if anything does"),
-    "host": ("capture --step-name --by", "time of CUDA calls, operating system calls and sampled functions"),
+    "host": ("capture --step-name", "time of CUDA calls, operating system calls and sampled functions"),
     "communication": ("captures --step-name --class --collectives", "time of a run on several GPUs by rank and step"),
 }  # fmt: skip
 
@@ -124,8 +122,8 @@ def command_parser(for_record: bool) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (arguments, summary) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary)
-        common = {"record": "", "report": "--up-to-damage --output", "names": "--format --output"}
-        for argument in f"{arguments} {common.get(name, '--up-to-damage --format --output')}".split():
+        common = {"record": "", "report": "--output"}.get(name, "--format --output")
+        for argument in f"{arguments} {common}".split():
             flags = ("-o", argument) if argument == "--output" else (argument,)
             keywords, text = ARGUMENTS.get(f"{argument} of {name}") or ARGUMENTS[argument]
             command.add_argument(*flags, **keywords, help=text)
@@ -170,8 +168,8 @@ class Command:
         with ExitStack() as stack:
             profiles = []
             for path in self.paths:
-                profile = read(path, self._classes(), up_to_damage=self.options.up_to_damage)
-                profiles.append(stack.enter_context(profile))
+                profile = stack.enter_context(read(path, self._classes()))
+                profiles.append(profile)
                 for note in profile.notes:
                     say(f"{path.name}: {note}")
             if len(profiles) > 1 and "captures" in self.options and any(one.capture.is_torch for one in profiles):
@@ -362,7 +360,7 @@ class Command:
             profiles = []
             for path in self.paths:
                 try:
-                    profiles.append(stack.enter_context(read(path, up_to_damage=options.up_to_damage)))
+                    profiles.append(stack.enter_context(read(path)))
                     found += [(path.name, one) for one in profiles[-1].check(options.steps, options.step_name)]
                 except ImpossibleCapture as error:  # so damaged that it cannot be opened
                     found += [(path.name, one) for one in error.findings]
@@ -401,7 +399,7 @@ class Command:
         from kernel_tables import host
 
         with self._profiles() as (profile,):
-            table = host.host_table(profile, self.options.by, self.options.step_name)
+            table = host.host_table(profile, step_name=self.options.step_name)
             missing = list(host.missing_sources(profile, table))
         self._write(table)
         for sentence in missing:

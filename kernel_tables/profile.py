@@ -24,13 +24,12 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def read(path: str | os.PathLike, classes: Sequence = (), *, up_to_damage: bool = False) -> Profile:
+def read(path: str | os.PathLike, classes: Sequence = ()) -> Profile:
     """The profile of an nsys SQLite export, of JSON of torch.profiler, or of a file that `record` wrote; gzipped or
     not.
 
-    `classes` are custom classes of kernels, tried before the built-in ones: see classes.users_rules. With
-    `up_to_damage`, invalid JSON is read as far as it is valid. Raises TraceError, with one line, if the file cannot be
-    read, and ImpossibleCapture, which is one, if what it says is impossible.
+    `classes` are custom classes of kernels, tried before the built-in ones: see classes.users_rules. Raises TraceError,
+    with one line, if the file cannot be read, and ImpossibleCapture, which is one, if what it says is impossible.
     """
     path = Path(path)
     if path.exists() and not path.is_file():  # to open a pipe may never end
@@ -40,7 +39,7 @@ def read(path: str | os.PathLike, classes: Sequence = (), *, up_to_damage: bool 
             begin = file.read(4096)
         from kernel_tables import export, trace
 
-        capture = trace.read(path, up_to_damage=up_to_damage) if trace.is_json(begin, path) else export.read(path)
+        capture = trace.read(path) if trace.is_json(begin, path) else export.read(path)
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror or error}; check the path") from error
     return Profile(capture, classes)

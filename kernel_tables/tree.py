@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,16 +20,16 @@ class Node:
     label: str = ""
     depth: int = -1  # 0 for the outermost ranges
     instances: int | None = None  # None if it is not a range
-    kernels: int = 0
+    kernels: float = 0
     total_ns: int = 0
     memops: int = 0
-    children: dict[str, "Node"] = field(default_factory=dict)
+    children: dict[str | None, "Node"] = field(default_factory=dict)
 
-    def add(self, other: "Node", sign: int = 1) -> None:
-        """Adds the sums of another node, or subtracts them (`sign` -1)."""
-        self.kernels += sign * other.kernels
-        self.total_ns += sign * other.total_ns
-        self.memops += sign * other.memops
+    def add(self, other: "Node") -> None:
+        """Adds the sums of another node."""
+        self.kernels += other.kernels
+        self.total_ns += other.total_ns
+        self.memops += other.memops
 
     @property
     def is_empty(self) -> bool:
@@ -37,14 +37,21 @@ class Node:
 
 
 def range_tree(profile: Profile, under: str | None = None, process: int | None = None) -> list[Node]:
-    """The ranges that launched something (inside `under`, of a process), inner ones below outer ones, the longest
-    first. Time outside of inner ranges is a node, too, so that the nodes below one add up to it."""
-    launched, root = _launched(profile, under, process), Node()
-    for path, sums in zip(with_phases_as_siblings(list(launched)), launched.values(), strict=True):
+    """The ranges that launched something (inside `under`, of a process): see tree_of."""
+    launched = _launched(profile, under, process)
+    return tree_of(zip(with_phases_as_siblings(list(launched)), launched.values(), strict=True))
+
+
+def tree_of(launched: Iterable[tuple[tuple[str, ...], Node]]) -> list[Node]:
+    """The ranges of what was launched directly in each path, inner ones below outer ones, the longest first. Time
+    outside of inner ranges is a node "(own)", so that the nodes below one add up to it."""
+    root = Node()
+    for path, sums in launched:
         node = root
         for depth, name in enumerate(path):
             node = node.children.setdefault(name, Node(_label(name, path[depth - 1] if depth else ""), depth))
             node.add(sums)
+        node.children.setdefault(None, Node("(own)", len(path))).add(sums)
         if sums.instances is not None:
             node.instances = (node.instances or 0) + sums.instances
     listed, waiting = [], [root]
@@ -53,14 +60,10 @@ def range_tree(profile: Profile, under: str | None = None, process: int | None =
         listed.append(node)
         if node.label == "forward" and node.instances is None:  # added by with_phases_as_siblings around models
             node.instances = sum(child.instances or 0 for child in node.children.values())
-        children = [child for child in node.children.values() if not child.is_empty]
-        own = Node("(own)", node.depth + 1)
-        own.add(node)
-        for child in children:
-            own.add(child, -1)
-        if children and node is not root and not own.is_empty:
-            children.append(own)
-        waiting += sorted(children, key=lambda child: -child.total_ns)[::-1]
+        children = {name: child for name, child in node.children.items() if not child.is_empty}
+        if children.keys() - {None}:
+            own = children.get(None)
+            waiting += sorted(children.values(), key=lambda child: (-child.total_ns, child is own))[::-1]
     return listed[1:]
 
 

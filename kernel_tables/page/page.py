@@ -1,26 +1,23 @@
 """The page of one capture: one file that needs no network and has a limited size."""
 
-from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
-from kernel_tables.attribution import path_text
-from kernel_tables.capture import KINDS, NONE, numbered
+from kernel_tables.capture import KINDS, numbered
 from kernel_tables.classes import family
 from kernel_tables.diagnose import abstained_by_reason, diagnose
 from kernel_tables.files import written_whole
 from kernel_tables.names import short_names
-from kernel_tables.output import duration
 from kernel_tables.page import parts
-from kernel_tables.page.parts import LOOKS, PHASES, PLAIN, Leaf, Names, look_of, rank_of
+from kernel_tables.page.parts import Leaf, Names
 from kernel_tables.profile import Profile
 from kernel_tables.steps import Scope, step_time
 from kernel_tables.text import CPU_ONLY_NOTE, time_heading
-from kernel_tables.tree import COMMUNICATION, longest, range_tree, readable_name, with_phases_as_siblings
+from kernel_tables.tree import COMMUNICATION, readable_name, with_phases_as_siblings
 
-MAX_ROWS, MAX_LEAVES, MAX_BARS = 1000, 3000, 12_000  # of a table, a flame graph and a timeline
+MAX_ROWS, MAX_LEAVES = 1000, 3000  # of a table and a flame graph
 
 
 def write_page(profile: Profile, path: Path, step_name: str = "step") -> None:
@@ -38,9 +35,9 @@ def write_page(profile: Profile, path: Path, step_name: str = "step") -> None:
         machine=_describe(profile), on_cpu=on_cpu, cpu_note=CPU_ONLY_NOTE, time_heading=time_heading(on_cpu), time=time,
         of_what="one step" if scope.has_steps else "the capture", names_of=names.as_lists, tables=_tables(scope, under),
         flames={"step": parts.flame(shown, names, root)}, small_leaves=sum(one.ms <= most_small_ms for one in leaves),
-        picture=parts.picture(leaves, time and time.ns / 1e6, idle_ms), short=short_names(scope.activities.names),
+        rows=parts.step_rows(leaves, time and time.ns / 1e6, idle_ms), short=short_names(scope.activities.names),
         findings=[finding for finding in findings if not finding.abstained], unchecked=abstained_by_reason(findings),
-        completeness=profile.check(step_name=step_name), timeline=capture_timeline(scope, names),
+        completeness=profile.check(step_name=step_name),
         scope_of_tables=f"What lies in the range “{window}”." if under else "All of the capture.",
     )  # fmt: skip
     with written_whole(path) as partial:
@@ -65,22 +62,16 @@ def _describe(profile: Profile) -> str:
 def _tables(scope: Scope, under: str | None) -> dict[str, tuple]:
     """The tables by name: the kinds of columns by heading, the rows, a sentence on rows that were left out, a title."""
     profile, work, ns, tables = scope.profile, scope.activities, scope.duration_ns, {}
-    classes, tree = list(profile.table("classes", under).rows()), range_tree(profile, under)
+    classes = list(profile.table("classes", under).rows())
     kernels = [row for row in profile.table("kernels", under).rows() if row[2] not in ("memcpy", "memset")]
     all_ns, moved = sum(row[3] for row in classes) or 1, profile.capture.source.copies()["bytes"]
     time = f"{time_heading(profile.is_cpu_only)}=time | share=share"
 
-    def add(title: str, columns: str, rows: list, count: int | None = None) -> None:
-        name, left_out = title.partition(" ")[0].lower(), (count or len(rows)) - MAX_ROWS
+    def add(title: str, columns: str, rows: list) -> None:
+        name, left_out = title.partition(" ")[0].lower(), len(rows) - MAX_ROWS
         rest = f"{left_out:,} more have no room here; kernel-tables prints all." if left_out > 0 else ""
         tables[name] = dict(column.split("=") for column in columns.split(" | ")), rows[:MAX_ROWS], rest, title
 
-    rows = [
-        ((node.depth, node.label), node.instances, node.kernels, node.total_ns, node.total_ns / all_ns, node.memops)
-        for node in longest(tree, MAX_ROWS)
-    ]
-    columns = f"range=range | times=count | kernels=count | {time} | copies, fills=count"
-    add("Ranges with inner ones below outer ones", columns, rows, len(tree))
     rows = [(name, count, launches, ns, ns / all_ns, largest) for name, count, launches, ns, _, largest, _ in classes]
     add("Classes of kernels", f"class=text | kernels=count | launches=count | {time} | most time in=kernel", rows)
     rows = [
@@ -124,79 +115,3 @@ def _with_phases(scope: Scope) -> list[tuple[str, ...]]:
     step = scope.step_name if scope.has_steps else None
     inner = [path[path.index(step) + 1 :] if step in path else path for path in scope.profile.paths]
     return [(*map(readable_name, path[:1]), *path[1:]) for path in with_phases_as_siblings(inner)]
-
-
-def capture_timeline(scope: Scope, names: Names) -> dict[str, object]:
-    """The timeline of the middle step (without steps, of the complete capture): `data`, the lanes with title, start,
-    length (ns) and kind of each bar, and the kinds with name, path or None, and look; `phases` and `families` of the
-    legend; `note`, a sentence if only its first part fits."""
-    profile, work, ranges, calls = scope.profile, scope.activities, scope.ranges, scope.profile.capture.calls
-    opened, rows, first_ns, limit_ns, note = _excerpt(scope)
-    lanes, kinds, phases, families, paths = {}, {}, set(), set(), _with_phases(scope)
-    # Threads are numbered from 1, those that open most ranges first.
-    threads = [thread for thread, _ in Counter(ranges.thread.tolist() + calls.threads.tolist()).most_common()]
-
-    def values(rows: np.ndarray, *columns: np.ndarray) -> zip:
-        return zip(*(column[rows].tolist() for column in columns), strict=True)
-
-    def add(lane: tuple, title: str, times: list, name: int, path: tuple[str, ...], look: int) -> None:
-        kind, (start, end) = (name, names.number(path_text(path)) if path else None, look), times
-        if start < limit_ns:
-            bar = (start - first_ns, max(min(end, limit_ns) - start, 0), kinds.setdefault(kind, len(kinds)))
-            lanes.setdefault(lane, (title, []))[1].append(bar)
-
-    depth = profile.attribution.paths.depth
-    least = int(depth[profile.range_path[opened]].min(initial=1 << 30))
-    columns = ranges.thread, ranges.name, profile.range_path, ranges.start, ranges.end
-    for thread, name, path, *times in values(opened, *columns):
-        number, level = threads.index(thread) + 1, int(depth[path]) - least
-        title = f"ranges, thread {number}" + (f", level {level + 1}" if level else "")
-        if level < 8:
-            look = look_of((*paths[path], "")[0], PHASES)
-            add((0, number, level), title, times, names.number(ranges.names[name]), paths[path][:-1], look)
-            phases.update(paths[path][:1])
-    launched = rows[scope.launch_row[rows] != NONE]
-    called, activity = np.unique(scope.launch_row[launched], return_index=True)
-    launched, called = (column[calls.start[called] < limit_ns] for column in (launched[activity], called))
-    if not profile.is_cpu_only:
-        profile.capture.load_call_ends()
-        of_calls = values(called, calls.threads[calls.thread], calls.name, calls.start, calls.end)
-        for (thread, name, *times), path in zip(of_calls, profile.launch_path[launched].tolist(), strict=True):
-            number, name = threads.index(thread) + 1, names.number(calls.names.get(name, "launch"))
-            add((1, number), f"API calls, thread {number}", times, name, paths[path], LOOKS.index(PLAIN))
-    rows = rows[profile.timed[rows]]
-    columns = work.device, work.stream_number, work.name, profile.attribution.path, work.start, work.end
-    for device, stream, name, path, *times in values(rows[work.start[rows] < limit_ns], *columns):
-        where = "processor" if device < 0 else f"device {device}"
-        one, number = family(profile.activity_classes[name]), names.number(work.names[name], is_kernel=True)
-        add((2, device, stream), f"{where}, stream {stream}", times, number, paths[path], look_of(one))
-        families.add(one)
-    data = {"lanes": [], "kinds": list(kinds)}
-    for _, (title, bars) in sorted(lanes.items()):
-        of_lane = zip(("start", "length", "kind"), zip(*sorted(bars), strict=True), strict=True)
-        data["lanes"].append({"title": title, **dict(of_lane)})
-    phases, families = [name for name in PHASES if name in phases], sorted(families, key=rank_of)
-    return {"data": data, "phases": phases, "families": families, "note": note}
-
-
-def _excerpt(scope: Scope) -> tuple[np.ndarray, np.ndarray, int, int, str]:
-    """The rows of the ranges and of the activities of the middle step (without steps, of the capture), the first time
-    that is shown and the one before which bars start, and a sentence if not all is shown."""
-    work, ranges, first_ns, last_ns = scope.activities, scope.ranges, None, int(scope.ranges.end.max(initial=0))
-    rows, opened = np.arange(len(work)), np.arange(len(ranges))
-    if scope.has_steps:
-        middle = len(scope.step_ranges) // 2
-        step, rows = scope.step_ranges[middle], np.flatnonzero(scope.step_by_activity == middle)
-        first_ns, last_ns = int(ranges.start[step]), int(ranges.end[step])
-        is_inside = (ranges.start >= first_ns) & (ranges.end <= last_ns)
-        opened = np.flatnonzero(is_inside & (scope.range_process == scope.range_process[step]))
-    launch_ns = scope.launch_ns[rows[scope.launch_row[rows] != NONE]]
-    starts = np.concatenate([ranges.start[opened], launch_ns, work.start[rows]])
-    first_ns = int(starts.min(initial=last_ns)) if first_ns is None else first_ns
-    last_ns = limit_ns = max(last_ns, int(work.end[rows].max(initial=0)))
-    if len(starts) > MAX_BARS:
-        limit_ns = int(np.partition(starts, MAX_BARS)[MAX_BARS])
-    shown = f"{duration(limit_ns - first_ns)} of {duration(last_ns - first_ns)}"
-    note = f"Only its first {shown} are shown; kernel-tables trace writes all of it." if limit_ns < last_ns else ""
-    limit_ns = max(limit_ns, first_ns + 1)
-    return opened[ranges.start[opened] < limit_ns], rows, first_ns, limit_ns, note

@@ -1,12 +1,9 @@
 """One page for the grid: its tables, documents and figures -> results/report.html, one file that needs no network.
 
-It has the frame, the step picture, the flame graph and the timeline of the page of a recording
-(kernel_tables/page). Also one captured window for Perfetto -> results/page/trace.json.gz.
+It has the frame, the table of a step and the flame graph of the page of a recording (kernel_tables/page).
 """
 
 import base64
-import gzip
-import json
 import math
 import re
 from pathlib import Path
@@ -15,13 +12,9 @@ import pandas as pd
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-import kernel_tables
 from kernel_tables.attribution import names_in
 from kernel_tables.files import written_whole
-from kernel_tables.page.page import capture_timeline
-from kernel_tables.page.parts import Leaf, Names, flame, html_environment, picture
-from kernel_tables.perfetto import write_timeline
-from kernel_tables.steps import Scope
+from kernel_tables.page.parts import Leaf, Names, flame, html_environment, step_rows
 from workflow.peaks import peak_flop_per_s
 from workflow.tables import read_tables
 from workflow.text import describe_machine, describe_run, list_missing
@@ -34,14 +27,10 @@ MARKDOWN = (
 )
 
 
-def main(
-    tables: list[str], documents: list[str], figures: list[str], capture: str | None, run: str | None, page: str,
-    trace: str, classes: list,
-) -> None:  # fmt: skip
-    """Writes the page, and the trace of `run`, whose capture is the timeline. Both are None in grids without steps."""
+def main(tables: list[str], documents: list[str], figures: list[str], run: str | None, page: str) -> None:
+    """Writes the page. It begins with `run`, which is None in grids without steps."""
     frames, names = read_tables(tables), Names()
     runs = frames["runs"]
-    timeline = show_capture(capture, classes, names, Path(trace))
     leaves = leaves_by_run(frames.get("kernels"), run)
     sections, placed = [read_section(Path(document)) for document in documents], set()
     for section in sections:  # a figure stands once, in the first section that shows it
@@ -60,12 +49,10 @@ def main(
         run_name=describe_run(runs, run) if run else None,
         speed=measure_speed(frames, run) if run else None,
         advice=list_advice(frames, run),
-        picture=picture(leaves[run]) if run in leaves else None,
+        rows=step_rows(leaves[run]) if run in leaves else None,
         flames={name: flame(run_leaves, names) for name, run_leaves in leaves.items()},
-        timeline=timeline,
-        trace=Path(trace).relative_to(Path(page).parent),
         names_of=names.as_lists,
-    )  # fmt: skip
+    )
     with written_whole(Path(page)) as partial:
         partial.write_text(text, encoding="utf-8")
 
@@ -104,18 +91,6 @@ def leaves_by_run(kernels: pd.DataFrame | None, first: str | None) -> dict[str, 
     return leaves
 
 
-def show_capture(capture: str | None, classes: list, names: Names, trace_file: Path) -> dict | None:
-    """The timeline of the middle step of a capture, None without one; writes the trace for Perfetto."""
-    if capture is None or not Path(capture).stat().st_size:  # a run that was not captured has an empty file
-        with written_whole(trace_file) as partial:
-            partial.write_bytes(gzip.compress(b'{"traceEvents": []}'))
-        return None
-    with kernel_tables.read(capture, classes) as profile:
-        with written_whole(trace_file) as partial:
-            write_timeline([profile], partial)
-        return capture_timeline(Scope(profile, "step"), names)
-
-
 def measure_speed(frames: dict[str, pd.DataFrame], run: str) -> dict:
     """Milliseconds of a step without a profiler, tokens per second, and the share of the peak FLOP/s of the data sheet
     that its model FLOPs reach (a training step has those of three forward passes); None for what is unknown."""
@@ -145,6 +120,5 @@ def list_advice(frames: dict[str, pd.DataFrame], run: str | None, most: int = 3)
 if "snakemake" in globals():
     main(
         list(snakemake.input.tables), list(snakemake.input.documents), list(snakemake.input.figures),
-        snakemake.input.get("capture"), snakemake.params.run, snakemake.output.page, snakemake.output.trace,
-        json.loads(snakemake.params.classes),
+        snakemake.params.run, snakemake.output.page,
     )  # fmt: skip
