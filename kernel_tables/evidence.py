@@ -10,14 +10,11 @@ from functools import cached_property
 
 import numpy as np
 
-from kernel_tables.attention import Attention
-from kernel_tables.idle import ALLOCATIONS, CAUSES, HostCalls, Idle
+from kernel_tables.idle import CAUSES, FUNCTION, HOST, HostCalls, Idle
 from kernel_tables.intervals import difference
-from kernel_tables.output import duration
 from kernel_tables.steps import Scope
 
 OPTIMIZER = re.compile(r"(?i)^optimizer(?!.*zero_grad)")  # also PyTorch's own, Optimizer.step#AdamW.step
-BACKWARD = re.compile(r"(?i)backward")
 MIN_STEPS = 6  # to tell a slow step from chance
 
 
@@ -86,11 +83,6 @@ class Context:
         return Idle(self.scope, self.calls)
 
     @cached_property
-    def attention(self) -> Attention:
-        """The attention in separate kernels."""
-        return Attention(self.scope, self.scope.is_in_range(BACKWARD.search))
-
-    @cached_property
     def time_by_activity(self) -> np.ndarray:
         """By activity: how long it ran, in full if it is partly in the span of its device, and 0 if it is outside."""
         return np.where(self.scope.is_in_span, self.scope.duration_ns, 0)
@@ -111,40 +103,32 @@ class Context:
         evidence = {"kernels_per_step": scope.per_step(mask), "ms": scope.per_step_ms(total_ns)}
         return Hit(total_ns, f"{subject} {scope.in_words(total_ns)}", evidence, self.times(mask))
 
-    def wait_hit(self, cause: str, waits: str) -> Hit | None:
+    def idle_hit(self, cause: str, waits: str) -> Hit | None:
         """The hit for the time in which a device idles between activities or only copies because of `cause`. `waits`
         says when it waits, in words."""
-        scope, calls, number = self.scope, self.calls, CAUSES.index(cause)
-        is_copy = calls.copy_cause == number
-        if cause not in self.idle.ns_by_cause and not is_copy.any():
-            return None
-        is_copy &= scope.is_in_span
-        # What is claimed of an activity is first its own time, and only what exceeds that is of the gap before it.
-        claimed_idle_ns = np.maximum(self.claimed_ns - self.time_by_activity, 0)
-        idle_ns = np.maximum(self.idle.by_activity(cause) - claimed_idle_ns, 0)
+        scope, calls = self.scope, self.calls
+        number = CAUSES.index(cause) if cause in CAUSES else len(CAUSES)  # else no call or copy is the cause
+        is_copy = (calls.copy_cause == number) & scope.is_in_span
+        idle_ns = np.maximum(self.idle.by_activity(cause) - self.claimed_ns, 0)
         copying = [difference(device.time_of(is_copy), device.time_of(scope.is_kernel)) for device in scope.devices]
         copying_ns = sum(times.total_ns for times in copying)
         counted_ns = int(idle_ns.sum()) + copying_ns
-        # How often and for how long calls held up the host, from the first start to the last end of the devices' spans.
-        first_ns = min(device.first_ns for device in scope.devices)
-        last_ns = max(device.last_ns for device in scope.devices)
-        held_up = (calls.cause == number) & (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
-        counts = Counter(calls.functions[function] for function in np.sort(calls.function[held_up]).tolist())
         evidence = {
-            "calls_per_step": round(int(held_up.sum()) / scope.step_count, 2),
-            "functions_per_step": {name: round(count / scope.step_count, 2) for name, count in counts.items()},
-            "host_ms": scope.per_step_ms(calls.time_of(held_up).total_ns),
+            "gaps_per_step": round(int((idle_ns > 0).sum()) / scope.step_count, 2),
+            "longest_ms": int(idle_ns.max(initial=0)) / 1e6,
         }
+        message = f"the GPU waits {scope.in_words(counted_ns)} {waits}"
+        functions = sorted(set(scope.profile.capture.host_functions[2]))[:3]
+        if why := {HOST: scope.compiled_in_words, FUNCTION: ", ".join(functions)}.get(cause):
+            message += f" ({why})"
+        if cause in CAUSES:  # how often and for how long calls held up the host in the spans of the devices
+            first_ns = min(device.first_ns for device in scope.devices)
+            last_ns = max(device.last_ns for device in scope.devices)
+            held_up = (calls.cause == number) & (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
+            counts = Counter(calls.functions[function] for function in np.sort(calls.function[held_up]).tolist())
+            evidence["functions_per_step"] = {name: round(n / scope.step_count, 2) for name, n in counts.items()}
+            evidence["host_ms"] = scope.per_step_ms(calls.time_of(held_up).total_ns)
         if copying_ns:
             evidence["copying_alone_ms"] = scope.per_step_ms(copying_ns)
-        at_edges_ns = self.idle.at_edges_ns(cause)  # is reported with the others, but does not help to reach the share
-        total_ns = counted_ns + at_edges_ns
-        gain_ns = max(counted_ns, self.idle.avoidable_ns[cause] + copying_ns) + at_edges_ns
-        message = f"the GPU waits {scope.in_words(total_ns)} {waits}"
-        if cause in ALLOCATIONS:
-            listed = [f"{count:.3g} {name}" for name, count in evidence["functions_per_step"].items()]
-            message += f" ({', '.join(listed)} per step)"
-        if scope.share(gain_ns - total_ns) >= 0.01:  # less is not worth a word
-            more = duration(1e6 * scope.per_step_ms(gain_ns - total_ns))
-            message += f", and up to {more} more because the host is then no longer ahead of it"
+        gain_ns = max(counted_ns, self.idle.avoidable_ns.get(cause, 0) + copying_ns)
         return Hit(gain_ns, message, evidence, idle_ns + self.times(is_copy), counted_ns)

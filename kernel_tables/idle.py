@@ -21,14 +21,15 @@ from kernel_tables.intervals import Intervals, covered_ns, gaps, overlapping_pai
 from kernel_tables.steps import NO_STEP, Device, Scope, rows_by_value
 
 LAUNCH, WAIT, ALLOCATION, FREEING, COPY, OTHER = range(6)  # what a call does to the host
-# Causes of idle time, and the rules that report them; those that begin with idle_ are outside of steps.
-ALLOCATIONS = ("allocation_in_step", "idle_allocation")
-# Of calls, and of copies between host and device. Idle time is assigned to the first that applies.
-CAUSES = (*ALLOCATIONS, "pageable_copy", "copy_in_step", "idle_copy", "sync_in_step", "idle_sync")
+# Causes of idle time, and the rules that report them: first those of calls, and of copies between host and device.
+# Idle time is assigned to the first that applies; those that begin with idle_ are outside of steps.
+CAUSES = (
+    "allocation_in_step", "idle_allocation", "pageable_copy", "copy_in_step", "idle_copy", "sync_in_step", "idle_sync",
+)  # fmt: skip
 # Causes of gaps besides CAUSES. GPU: the activity was launched in time. UNKNOWN: its launch is not in the capture.
 # PROFILER: the profiler itself was busy. FUNCTION: the stream waited for a function on the host. EVALUATION: an
 # evaluation waited for data.
-HOST, LAUNCHING, GPU, UNKNOWN = "idle_host", "launching", "gpu", "unknown"
+HOST, LAUNCHING, GPU, UNKNOWN = "idle_host", "launch_bound", "gpu", "unknown"
 PROFILER, FUNCTION, EVALUATION = "profiler", "host_function", "evaluation"
 # The host makes no CUDA call for this long: 70 times the 14 us that it takes per launch in eager PyTorch.
 LONG_PAUSE_NS = 1_000_000
@@ -72,15 +73,6 @@ class HostCalls:
     def time_of(self, mask: np.ndarray) -> Intervals:
         """The time in which at least one call of `mask` was open."""
         return union(self.start_ns[mask], self.end_ns[mask])
-
-    @cached_property
-    def previous(self) -> np.ndarray:
-        """By call: the previous call on the same thread, NONE for the first."""
-        order = np.lexsort((self.start_ns, self.thread))
-        is_same_thread = self.thread[order[1:]] == self.thread[order[:-1]]
-        previous = np.full(len(order), NONE)
-        previous[order[1:][is_same_thread]] = order[:-1][is_same_thread]
-        return previous
 
     @cached_property
     def _copies(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
@@ -133,9 +125,10 @@ class HostCalls:
         copies = np.flatnonzero((self.copy_cause != NONE) & (self.scope.launch_row != NONE))
         as_copy = np.full(len(cause) + 1, NONE, np.int8)  # the last entry is for calls without a previous one
         as_copy[self.scope.launch_row[copies]] = self.copy_cause[copies]
-        waits = np.flatnonzero(self.kind == WAIT)
-        of_previous = as_copy[self.previous[waits]]  # a wait after a copy is a part of it
-        cause[waits[of_previous != NONE]] = of_previous[of_previous != NONE]
+        order = np.lexsort((self.start_ns, self.thread))  # a wait after a copy on its thread is a part of it
+        follows = np.append(False, self.thread[order[1:]] == self.thread[order[:-1]]) & (self.kind[order] == WAIT)
+        of_previous = np.where(follows, as_copy[np.roll(order, 1)], NONE)
+        cause[order] = np.where(of_previous != NONE, of_previous, cause[order])
         return np.where(as_copy[:-1] != NONE, as_copy[:-1], cause)
 
     def _step_of_calls(self, rows: np.ndarray) -> np.ndarray:
@@ -157,16 +150,8 @@ class HostCalls:
         return (step != NO_STEP) & (last_ns[step] > times_ns)
 
     def holding_up(self, device: Device, cause: str) -> Intervals:
-        """The time in which the device's process was in a call of this cause. For allocations, the time between two of
-        them on a thread counts, too, if it is short."""
-        rows = np.flatnonzero((self.cause == CAUSES.index(cause)) & (self.process == device.process))
-        start_ns, end_ns = self.start_ns[rows], self.end_ns[rows]
-        if cause in ALLOCATIONS and len(rows):
-            short_ns = 50_000  # from one cudaFree of empty_cache() to the next: at most 15 µs on an H200 under nsys
-            previous = self.previous[rows]
-            follows = np.isin(previous, rows) & (start_ns - self.end_ns[previous] < short_ns)
-            start_ns = np.where(follows, np.minimum(start_ns, self.end_ns[previous]), start_ns)
-        return union(start_ns, end_ns)
+        """The time in which the device's process was in a call of this cause."""
+        return self.time_of((self.cause == CAUSES.index(cause)) & (self.process == device.process))
 
 
 def claims(gap_ns: np.ndarray, held_up_ns: np.ndarray) -> np.ndarray:
@@ -200,16 +185,6 @@ class Idle:
         for cause in self.ns_by_cause.keys() & set(causes or self.ns_by_cause):
             idle_ns += self.ns_by_cause[cause]
         return idle_ns
-
-    def at_edges_ns(self, cause: str) -> int:
-        """The idle time before the first activity of a device, if a call of this cause is in it, and that after the
-        last activity likewise; summed over devices."""
-        total_ns = 0
-        for device in self.scope.devices:
-            calls = self.calls.holding_up(device, cause)
-            for first_ns, last_ns in ((device.first_ns, device.start_ns[0]), (device.end_ns.max(), device.last_ns)):
-                total_ns += int(last_ns - first_ns) if covered_ns(calls, int(first_ns), int(last_ns)) else 0
-        return total_ns
 
     def _add(self, device: Device) -> None:
         between, row = device.gaps

@@ -14,14 +14,13 @@ from typing import Annotated
 import msgspec
 import numpy as np
 
-from kernel_tables.capture import NONE
 from kernel_tables.classes import is_fp32_without_tensor_cores, pattern_problem
 from kernel_tables.errors import TraceError
-from kernel_tables.evidence import BACKWARD, Context, Hit
-from kernel_tables.idle import EVALUATION, FUNCTION, GPU, HOST, LAUNCHING, LONG_PAUSE_NS
+from kernel_tables.evidence import Context, Hit
+from kernel_tables.idle import EVALUATION, GPU, LAUNCHING
 from kernel_tables.intervals import covered_ns
 from kernel_tables.output import duration
-from kernel_tables.steps import COMMUNICATION, IDLE, Scope
+from kernel_tables.steps import COMMUNICATION, IDLE, OUTSIDE, Scope, phases_and_parts
 
 MANY_OPTIMIZER_KERNELS = 20  # of a step; clipping gradients before a fused optimizer takes six
 # The ten steps of small, context 512, lie within 10 % on an H200, whose clocks fall by 5 % in 80 ms of bf16 products.
@@ -81,37 +80,6 @@ def waiting_for_data(context: Context) -> Hit:
     return Hit(gain_ns, message, evidence, ns_by_activity, counted_ns)
 
 
-def launch_bound(context: Context) -> Hit:
-    scope, ns_by_activity = context.scope, context.idle.by_activity(LAUNCHING)
-    ns_by_activity[context.claimed_ns > 0] = 0
-    idle_ns, launches = int(ns_by_activity.sum()), int((scope.is_in_span & (scope.launch_row != NONE)).sum())
-    message = f"the GPU waits {scope.in_words(idle_ns)} for kernels that the host launches too late"
-    return Hit(idle_ns, message, {"launches_per_step": round(launches / scope.step_count, 1)}, ns_by_activity)
-
-
-def idle_host(context: Context) -> Hit:
-    scope = context.scope
-    ns_by_activity = np.maximum(context.idle.by_activity(HOST) - context.claimed_ns, 0)
-    idle_ns, pauses = int(ns_by_activity.sum()), int((ns_by_activity > 0).sum())
-    message = (
-        f"the GPU waits {scope.in_words(idle_ns)} while the host makes no CUDA call for"
-        f" {LONG_PAUSE_NS // 1_000_000} ms or longer"
-    )
-    if scope.compiled_in_words:
-        message += f" ({scope.compiled_in_words} in the window, which is a part of it)"
-    longest_ms = int(ns_by_activity.max(initial=0)) / 1e6
-    evidence = {"pauses_per_step": pauses / scope.step_count, "longest_ms": longest_ms}
-    return Hit(idle_ns, message, evidence, ns_by_activity)
-
-
-def host_function(context: Context) -> Hit:
-    scope, ns_by_activity = context.scope, context.idle.by_activity(FUNCTION)
-    names = sorted(set(scope.profile.capture.host_functions[2]))
-    called = f" ({', '.join(names[:3])})" if names else ""
-    message = f"a stream waits {scope.in_words(int(ns_by_activity.sum()))} for a host function{called}"
-    return Hit(int(ns_by_activity.sum()), message, {"functions": names[:10]}, ns_by_activity)
-
-
 def recomputation(context: Context) -> Hit:
     """What a checkpoint computes again, and the gaps in it for which the host launched too late."""
     scope = context.scope
@@ -148,65 +116,56 @@ def small_kernels(context: Context) -> Hit | None:
     return Hit(total_ns, message, evidence, context.times(is_small) + gaps_ns)
 
 
-def unfused_elementwise(context: Context) -> Hit:
-    """Chains of elementwise kernels in a row on a stream, launched in the same ranges. A fix saves all kernels of a
-    chain but the shortest."""
-    scope, fewest = context.scope, 3
-    mask = scope.is_of_class("elementwise") & scope.is_in_span & (context.claimed_ns == 0)
-    is_member, chains, gain_ns, total_ns = np.zeros(len(mask), bool), 0, 0, 0
-    for rows in scope.streams:
-        path, is_elementwise, time_ns = scope.profile.attribution.path[rows], mask[rows], context.time_by_activity[rows]
-        begins = np.append(True, (path[1:] != path[:-1]) | ~is_elementwise[1:] | ~is_elementwise[:-1])
-        first = np.flatnonzero(begins)  # of each stretch: a chain, or a single other kernel
-        length = np.diff(np.append(first, len(rows)))
-        is_chain = (length >= fewest) & is_elementwise[first]
-        chain_ns, shortest_ns = (ufunc.reduceat(time_ns, first)[is_chain] for ufunc in (np.add, np.minimum))
-        chains += int(is_chain.sum())
-        gain_ns += int((chain_ns - shortest_ns).sum())
-        total_ns += int(chain_ns.sum())
-        is_member[rows[np.repeat(is_chain, length)]] = True
-    evidence = {
-        "chains_per_step": round(chains / scope.step_count, 1),
-        "kernels_per_step": scope.per_step(is_member),
-        "chains_ms": scope.per_step_ms(total_ns),
-    }
-    message = f"chains of {fewest} and more elementwise {scope.noun} take {scope.in_words(total_ns)}"
-    return Hit(gain_ns, message, evidence, context.times(is_member))
-
-
 def no_tensor_cores(context: Context) -> Hit:
     mask = context.scope.is_named(is_fp32_without_tensor_cores) & context.scope.is_of_class("gemm")
     return context.time_hit(mask, "matrix multiplies in fp32, without tensor cores, take")
 
 
 def unfused_attention(context: Context) -> Hit | None:
-    """The chains of kernels that a fused kernel replaces, with their products. If no chain of the backward pass was
-    found, its time is bounded by that of the forward pass."""
-    scope, attention = context.scope, context.attention
-    # A backward pass has 2.5 times the arithmetic (FlashAttention: five matrix multiplies instead of two).
-    chains, times_forward = attention.forward | attention.backward, 2.5
-    forward_ns, known_backward_ns = scope.busy_ns(attention.forward), scope.busy_ns(attention.backward)
-    in_backward = scope.is_in_range(BACKWARD.search) & scope.is_in_span & scope.is_kernel
-    backward_ns = known_backward_ns or min(scope.busy_ns(in_backward), round(times_forward * forward_ns))
-    is_a_bound = not known_backward_ns and backward_ns > 0
-    total_ns = scope.busy_ns(chains) + (0 if known_backward_ns else backward_ns)
-    without_products_ns = scope.busy_ns(chains & ~attention.is_product)
-    if not without_products_ns:
-        return None
+    """The chains of kernels that a fused kernel replaces, with their products."""
+    scope, (is_forward, is_backward) = context.scope, _attention_chains(context.scope)
+    total_ns = scope.busy_ns(is_forward | is_backward)
+    without_products_ns = scope.busy_ns((is_forward | is_backward) & ~scope.is_of_class("gemm"))
     evidence = {
-        "kernels_per_step": scope.per_step(chains),
-        "forward_ms": scope.per_step_ms(forward_ns),
-        "backward_ms": scope.per_step_ms(backward_ns),
-        "backward_is_a_bound": is_a_bound,
+        "kernels_per_step": scope.per_step(is_forward | is_backward),
+        "forward_ms": scope.per_step_ms(scope.busy_ns(is_forward)),
+        "backward_ms": scope.per_step_ms(scope.busy_ns(is_backward)),
         "without_matmuls_ms": scope.per_step_ms(without_products_ns),
     }
     message = f"attention runs as separate {scope.noun} (product, softmax, product), which take"
-    message += f" {scope.in_words(total_ns)}"
-    if is_a_bound:
-        message += f", counting at most {times_forward} times the forward pass for the backward pass"
-    # If the backward pass is only bounded, without_products_ns lacks it, so it counts in proportion.
-    counted_ns = without_products_ns * total_ns / (forward_ns + known_backward_ns)
-    return Hit(total_ns, message, evidence, context.times(chains), counted_ns)
+    ns_by_activity = context.times(is_forward | is_backward)
+    return Hit(total_ns, f"{message} {scope.in_words(total_ns)}", evidence, ns_by_activity, without_products_ns)
+
+
+def _attention_chains(scope: Scope) -> tuple[np.ndarray, np.ndarray]:
+    """By activity: whether it is in a chain of attention of the forward pass, and of the backward pass.
+
+    A chain is a product, a softmax and a product in a row on a stream, launched in one phase of one step, with nothing
+    but elementwise kernels, reductions and copies between them, and the copies around it, which lay out heads. In a
+    range inside the step, a softmax may be written out with an exponential; outside of all it may be that of a loss.
+    The backward pass has two products on each side of the gradient of a softmax.
+    """
+    phases = np.array(phases_and_parts(scope.profile.paths, scope.step_name)[0])[scope.profile.attribution.path]
+    is_exponential = scope.is_named(re.compile(r"exp_kernel|aten::exp_?$").search) & (phases != OUTSIDE)
+    letters = np.full(len(scope.activities), b"x")
+    for letter, mask in (  # later ones override
+        (b"o", scope.is_of_class("elementwise", "random", "reduction", "other/view")),
+        (b"c", scope.is_of_class("elementwise/copy") | scope.is_memory),
+        (b"S", scope.is_of_class("softmax", "triton-fused/softmax") | is_exponential),
+        (b"B", scope.is_named(re.compile(r"(?i)softmax\w*_?backward").search)),
+        (b"P", scope.is_of_class("gemm")),
+        (b"x", scope.is_named(re.compile(r"(?i)log_?softmax").search)),  # of a loss
+    ):
+        letters[mask] = letter
+    found, step = [], scope.step_by_activity
+    for chain in (r"P[oc]*S[ocS]*P", r"(?:P[oc]{0,2})?P[oc]*B[ocB]*P(?:[oc]{0,2}P)?"):
+        found.append(np.zeros(len(letters), bool))
+        for rows in scope.streams:
+            for match in re.finditer(f"c{{0,4}}({chain})c{{0,4}}", letters[rows].tobytes().decode()):
+                first, last = rows[match.start(1)], rows[match.end(1) - 1]
+                is_of_one_pass = phases[first] == phases[last] and step[first] == step[last]
+                found[-1][rows[match.start() : match.end()]] = is_of_one_pass
+    return found[0], found[1]
 
 
 def unfused_optimizer(context: Context) -> Hit | None:
@@ -258,47 +217,13 @@ def unsteady_steps(context: Context) -> Hit | None:
         "slow_steps_ms": {str(step): float(time_ns[step]) / 1e6 for step in np.flatnonzero(is_slow).tolist()},
         "longer_ms": float(longer_ns.sum()) / 1e6,
     }
+    more, usual = (np.median(scope.launches_by_step[steps]) for steps in (is_slow, ~is_slow))
     message = (
         f"{int(is_slow.sum())} of {count} steps take{'s' if is_slow.sum() == 1 else ''} more than {OUTLIER}"
-        f" times the median of {duration(median_ns)}: {_what_varies(scope, is_slow)}"
+        f" times the median of {duration(median_ns)}; they launch {more:,.0f} {scope.noun}, and the others {usual:,.0f}"
     )
     ns_by_activity = context.times(np.isin(step, np.flatnonzero(longer_ns > 0)))
     return Hit(int(longer_ns.sum()) * len(scope.devices), message, evidence, ns_by_activity)
-
-
-def _what_varies(scope: Scope, is_slow: np.ndarray) -> str:
-    """The work that slow steps do more often than the others, in words."""
-    name, instances = _repeated_range(scope, is_slow)
-    if name:
-        usual = np.median(instances[~is_slow])
-        more = instances[is_slow & (instances > usual)]
-        where = "there" if len(more) == is_slow.sum() else f"in {len(more)} of them"
-        others = f"{usual:g} times" if usual else "not"
-        return f"{name} runs {np.median(more):g} times {where}, and {others} in the others"
-    more, usual = (np.median(scope.launches_by_step[steps]) for steps in (is_slow, ~is_slow))
-    if more > scope.MORE_WORK * usual:
-        return f"they do more work: {more:,.0f} {scope.noun}, and the others {usual:,.0f}"
-    if scope.compiled_in_words:
-        return f"{scope.compiled_in_words} in the window"
-    return f"they run as many {scope.noun} as the others, so it is the time of the same work that varies"
-
-
-def _repeated_range(scope: Scope, is_slow: np.ndarray) -> tuple[str, np.ndarray]:
-    """Of the ranges directly inside steps that occur more often in slow steps than in others, the one whose additional
-    instances take the most time: its name, and how often it occurs, by step; "" and zeros without one."""
-    ranges, paths, range_path = scope.ranges, scope.profile.paths, scope.profile.range_path
-    is_in_step = np.array([path[-2:-1] == (scope.step_name,) for path in paths])[range_path]
-    step = np.searchsorted(ranges.start[scope.step_ranges], ranges.start, "right") - 1
-    found, most_ns = ("", np.zeros(len(is_slow))), 0.0
-    inner = np.flatnonzero(is_in_step & (step >= 0))
-    for path in np.unique(range_path[inner]).tolist():
-        own = inner[range_path[inner] == path]
-        instances = np.bincount(step[own], minlength=len(is_slow))
-        more = float(np.median(instances[is_slow]) - np.median(instances[~is_slow]))
-        more_ns = more * (ranges.end - ranges.start)[own].mean()
-        if more_ns > most_ns:
-            found, most_ns = (paths[path][-1], instances), more_ns
-    return found
 
 
 ON_GPU, FROM_CALLS = ("kernels", "gpu", "complete"), ("kernels", "gpu", "complete", "calls")
@@ -318,19 +243,20 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
     Rule(
         "launch_bound", "the GPU idle because kernels are launched too late", 0.15,
         "compile the model (torch.compile), replay CUDA graphs, or give each launch more work (a larger batch)",
-        "likely", FROM_CALLS, launch_bound, leaves_to=("unfused_optimizer",), is_idle_only=True,
-        source="nsys-ai, idle time",
+        "likely", FROM_CALLS, waits="for kernels that the host launches too late", leaves_to=("unfused_optimizer",),
+        is_idle_only=True, source="nsys-ai, idle time",
     ),
     Rule(
         "idle_host", "the GPU idle while the host makes no CUDA call for 1 ms or longer", 0.05,
         "prepare data in other processes, ahead of the step; avoid full garbage collections (gc.freeze()); see what"
         " the host does meanwhile (kernel-tables host)",
-        "likely", FROM_CALLS, idle_host, leaves_to=("waiting_for_data",), is_idle_only=True,
+        "likely", FROM_CALLS, waits="while the host makes no CUDA call for 1 ms or longer",
+        leaves_to=("waiting_for_data",), is_idle_only=True,
     ),
     Rule(
         "host_function", "a stream that waits for a function on the host (cudaLaunchHostFunc, or a graph's host node)",
         0.05, "see what the function does on the host, and who enqueues it; a library's own is not the program's",
-        "possible", ON_GPU, host_function, is_idle_only=True, source="pytorch 191690",
+        "possible", ON_GPU, waits="for a host function", is_idle_only=True, source="pytorch 191690",
     ),
     Rule(
         "recomputation", "activations that checkpoints compute again in the backward pass", 0.05,
@@ -383,14 +309,6 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         threshold=IN_STEP, is_idle_only=True,
     ),
     Rule(
-        "unfused_elementwise", "three or more elementwise kernels in a row, in one range on one stream", 0.05,
-        "compile that part of the model, or write one kernel for it: one pass over memory instead of several",
-        "possible", ("kernels",), unfused_elementwise,
-        leaves_to=("unfused_attention", "unfused_optimizer", "small_kernels"),
-        advice_on_cpu="compile the parts with many elementwise operators (torch.compile): one pass over memory instead"
-        " of several",
-    ),
-    Rule(
         "no_tensor_cores", "matrix multiplies whose kernel names (sgemm) show that they use no tensor cores", 0.05,
         "allow TF32 (torch.set_float32_matmul_precision('high')), if the accuracy permits; bf16 saves more, since other"
         " kernels then also move less memory",
@@ -418,7 +336,7 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         source="nsys-ai, overlap of NCCL",
     ),
     Rule(
-        "unsteady_steps", "steps that take longer than others, and what they do more often", 0.05,
+        "unsteady_steps", "steps that take longer than others, and whether they launch more", 0.05,
         "look at only the slow steps; if they do other work, as an evaluation does, record steps without it (record"
         " --skip); if the same work takes longer, see what else ran on the machine, and fix the GPU's clocks"
         " (nvidia-smi -lgc)",

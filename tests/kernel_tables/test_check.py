@@ -8,7 +8,7 @@ import pytest
 import kernel_tables
 from kernel_tables.__main__ import main
 from kernel_tables.errors import IMPOSSIBLE, INCOMPLETE, ODD, Finding
-from kernel_tables.output import code, compact_table
+from kernel_tables.output import code
 from tests.kernel_tables.kineto_events import KERNEL as KERNEL_OF_A_TRACE
 from tests.kernel_tables.kineto_events import event, written
 from tests.kernel_tables.synthetic import Synthetic, changed
@@ -183,8 +183,8 @@ def test_an_impossible_capture_is_refused_by_every_table_with_the_code_that_chec
 
 def test_a_finding_has_a_code_that_its_page_explains():
     groups = {"error, no tables": IMPOSSIBLE, "error": INCOMPLETE, "warning": ODD}
-    rows = [(kind, code(name), meaning) for kind, codes in groups.items() for name, meaning in codes.items()]
-    page = Path(__file__).parents[2] / "docs" / "finding-codes.md"
-    assert compact_table(("severity", "code", "meaning"), rows) in page.read_text(encoding="utf-8")
+    rows = [f"| {severity} | {code(name)} | " for severity, codes in groups.items() for name in codes]
+    page = (Path(__file__).parents[2] / "docs" / "finding-codes.md").read_text(encoding="utf-8")
+    assert [row for row in rows if row not in page] == []
     with pytest.raises(ValueError, match="'new_code' is not one of CODES"):
         Finding("error", "new_code", "a message")
