@@ -14,10 +14,11 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import altair as alt
+import numpy as np
 import pandas as pd
 import vl_convert
 
-from workflow.text import MODES, VARIANTS, describe_variant
+from workflow.text import VARIANTS, describe_variant
 
 WIDTH = 740  # of a figure, in pixels: a page between its margins
 INK, SOFT = "#1d2127", "#5a626c"
@@ -107,6 +108,28 @@ def log_axis(channel: type, column: str, title: str | None, values: Iterable[flo
     return channel(f"{column}:Q", title=title, scale=scale, axis=alt.Axis(labelExpr=PLAIN_NUMBER, values=ticks))
 
 
+def draw_roofline(points: pd.DataFrame, peaks: dict[str, float], bytes_per_s: float, **looks) -> alt.LayerChart:
+    """Points by `intensity` and `tera` (FLOP per byte, TFLOP/s) with these looks, below what the device can do: a line
+    for each known peak (FLOP/s by precision), which rises with the bytes per second of its memory."""
+    low, high = points["intensity"].min() / 2, points["intensity"].max() * 2
+    roofs = []
+    for kind, peak in peaks.items():
+        ridge = peak / bytes_per_s
+        roof = pd.DataFrame({"intensity": sorted({low, ridge, max(high, 2 * ridge)}), "text": ""})
+        roof["tera"] = np.minimum(roof["intensity"] * bytes_per_s, peak) / 1e12
+        roof.loc[len(roof) - 1, "text"] = f"{peak / 1e12:g} TFLOP/s in {kind}, {bytes_per_s / 1e12:g} TB/s (data sheet)"
+        roofs += [roof] if peak > 0 and bytes_per_s > 0 else []
+    drawn = pd.concat([points, *roofs])
+    x = log_axis(alt.X, "intensity", "FLOP per byte", drawn["intensity"])
+    y = log_axis(alt.Y, "tera", "TFLOP/s", drawn["tera"])
+    layers = [alt.Chart(points).mark_point(filled=True, opacity=0.8).encode(x=x, y=y, **looks)]
+    for base in map(alt.Chart, roofs):
+        layers.append(base.mark_line(color=INK).encode(x="intensity:Q", y="tera:Q"))
+        text = base.mark_text(align="right", dy=-8)
+        layers.append(text.encode(x="intensity:Q", y="tera:Q", text="text"))
+    return alt.layer(*layers)
+
+
 def label_rows(rows: pd.DataFrame, but: Iterable[str] = ("mode",)) -> pd.DataFrame:
     """The rows with `label`, "small · 512 · bf16": model, context length and what varies and is no default, without the
     dimensions `but`."""
@@ -115,32 +138,6 @@ def label_rows(rows: pd.DataFrame, but: Iterable[str] = ("mode",)) -> pd.DataFra
     records = rows.to_dict("records")
     labels = [" · ".join([*(str(row[name]) for name in names), *describe_variant(row, keys)]) for row in records]
     return rows.assign(label=labels)
-
-
-def draw_speed_ups(table: pd.DataFrame, key: str, base: str, machine: str) -> alt.TopLevelMixin:
-    """The figure of a table of verdict.compare_runs: bars of the speed-up of a step in GPU time by run and value of
-    `key`, with that without a profiler as a mark; a panel per mode."""
-    rows = table[(table["phase"] == "step") & table["speed_up"].notna()]
-    if rows.empty:
-        return text_chart(f"No two captured runs differ in {key} alone.")
-    rows = label_rows(rows, but=("mode", key))
-    values, labels = list(dict.fromkeys(rows[key])), list(dict.fromkeys(rows["label"]))
-    rows = rows.assign(furthest=rows[["speed_up", "wall_speed_up"]].max(axis=1))
-    scale = alt.Scale(domain=[0, rows["furthest"].max() * 1.1], nice=False)
-    speed_up, panels = alt.X("speed_up:Q", title=f"times as fast as {base}", scale=scale), []
-    for mode in rows["mode"].unique():
-        y = alt.Y("label:N", title=None, sort=labels, axis=None if panels else alt.Axis())
-        bars = alt.Chart(rows[rows["mode"] == mode]).encode(y=y, yOffset=alt.YOffset(f"{key}:N", sort=values))
-        text = bars.mark_text(align="left", dx=3, fontSize=9)
-        text = text.encode(x="furthest:Q", text=alt.Text("speed_up:Q", format=".2f"))
-        walls = bars.mark_tick(color=INK, thickness=2, opacity=1).encode(x="wall_speed_up:Q")
-        bars = bars.mark_bar().encode(x=speed_up, color=series_color(rows, key))
-        equal = alt.Chart(pd.DataFrame({"x": [1]})).mark_rule(color=SOFT).encode(x="x:Q")
-        panel = alt.layer(bars, equal, text, walls)
-        panels.append(panel.properties(title=MODES.get(mode, mode), width=260, height=alt.Step(13)))
-    medians = [f"{rows['speed_up'].median():.2f} ({value})" for value, rows in rows.groupby(key, sort=False)]
-    quantity = "Speed-up of a step in GPU time (bars), and of the step without a profiler (ticks)"
-    return titled(alt.hconcat(*panels), f"Times as fast as {base}: {', '.join(medians)}", quantity, machine)
 
 
 def part_color(rows: pd.DataFrame, column: str) -> alt.Color:
@@ -177,7 +174,7 @@ def _series(column: pd.Series, looks: list[str], width: int) -> dict:
     names, kinds = list(dict.fromkeys(column)), [  # names of one kind have the same look in every figure
         ["small", "medium", "large", "xl", "2.7B", "10B"], ["fp32", "tf32", "bf16", "fp16", "bf16-weights"],
         ["eager", "math", "flash", "efficient", "cudnn"], ["none", "naive", "ddp", "fsdp"],
-        ["off", "the entire model", "only attention"],
+        ["off", "on", "attention"],
     ]  # fmt: skip
     kind = next((kind for kind in kinds if set(names) <= set(kind)), names)
     scale = alt.Scale(domain=names, range=[looks[kind.index(name) % len(looks)] for name in names])

@@ -40,15 +40,15 @@ class Column(NamedTuple):
 
 def declared_columns(name: str, keys: bool = True) -> dict[str, Column]:
     """The declared columns of a table by name, in order: KEYS first if `keys`. Raises WrongTable for another table."""
-    if name not in declared_tables():
+    if name not in _declarations():
         raise WrongTable(f"table {name}: not declared; add its columns to workflow/columns.yaml")
-    declared = (_declarations()["leading"] if keys else {}) | _declarations()[name]
-    return {column: Column(*declaration) for column, declaration in declared.items() if column != "rows"}
+    columns = (_declarations()["leading"] if keys else {}) | _declarations()[name]
+    return {column: Column(*declared) for column, declared in columns.items() if column != "rows"}
 
 
 def declared_tables() -> list[str]:
     """The names of all declared tables."""
-    return [name for name in _declarations() if name not in ("leading", "groups")]
+    return [name for name in _declarations() if name not in ("leading", "shared")]
 
 
 @cache
@@ -56,11 +56,10 @@ def _declarations() -> dict[str, dict]:
     text = Path(__file__).with_name("columns.yaml").read_text(encoding="utf-8")
     declared = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # that in C takes a tenth of the time
     for name, table in declared.items():
-        if like := table.get("like"):
-            columns = declared["groups"].get(like) or declared[like]
-            declared[name] = {}
-            for column, declaration in table.items():
-                declared[name] |= columns | {"rows": table["rows"]} if column == "like" else {column: declaration}
+        declared[name] = declared[table.pop("like")].copy() if "like" in table else {}
+        for column, declaration in table.items():
+            shared = declaration if column == "has" else ()
+            declared[name] |= {one: declared["shared"][one] for one in shared} or {column: declaration}
     return declared
 
 
@@ -72,15 +71,14 @@ def make_table(name: str, rows: Iterable[Mapping | Sequence] = (), keys: bool = 
     return _cast(_to_arrow(pd.DataFrame(rows, columns=list(columns)), name, columns).to_pandas(), columns)
 
 
-def write_table(frame: pd.DataFrame, path: str | Path, keys: bool = True, name: str | None = None) -> None:
+def write_table(frame: pd.DataFrame, path: str | Path, keys: bool = True) -> None:
     """Writes the declared columns of a frame to `path` (.parquet), with units and meanings, and to a .csv file beside
-    it; other columns are left out. `keys`: whether the table begins with KEYS. `name`: if it is not that of the file.
+    it; other columns are left out. `keys`: whether the table begins with KEYS.
 
     Raises WrongTable if a column is missing or has values of another type.
     """
     path = Path(path).with_suffix(".parquet")
-    name = name or path.stem
-    table = _to_arrow(frame, name, declared_columns(name, keys))
+    table = _to_arrow(frame, path.stem, declared_columns(path.stem, keys))
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_whole(path) as partial:
         pq.write_table(table, partial, compression="zstd")

@@ -10,8 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from kernel_tables.classes import family
-from workflow.tables import KEYS, sort_runs
+from workflow.tables import KEYS
 
 FASTER, SLOWER, UNKNOWN = "faster", "slower", "cannot be told"
 
@@ -24,38 +23,6 @@ def find_pairs(runs: pd.DataFrame, key: str, base: str | int) -> pd.DataFrame:
     before = runs.loc[is_base, ["run", *alike]].rename(columns={"run": "before"})
     pairs = runs.loc[~is_base, ["run", *alike]].rename(columns={"run": "after"}).merge(before, on=alike)
     return pairs[["before", "after"]]
-
-
-def compare_runs(tables: dict[str, pd.DataFrame], key: str, base: str | int) -> pd.DataFrame:
-    """A row per pair of find_pairs and phase, with KEYS of the run that is not the base, from the merged tables; its
-    columns are those of the tables precision and compile in workflow/columns.yaml."""
-    pairs, phases = find_pairs(tables["runs"], key, base), tables["phases"]
-    kernels = tables["kernels"][tables["kernels"]["step"] >= 0]
-    kernels = kernels.assign(is_matmul=kernels["class"].map(family) == "gemm")
-    kernels = pd.concat([kernels.assign(phase="step"), kernels])
-    sums = kernels.groupby(["phase", "is_matmul", "run", "step"])["total_ns"].sum().groupby(level=[0, 1, 2]).mean()
-    counts = phases.groupby(["phase", "run"])["kernels"].mean()
-    parts = []
-    for phase in ("step", "forward", "backward", "optimizer"):
-        table = judge_gpu_times(phases, pairs, phase)
-        wall = judge_wall_times(tables["timings"], pairs, phase)
-        part = pd.DataFrame({
-            "run": table["after"], "base_run": table["before"], "phase": phase, "gpu_time_ms": table["after_ms"],
-            "base_gpu_time_ms": table["before_ms"], "speed_up": 1 / table["ratio"], "speed_up_low": 1 / table["high"],
-            "speed_up_high": 1 / table["low"], "verdict": table["verdict"], "used": table["used"],
-            "wall_ms": wall["after_ms"], "base_wall_ms": wall["before_ms"], "wall_speed_up": 1 / wall["ratio"],
-            "wall_verdict": wall["verdict"], "wall_used": wall["used"],
-        })  # fmt: skip
-        for name, is_matmul in {"matmul_speed_up": True, "other_speed_up": False}.items():
-            before, after = (sums.reindex([(phase, is_matmul, run) for run in part[key]]).to_numpy()
-                             for key in ("base_run", "run"))  # fmt: skip
-            part[name] = before / after
-        for name, run in {"kernels": "run", "base_kernels": "base_run"}.items():
-            part[name] = counts.reindex([(phase, one) for one in part[run]]).to_numpy("float64")
-        parts.append(part[part["gpu_time_ms"].notna() | part["wall_ms"].notna()])
-    table = pd.concat(parts, ignore_index=True)
-    table = sort_runs(table, pairs.rename(columns={"after": "run"}))
-    return table.merge(tables["runs"][KEYS], on="run", validate="m:1")
 
 
 def judge_gpu_times(phases: pd.DataFrame, pairs: pd.DataFrame, phase: str = "step") -> pd.DataFrame:

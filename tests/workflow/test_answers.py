@@ -7,27 +7,22 @@ import markdown
 import pytest
 
 from tests.workflow.small_tables import make_run, write_tables
-from workflow.scripts import answers, precision, summaries
-from workflow.scripts import compile as compiling
-from workflow.tables import read_table
+from workflow.scripts import answers, summaries
 from workflow.text import TEMPLATES
 
-SUMMARIES = ["forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "training_parts"]
-SUMMARIES += ["attention", "attention_backward"]
+SUMMARIES = ["forward_time", "top_kernels", "forward_parts", "class_shares", "training_parts", "attention"]
+SUMMARIES += ["attention_backward"]
 LETTERS = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention"]
 FAILED = {"timing_status": "out_of_memory", "capture_status": "out_of_memory"}
 CPU = {"device": "cpu", "backend": "torch", "device_name": "AMD"}
 
 
-def answer(folder: Path, *runs: dict, names: list[str] = LETTERS, studies: dict | None = None) -> dict[str, str]:
-    """The documents of runs by name; `studies`: scripts of further tables by the table's name."""
+def answer(folder: Path, *runs: dict) -> dict[str, str]:
+    """The documents (a) to (e) of runs by name."""
     tables = write_tables(folder, *runs)
     made = [str(folder / f"{name}.parquet") for name in SUMMARIES]
     summaries.main(tables, made)
-    for name, script in (studies or {}).items():
-        made.append(str(folder / f"{name}.parquet"))
-        script.main(tables, [*made[-1:], str(folder / f"{name}.svg")])
-    answers.main([*tables, *made], [str(TEMPLATES / f"{name}.md.j2") for name in names], str(folder / "answers"))
+    answers.main([*tables, *made], [str(TEMPLATES / f"{name}.md.j2") for name in LETTERS], str(folder / "answers"))
     return {path.stem: path.read_text() for path in (folder / "answers").iterdir()}
 
 
@@ -68,28 +63,3 @@ def test_every_question_has_a_document_whatever_was_measured(tmp_path, name):
     documents = answer(tmp_path, *GRIDS[name])
     assert set(documents) == {*LETTERS, "answers"} and all(text.startswith("# ") for text in documents.values())
     assert not any(re.search(r"\b(nan|NaN|None)\b|\[\]", text) for text in documents.values())
-
-
-def test_what_a_precision_and_compiling_gain_is_said_in_gpu_time_first(tmp_path):
-    low = make_run("low", 2.0, mode="train_step", precision="bf16", loss=2.1)
-    fused = make_run("fused", 1.25, mode="train_step", compile="on", graph_breaks=1, compile_s=5.0)
-    studies = {"precision": precision, "compile": compiling}
-    names = ["f_precision", "g_compile"]
-    made = answer(tmp_path, make_run("base", mode="train_step"), low, fused, names=names, studies=studies)
-    tables = {name: read_table(tmp_path / f"{name}.parquet").set_index("phase") for name in studies}
-    assert tables["precision"]["speed_up"].tolist() == pytest.approx([2.0] * 4)
-    assert set(tables["precision"]["verdict"]) == {"faster"}
-    assert tables["precision"]["loss_difference"]["step"] == pytest.approx(0.05)
-    assert tables["compile"]["pays_after_steps"].dropna().to_dict() == pytest.approx({"step": 8333}, rel=2e-3)
-    assert all("GPU time" in (tmp_path / f"{name}.svg").read_text() for name in studies)
-    assert "\n\nIn GPU time, a training step is 2.00 times as fast in bf16 as in fp32" in made["f_precision"]
-    assert "whether that is faster cannot be told, from 1 process each" in made["f_precision"]
-    assert "\n\nIn GPU time, a training step is 1.25 times as fast compiled entirely (tiny" in made["g_compile"]
-    assert "only run had graph breaks" in made["g_compile"] and "pays back after" in made["g_compile"]
-
-
-def test_a_precision_without_a_captured_pair_is_not_answered(tmp_path):
-    runs = [make_run("base"), make_run("low", precision="bf16", **FAILED)]
-    text = answer(tmp_path, *runs, names=["f_precision"], studies={"precision": precision})["f_precision"]
-    said = "o two captured runs differ in precision alone."
-    assert f"Not answered: n{said}" in text and f"N{said}" in (tmp_path / "precision.svg").read_text()

@@ -35,16 +35,11 @@ def of_ranks(tmp_path) -> dict[str, pd.DataFrame]:
     return run_tables.make_rank_tables(captures, 2, "cuda", "nsys", [])
 
 
-def test_merged_tables_are_means_over_steps_and_collectives_also_over_ranks(of_ranks):
-    steps, calls = (of_ranks[name].assign(**DDP) for name in ("rank_steps", "collectives"))
-    merged = communication.merge_ranks(steps, calls)
-    table = merged["communication_steps"].set_index("rank")
+def test_the_merged_table_has_means_over_steps_by_rank(of_ranks):
+    table = communication.merge_ranks(of_ranks["rank_steps"].assign(**DDP)).set_index("rank")
     assert table["exposed_communication_ms"].tolist() == pytest.approx([150e-6, 150e-6, 100e-6])
-    assert table["overlap"].tolist() == pytest.approx([0.25, 0.0, 0.0]) and set(table["steps"]) == {2}
-    row = merged["communication_collectives"].iloc[0]
-    assert row[["run", "operation", "bytes", "per_step"]].tolist() == ["ddp", "all-reduce", 4000.0, 1.0]
-    assert row[["duration_ms", "transfer_ms", "waiting_ms"]].tolist() == pytest.approx([150e-6, 100e-6, 50e-6])
-    assert row["algorithm_gb_per_s"] == pytest.approx(40.0) and row["bus_gb_per_s"] == pytest.approx(40.0 * 4 / 3)
+    assert table["overlap"].tolist() == pytest.approx([0.25, 0.0, 0.0])
+    assert table["bytes"].tolist() == [4000.0] * 3 and table["waiting_ms"].tolist() == pytest.approx([1e-4, 5e-5, 0])
 
 
 def make_tables(processes: int = 3, spread: float = 0.001) -> dict[str, pd.DataFrame]:
@@ -63,9 +58,7 @@ def make_tables(processes: int = 3, spread: float = 0.001) -> dict[str, pd.DataF
                        "communication_ms": 10.0, "overlapped_ms": 10.0 - exposed, "compute_ms": 40.0, "idle_ms": 2.0}
         for run, exposed in ((NAIVE, 10.0), (DDP, 1.0), (FSDP, 2.0)) for rank in (0, 1)
     ]  # fmt: skip
-    call = {"operation": "all-reduce", "bytes": 5e7, "per_step": 20.0, "duration_ms": 0.5, "bus_gb_per_s": 100.0}
-    calls = [run | call for run in (NAIVE, DDP)]
-    made = {"runs": runs, "timings": timings, "communication_steps": by_rank, "communication_collectives": calls}
+    made = {"runs": runs, "timings": timings, "communication_steps": by_rank}
     return {name: make_table(name, of) for name, of in made.items()}
 
 

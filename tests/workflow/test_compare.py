@@ -33,8 +33,8 @@ def write_side(folder: Path, ms: dict[str, float], processes: int = 6, seed: int
     return str(folder)
 
 
-def compare_sides(tmp_path: Path, before: str, after: str, fail_on: str = "nothing", varies: str | None = None) -> str:
-    compare.main(before, after, varies, fail_on, str(tmp_path / "comparison/comparison.md"))
+def compare_sides(tmp_path: Path, before: str, after: str, fail_on: str = "nothing") -> str:
+    compare.main(before, after, fail_on, str(tmp_path / "comparison/comparison.md"))
     return (tmp_path / "comparison/comparison.md").read_text()
 
 
@@ -48,12 +48,12 @@ def test_a_slower_run_is_named_with_its_interval_and_sets_the_exit_status(tmp_pa
     assert (tmp_path / "comparison/comparison.html").read_text().count("<table") == 1
 
 
-def test_equal_programs_are_told_apart_in_about_five_of_a_hundred_comparisons(tmp_path):
+def test_equal_programs_are_told_apart_in_about_one_of_twenty_comparisons(tmp_path):
     side, random, found = compare.read_side(Path(write_side(tmp_path, {"a": 10.0}))), np.random.default_rng(3), 0
-    for _ in range(100):
+    for _ in range(60):
         sides = [side | {"times": side["times"].assign(ms=np.exp(random.normal(0, 0.01, 6)))} for _ in range(2)]
         found += compare.pair_runs(*sides)["verdict"][0] != "cannot be told"
-    assert found <= 9  # more in one of 28 tries; this seed always gives the same
+    assert found <= 6  # this seed always gives the same
 
 
 @pytest.mark.parametrize(("processes", "facts", "verdict"), [
@@ -67,14 +67,6 @@ def test_what_cannot_be_told_or_compared_has_its_reason(tmp_path, processes, fac
     text = compare_sides(tmp_path, before, after, "changed")
     assert verdict in text.replace("\\_", "_")
     assert ("`timing: {processes: 6}`" in text) == (processes == 5)
-
-
-def test_runs_of_one_study_are_compared_with_the_run_at_the_default(tmp_path):
-    folder = write_side(tmp_path / "after", {"a": 10.0, "a_bf16": 5.0})
-    runs = pd.read_parquet(tmp_path / "after/tables/runs.parquet").assign(context_length=8, precision=["fp32", "bf16"])
-    runs.to_parquet(tmp_path / "after/tables/runs.parquet")
-    text = compare_sides(tmp_path, "unused", folder, varies="precision")
-    assert "`a_bf16` is" in text and "faster" in text and "| precision" in text
 
 
 def test_a_folder_without_results_gives_one_line(tmp_path):

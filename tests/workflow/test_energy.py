@@ -44,7 +44,7 @@ def summarize(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
 def test_energy_and_power_are_means_over_windows(tables):
     table = summarize(tables)
     row = table.set_index("run").loc["fp32"]
-    assert (row["windows"], row["step_ms"], row["joules_per_step"]) == (3, 200.0, 60.0)
+    assert (row["step_ms"], row["joules_per_step"]) == (200.0, 60.0)
     assert (row["joules_per_token"], row["power_w"], row["idle_power_w"]) == (60 / 16, 300.0, 100.0)
     assert row["joules_per_step_std"] == 0 and row["tick_share"] == pytest.approx(0.05)
     assert row["tflops_per_watt"] == pytest.approx(3 * 2 / 60)  # a backward pass is twice a forward pass
@@ -53,7 +53,7 @@ def test_energy_and_power_are_means_over_windows(tables):
 
 def test_what_idle_power_takes_while_the_gpu_waits_and_what_a_precision_saves(tables):
     row = summarize(tables).set_index("run").loc["bf16"]
-    assert (row["busy_ms"], row["waiting_share"]) == (50.0, 0.75)
+    assert row["waiting_share"] == 0.75
     assert row["waiting_energy_share"] == pytest.approx(0.75 * 100 / 150)
     assert (row["base_run"], row["energy_ratio"]) == ("fp32", 0.5)
 

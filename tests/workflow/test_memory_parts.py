@@ -6,6 +6,7 @@ import pytest
 from tests.workflow.small_tables import DEFAULTS
 from workflow import text
 from workflow.scripts import memory_parts
+from workflow.scripts.memory_tables import CATEGORIES
 from workflow.tables import make_table, read_tables, write_table
 
 PLAIN = DEFAULTS | {"model": "nano", "context_length": 16, "mode": "train_step"}
@@ -38,30 +39,25 @@ def make_phases() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory) -> dict[str, pd.DataFrame]:
-    """What the document reads; the script has written memory_peak, memory_parts and the figure."""
+    """What the document reads; the script has written memory_peak and the figure."""
     folder, middle = tmp_path_factory.mktemp("tables"), keys("middle")
     facts = {"memory_status": "complete", "device": "cpu", "device_name": "a CPU"}
-    made_by = {"operator": "aten::mm", "line": "m.py:1"}
-    live = {f"{name.replace(' ', '_')}_bytes": 10 * MIB for name in memory_parts.CATEGORIES}
-    group = {"category": "activations", "phase": "forward", "range": "block > norm", "each_bytes": 35 * MIB}
+    live = {f"{name.replace(' ', '_')}_bytes": 10 * MIB for name in CATEGORIES}
     rows = {
         "runs": [keys(run) | facts for run in RUNS],
         "memory_activations": [
-            middle | made_by | {"part": part, "block": block, "bytes": size, "allocations": 1}
-            for part, block, size in (("norm", 0, 10), ("norm", 1, 10), ("head", -1, 60))
+            middle | {"part": part, "bytes": size, "allocations": 1} for part, size in (("norm", 20), ("head", 60))
         ],
         "memory_timeline": [
             middle | live | {"moment": moment, "ms": float(moment), "phase": phase, "live_bytes": 80 * MIB}
             for moment, phase in enumerate(["(outside)", "forward", "backward"])
         ],
-        "memory_largest": [middle | made_by | group | {"allocations": 2, "bytes": 70 * MIB}],
         "memory_totals": [],
-        "memory_blocks": [],
     }
     made = {"memory_phases": make_phases()} | {name: make_table(name, of) for name, of in rows.items()}
     for name, frame in made.items():
         write_table(frame, folder / f"{name}.parquet")
-    outputs = [f"{folder}/{name}" for name in ("memory_peak.parquet", "memory_parts.parquet", "memory_timeline.svg")]
+    outputs = [f"{folder}/{name}" for name in ("memory_peak.parquet", "memory_timeline.svg")]
     memory_parts.main(list(map(str, folder.glob("*.parquet"))), outputs)
     assert "backward" in (folder / "memory_timeline.svg").read_text()
     return read_tables(folder.glob("*.parquet"))
@@ -77,14 +73,10 @@ def test_a_run_has_its_peak_by_category_and_what_one_setting_changes(tables):
     assert list(changed) == ["checkpoint 1", "middle", 80 * MIB] and peaks["base_run"].notna().sum() == 1
 
 
-def test_parts_are_summed_over_blocks(tables):
-    parts = tables["memory_parts"].set_index("part")
-    assert parts.loc["norm", ["bytes", "share"]].tolist() == [20, 0.25] and parts["share"].sum() == 1
-
-
 def test_the_document_leads_with_the_typical_run_and_says_what_a_change_gained(tables):
     document = text.environment(tables).get_template("i_memory.md.j2").render()
     lead = document.split("\n\n")[1]
     assert "80 MiB at its peak: 87.5 % activations, 12.5 % parameters (nano at context 32" in lead
     assert "0.500 times as high\n  (nano at context 32: 40 MiB instead of 80 MiB" in document
+    assert "most is kept by head 75.0 %, norm 25.0 %" in document
     assert "25.0 %" in document.split("A forward pass alone needs")[1].split("\n")[0]  # 20 of 80

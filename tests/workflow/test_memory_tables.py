@@ -10,15 +10,15 @@ from cs336_model.results import Memory, write_result
 from kernel_tables.errors import NotConserved
 from tests.workflow.small_results import make_result
 from workflow.scripts import memory_tables
-from workflow.scripts.memory_tables import CATEGORIES, MAX_GROUPS, MAX_MOMENTS, TABLES, History, make_tables
+from workflow.scripts.memory_tables import CATEGORIES, MAX_MOMENTS, TABLES, History, make_tables
 from workflow.tables import read_table
 
-# "( name" opens a range, ")" closes it, "+name bytes operator line" allocates, "-name" frees.
+# "( name" opens a range, ")" closes it, "+name bytes" allocates, "-name" frees.
 EVENTS = (
     "+weight 100; +scratch 500; -scratch; +moments 200; +tokens 8; ( measure; ( step; ( forward; ( block; "
-    "( computing softmax; +scores 30 aten::exp model.py:7; +sum 10 aten::sum; -sum; ); ); ( head; "
-    "+logits 20 aten::mm; ); ); ( loss; +loss 4; ); ( backward; +products 40 aten::mm; +workspace 16; "
-    "+gradient 100 aten::mm; -products; -scores; ); ( optimizer; +root 25; -root; ); -logits; ); )"
+    "( computing softmax; +scores 30; +sum 10; -sum; ); ); ( head; "
+    "+logits 20; ); ); ( loss; +loss 4; ); ( backward; +products 40; +workspace 16; "
+    "+gradient 100; -products; -scores; ); ( optimizer; +root 25; -root; ); -logits; ); )"
 )
 HELD = {"weight": "parameters", "gradient": "gradients", "moments": "optimizer state", "tokens": "data", "loss": "data"}
 
@@ -33,16 +33,15 @@ def make_record(text: str = EVENTS, held: dict[str, str] = HELD) -> dict:
         elif line == ")":
             ranges[around.pop()]["closed"] = count
         elif line:
-            name, *size = line[1:].split()
+            name, _, size = line[1:].partition(" ")
             if line.startswith("-"):
                 last[name]["freed"], last[name]["held"] = count, None
             else:
-                operator, caller = (*size[1:], None, None)[:2]
-                where = {"range": around[-1] if around else None, "operator": operator, "line": caller}
-                last[name] = {"bytes": int(size[0]), "made": count, "freed": None, "held": held.get(name)} | where
+                last[name] = {"bytes": int(size), "made": count, "freed": None, "held": held.get(name)}
+                last[name]["range"] = around[-1] if around else None
                 rows.append(last[name])
             count += 1
-    names = ("bytes", "made", "freed", "range", "operator", "line", "held")
+    names = ("bytes", "made", "freed", "range", "held")
     return {
         "time_us": [float(number) for number in range(count)],
         "allocations": {name: [row[name] for row in rows] for name in names},
@@ -88,20 +87,8 @@ def test_every_phase_shows_its_fullest_moment_by_category():
     assert bytes_by_category(tables, "process") == {"parameters": 100, "temporary": 500}  # before any step
 
 
-def test_what_is_kept_stands_by_part_block_operator_and_line():
-    assert make()["memory_activations"].values.tolist() == [
-        ["computing softmax", 0, "aten::exp", "model.py:7", 30, 1], ["head", -1, "aten::mm", "", 20, 1],
-    ]  # fmt: skip
-
-
-def test_the_largest_groups_at_the_peak_lose_no_byte_however_many_there_are():
-    table = make()["memory_largest"]
-    assert table.iloc[0].tolist() == ["optimizer state", "(outside)", "", "", "", 200, 1, 200]
-    assert table["bytes"].sum() == 518
-    lines = "; ".join(f"+one{size} {size}" for size in range(1, MAX_GROUPS + 11))
-    table = make(f"( measure; ( step; ( forward; {lines}; ); ); )")["memory_largest"]
-    assert len(table) == MAX_GROUPS + 1 and table["range"].iloc[-1] == "(smaller ones)"
-    assert table["allocations"].iloc[-1] == 10 and table["bytes"].sum() == sum(range(1, MAX_GROUPS + 11))
+def test_what_is_kept_stands_by_part_of_the_model():
+    assert make()["memory_activations"].values.tolist() == [["computing softmax", 30, 1], ["head", 20, 1]]
 
 
 def test_a_timeline_keeps_the_fullest_moment_and_its_categories_sum_to_the_live_bytes():
@@ -112,21 +99,6 @@ def test_a_timeline_keeps_the_fullest_moment_and_its_categories_sum_to_the_live_
     assert (table[categories].sum(axis=1) == table["live_bytes"]).all()
 
 
-BLOCKS = (
-    "( measure; ( step; ( forward; ( block; ( residual; +first 30; ); ); ( block; ( residual; +second 50; ); ); ); "
-    "( backward; ( block; +gradient_of_second 7; -second; ); ( block; +gradient_of_first 9; -first; ); ); ); )"
-)
-
-
-def test_each_block_has_what_it_kept_and_its_gradients_unless_it_is_computed_again():
-    held = {"gradient_of_first": "gradients", "gradient_of_second": "gradients"}
-    assert make(BLOCKS, held)["memory_blocks"].values.tolist() == [[0, 30, 9, 30], [1, 50, 7, 50]]
-    again = "+gradient_of_second 7"
-    text = BLOCKS.replace(again, f"); ( recomputation; ( block; +again 5; -again; ); ); ( block; {again}")
-    table = make(text, {})["memory_blocks"]
-    assert table["saved_bytes"].tolist() == [30, 50] and table["gradient_bytes"].isna().all()
-
-
 def test_a_replay_that_does_not_reach_what_the_allocator_counted_gives_no_table():
     with pytest.raises(NotConserved, match="give 600, the allocator counted 700"):
         make(peak=700)
@@ -134,8 +106,7 @@ def test_a_replay_that_does_not_reach_what_the_allocator_counted_gives_no_table(
 
 def test_a_run_has_its_tables_beside_its_result_and_one_out_of_memory_has_them_without_rows(tmp_path):
     path = tmp_path / "memory.json"
-    dtypes = [{"module": "head", "modules": 1, "parameters": "float32", "output": "bfloat16", "gradients": ""}]
-    write_result(make_result("small", "memory", requested_peak_bytes=600, dtypes=dtypes), path)
+    write_result(make_result("small", "memory", requested_peak_bytes=600), path)
     (tmp_path / "memory_history.json.gz").write_bytes(gzip.compress(json.dumps(make_record()).encode()))
     memory_tables.main(path)
     assert all(len(read_table(tmp_path / f"{name}.parquet")) == len(pd.read_csv(tmp_path / f"{name}.csv")) > 0

@@ -16,21 +16,27 @@ def a_run(**values):
 
 def test_a_table_is_written_as_parquet_with_units_and_as_csv_in_the_declared_order(tmp_path):
     frame = pd.DataFrame([a_run(**STEP)])
-    write_table(frame[sorted(frame.columns)].assign(more=1), tmp_path / "steps.parquet")
-    schema = pq.read_schema(tmp_path / "steps.parquet")
+    write_table(frame[sorted(frame.columns)].assign(more=1), tmp_path / "warmup_steps.parquet")
+    schema = pq.read_schema(tmp_path / "warmup_steps.parquet")
     assert schema.names == [*KEYS, "phase", "step", "ms"]
     assert schema.field("ms").metadata[b"unit"] == b"ms" and b"profiler" in schema.field("ms").metadata[b"meaning"]
-    assert (tmp_path / "steps.csv").read_text().splitlines()[0] == ",".join(schema.names)
-    assert read_tables([tmp_path / "steps.parquet"])["steps"].equals(read_table(tmp_path / "steps.parquet"))
+    assert (tmp_path / "warmup_steps.csv").read_text().splitlines()[0] == ",".join(schema.names)
+    assert read_tables([tmp_path / "warmup_steps.parquet"])["warmup_steps"].equals(
+        read_table(tmp_path / "warmup_steps.parquet")
+    )
     assert list(tmp_path.glob(".*")) == []
 
 
 @pytest.mark.parametrize(
     ("name", "frame", "message"),
     [
-        ("steps", [a_run(**STEP | {"ms": "long"})], "column ms is declared as float, and has .* such as 'long'"),
-        ("steps", [a_run(**STEP | {"step": 0.5})], "column step is declared as int, and has float64 such as 0.5"),
-        ("steps", [{"phase": "forward", "step": 0}], "no column run, model"),
+        ("warmup_steps", [a_run(**STEP | {"ms": "long"})], "column ms is declared as float, and has .* such as 'long'"),
+        (
+            "warmup_steps",
+            [a_run(**STEP | {"step": 0.5})],
+            "column step is declared as int, and has float64 such as 0.5",
+        ),
+        ("warmup_steps", [{"phase": "forward", "step": 0}], "no column run, model"),
         ("mine", [STEP], "not declared; add its columns to workflow/columns.yaml"),
     ],
 )

@@ -28,9 +28,7 @@ def list_cells(result: Attention) -> list[dict]:
             "memory_before_backward_bytes": cell.memory_before_backward_bytes, "peak_bytes": cell.peak_bytes,
             "compile_s": cell.compile_seconds, "output_error": cell.output_error, "gradient_error": cell.gradient_error,
         }  # fmt: skip
-        seconds = {"forward": cell.forward_seconds, "backward": cell.backward_seconds}
-        seconds |= {f"bench_{name}": cell.call_seconds.get(name, []) for name in ("forward", "backward", "both")}
-        for name, values in seconds.items():
+        for name, values in {"forward": cell.forward_seconds, "backward": cell.backward_seconds}.items():
             row[f"{name}_ms"] = 1e3 * fmean(values) if values else None
             row[f"{name}_std_ms"] = 1e3 * stdev(values) if len(values) > 1 else None
         rows.append(row)
@@ -41,8 +39,7 @@ def compare_cells(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The table `attention_sweep`."""
     table = cells.copy()
     table["variant"] = table["attention"].where(table["compile"] == "off", "compiled")
-    both_ms = table["bench_both_ms"].astype("float64").fillna(table["forward_ms"] + table["backward_ms"])
-    table["both_ms"] = both_ms.where(table["status"] == "complete")
+    table["both_ms"] = (table["forward_ms"] + table["backward_ms"]).where(table["status"] == "complete")
     alike = ["head_dim", "context_length", "precision", "batch_size"]  # cells that agree in these differ in the variant
     eager = table.loc[table["variant"] == "eager", [*alike, "both_ms"]].rename(columns={"both_ms": "eager_ms"})
     table = table.merge(eager, on=alike, how="left", validate="many_to_one")
@@ -56,9 +53,8 @@ def compare_cells(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     scores = table["batch_size"] * table["context_length"] * (table["context_length"] + 1) / 2
     flop_per_s = 7 * 2 * table["head_dim"] * scores / (1e-3 * table["both_ms"])
     table["peak_share"] = (flop_per_s / table["peak_flop_per_s"]).astype("float64")
-    table["is_wrong"] = (
-        table[["output_error", "gradient_error"]].astype("float64").max(axis=1) > 0.1
-    )  # by rounding: less
+    errors = table[["output_error", "gradient_error"]].astype("float64")
+    table["is_wrong"] = errors.max(axis=1) > 0.1  # by rounding: less
     return table.assign(is_typical=table.index == find_typical(table))
 
 

@@ -7,16 +7,26 @@ import altair as alt
 import pandas as pd
 
 from workflow import charts
-from workflow.scripts.attention_backends import compare_steps
 from workflow.tables import KEYS, read_tables, write_tables
 from workflow.text import describe_machine, find_middle, write_percent
+from workflow.verdict import find_pairs, judge_gpu_times, judge_wall_times
+
+OTHERS = [key for key in KEYS[1:] if key != "checkpoint"]  # runs that agree in these differ only in checkpoints
 
 
 def compare_checkpoints(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """A row per run with a backward pass that another differs from in checkpoints alone. Reads runs, timings, phases,
     kernels, and if they are there, memory_totals and memory_activations."""
     runs = tables["runs"]
-    table = compare_steps(runs[runs["mode"] != "forward"], tables["timings"], tables["phases"], "checkpoint", "0")
+    table = runs[runs["mode"] != "forward"]
+    table = table[table.groupby(OTHERS, dropna=False)["checkpoint"].transform("nunique") > 1]
+    table = table[[*KEYS, "timing_status"]].rename(columns={"timing_status": "status"}).reset_index(drop=True)
+    table["base_run"] = table["run"].map(find_pairs(table, "checkpoint", "0").set_index("after")["before"])
+    pairs = table[["base_run", "run"]].set_axis(["before", "after"], axis=1)
+    times = {"gpu": judge_gpu_times(tables["phases"], pairs), "wall": judge_wall_times(tables["timings"], pairs)}
+    for name, judged in times.items():
+        table[f"{name}_ms"], table[f"{name}_ratio"] = judged["after_ms"], judged["ratio"]
+        table[f"{name}_verdict"] = judged["verdict"].where(judged["ratio"].notna())
     recorded = tables["memory_totals"].set_index("run")["requested_peak_bytes"] if "memory_totals" in tables else {}
     kept = tables["memory_activations"].groupby("run")["bytes"].sum() if "memory_activations" in tables else {}
     counted = runs[runs["timing_status"] == "complete"].set_index("run")["peak_allocated_bytes"]
@@ -32,7 +42,7 @@ def compare_checkpoints(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     again = kernels[is_again].groupby("run")["total_ns"].sum().reindex(total.index, fill_value=0)
     table["recomputed_share"] = table["run"].map(again / total).astype("float64")
     lowest = table.dropna(subset=["peak_ratio", "gpu_ratio"])
-    lowest = lowest.loc[lowest.groupby([key for key in KEYS[1:] if key != "checkpoint"])["peak_bytes"].idxmin()]
+    lowest = lowest.loc[lowest.groupby(OTHERS)["peak_bytes"].idxmin()]
     typical = find_middle(lowest, "gpu_ratio")["run"] if len(lowest) else None
     return table.assign(is_typical=table["run"] == typical)
 

@@ -1,6 +1,6 @@
 """(n) From tables of ranks, and steps with and without communication, to what communication costs.
 
-merge_ranks: rank_steps, collectives of all runs -> communication_steps, communication_collectives (for merge.py)
+merge_ranks: rank_steps of all runs -> communication_steps (for merge.py)
 main: merged tables -> communication_times, communication_scaling, and the figure
 """
 
@@ -21,30 +21,13 @@ PARTS = {  # of a captured step, with the columns that are their time
 }
 
 
-def merge_ranks(rank_steps: pd.DataFrame, calls: pd.DataFrame) -> dict[str, pd.DataFrame]:
-    """communication_steps and communication_collectives, from rank_steps and collectives of all runs: means over the
-    captured steps, and of collectives also over ranks."""
-    leading, keys = rank_steps[KEYS].drop_duplicates(), ["run", "rank", "device"]
-    rows = rank_steps[[*keys, "collectives", "bytes"]].join(to_ms(rank_steps)).astype({"bytes": "float64"})
-    groups = rows.groupby(keys)
-    steps = groups.mean().assign(steps=groups.size()).reset_index()
-    steps["overlap"] = steps["overlapped_ms"] / steps["communication_ms"].where(steps["communication_ms"] > 0)
-
-    rows = calls[["run", "operation", "bytes"]].join(to_ms(calls)).astype({"bytes": "float64"})
-    rows["bus_factor"] = calls["bus_gb_per_s"].astype("float64") / calls["algorithm_gb_per_s"].astype("float64")
-    groups = rows.groupby(["run", "operation", "bytes"], sort=False, dropna=False)
-    table = groups.mean().assign(per_step=groups.size()).reset_index()
-    table["per_step"] = table["per_step"] / table["run"].map(rank_steps.groupby("run").size())
-    table["algorithm_gb_per_s"] = table["bytes"] / table["transfer_ms"].where(table["transfer_ms"] > 0) / 1e6
-    table["bus_gb_per_s"] = table["algorithm_gb_per_s"] * table["bus_factor"]
-    merged = {"communication_steps": steps, "communication_collectives": table}
-    return {name: leading.merge(frame, on="run") for name, frame in merged.items()}
-
-
-def to_ms(rows: pd.DataFrame) -> pd.DataFrame:
-    """The columns of nanoseconds as milliseconds."""
-    times = rows[[name for name in rows if name.endswith("_ns")]].astype("float64") / 1e6
-    return times.rename(columns=lambda name: name.replace("_ns", "_ms"))
+def merge_ranks(rank_steps: pd.DataFrame) -> pd.DataFrame:
+    """The table `communication_steps`, from rank_steps of all runs: means over the captured steps."""
+    times = rank_steps[[name for name in rank_steps if name.endswith("_ns")]].astype("float64") / 1e6
+    times = times.rename(columns=lambda name: name.replace("_ns", "_ms"))
+    rows = rank_steps[[*KEYS, "rank", "device", "collectives", "bytes"]].join(times).astype({"bytes": "float64"})
+    steps = rows.groupby([*KEYS, "rank", "device"], sort=False).mean().reset_index()
+    return steps.assign(overlap=steps["overlapped_ms"] / steps["communication_ms"].where(steps["communication_ms"] > 0))
 
 
 def compare_steps(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:

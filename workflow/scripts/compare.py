@@ -1,4 +1,4 @@
-"""Two folders of results, or the runs of one that differ in a dimension -> results/comparison/comparison.{md,html}.
+"""Two folders of results -> results/comparison/comparison.{md,html}.
 
 The process is the unit of a comparison, since the steps of one process share clocks and memory. Each side is read as
 files; nothing is measured.
@@ -17,7 +17,7 @@ from kernel_tables.names import short_names
 from workflow.grid import Run
 from workflow.tables import KEYS, read_table
 from workflow.text import environment
-from workflow.verdict import FASTER, SLOWER, find_pairs, judge
+from workflow.verdict import FASTER, SLOWER, judge
 
 FEWEST_PROCESSES = 6  # on each side: with fewer, only large differences would be found
 FACTS = {
@@ -27,15 +27,13 @@ FACTS = {
 DEFAULTS = {key: getattr(Run(model=""), key) for key in KEYS[4:]}  # of columns that older results lack
 
 
-def main(before: str, after: str, varies: str | None, fail_on: str, output: str) -> None:
+def main(before: str, after: str, fail_on: str, output: str) -> None:
     """Writes the comparison as Markdown, and as HTML beside it. Exits with status 1 if a run has the verdict that
     `fail_on` names."""
-    sides = [read_side(Path(folder)) for folder in ([after, after] if varies else [before, after])]
-    if varies:
-        sides = split_by(sides[0], varies)
+    sides = [read_side(Path(folder)) for folder in (before, after)]
     runs = pair_runs(*sides)
     facts = {
-        "times": runs, "facts": list_facts(*sides, varies),
+        "times": runs, "facts": list_facts(*sides),
         "memory": runs[(runs["peak_after"] - runs["peak_before"]).abs() >= 2**20],
         "energy": pair_energy(sides, runs), "changes": list_changes(sides, runs), "fewest": FEWEST_PROCESSES,
     }  # fmt: skip
@@ -69,20 +67,6 @@ def read_side(folder: Path) -> dict[str, pd.DataFrame]:
         path = folder / f"tables/{name}.parquet"
         side[name] = read_table(path) if path.exists() else pd.DataFrame({"run": pd.Series(dtype="str")})
     return side
-
-
-def split_by(side: dict[str, pd.DataFrame], key: str) -> list[dict[str, pd.DataFrame]]:
-    """The runs at the default of a dimension, each beside all others that differ from it in nothing else: two sides
-    whose runs have the names of the others."""
-    if key not in DEFAULTS:
-        sys.exit(f"compare: varies={key} is no dimension with a default; these are {', '.join(DEFAULTS)}")
-    pairs = find_pairs(side["runs"], key, DEFAULTS[key])
-    if pairs.empty:
-        sys.exit(f"compare: no two runs differ only in {key}, one of them at {DEFAULTS[key]}")
-    named = pairs.rename(columns={"before": "run"})
-    old = {name: named.merge(table, on="run").drop(columns="run").rename(columns={"after": "run"})
-           for name, table in side.items()}  # fmt: skip
-    return [old, {name: table[table["run"].isin(pairs["after"])] for name, table in side.items()}]
 
 
 def pair_runs(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -125,10 +109,10 @@ def reason_against(name: str, old: pd.DataFrame, new: pd.DataFrame) -> str:
     return ""
 
 
-def list_facts(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame], varies: str | None) -> pd.DataFrame:
+def list_facts(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """What differs between the two measurements: fact, before, after."""
     rows = []
-    for column, fact in (({varies: varies} if varies else {}) | FACTS).items():
+    for column, fact in FACTS.items():
         values = [
             "; ".join(map(str, side["runs"][column].dropna().unique())) if column in side["runs"] else "not recorded"
             for side in (before, after)
@@ -139,12 +123,11 @@ def list_facts(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame], 
 
 
 def pair_energy(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame) -> pd.DataFrame:
-    """The comparable runs whose energy both sides counted with the same counter."""
+    """The comparable runs whose energy both sides counted."""
     if not all("joules_per_step" in side["energy"] for side in sides):
         return pd.DataFrame()
-    old, new = (side["energy"][["run", "counter", "joules_per_step", "joules_per_step_std"]] for side in sides)
-    both = runs[runs["reason"] == ""][KEYS].merge(old, on="run")
-    both = both.merge(new, on=["run", "counter"], suffixes=("_before", "_after"))
+    old, new = (side["energy"][["run", "joules_per_step", "joules_per_step_std"]] for side in sides)
+    both = runs[runs["reason"] == ""][KEYS].merge(old, on="run").merge(new, on="run", suffixes=("_before", "_after"))
     return both.assign(ratio=both["joules_per_step_after"] / both["joules_per_step_before"])
 
 
@@ -170,4 +153,4 @@ def list_changes(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame, most:
 
 if "snakemake" in globals():
     options = json.loads(snakemake.params.options)
-    main(options["before"], options["after"], options["varies"], options["fail_on"], snakemake.params.output)
+    main(options["before"], options["after"], options["fail_on"], snakemake.params.output)

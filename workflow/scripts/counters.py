@@ -1,13 +1,12 @@
 """(l) From counters of kernels to what limits them: computation, memory or latency, and how far they are from peaks."""
 
 import altair as alt
-import numpy as np
 import pandas as pd
 
 from workflow import charts
 from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
 from workflow.tables import read_tables, write_tables
-from workflow.text import MODES, describe_run, find_middle
+from workflow.text import MODES, describe_run, find_middle, write_percent
 
 LIMITS = {"compute": "computation", "memory": "memory", "latency": "latency", "too small": "too few blocks"}
 
@@ -40,41 +39,22 @@ def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
     points = of_run[(of_run["flop_per_s"] > 0) & (of_run["flops_per_byte"] > 0) & (of_run["share"] >= least_share)]
     if points.empty:
         return charts.text_chart("No run has counters of its kernels: that needs a GPU, Nsight Compute and permission.")
-    points = points.assign(tera=points["flop_per_s"] / 1e12, limit=points["verdict"].map(LIMITS))
+    tera, limits = points["flop_per_s"] / 1e12, points["verdict"].map(LIMITS)
+    points = points.assign(intensity=points["flops_per_byte"], tera=tera, limit=limits)
     run, precision = points["run"].iloc[0], points["precision"].iloc[0].replace("-weights", "")
     device = runs.set_index("run").loc[run, "device_name"]
-    x = charts.log_axis(alt.X, "flops_per_byte", "FLOP per byte of DRAM, counted")
-    y = charts.log_axis(alt.Y, "tera", "TFLOP/s")
-    x["axis"]["values"] = y["axis"]["values"] = [10.0**power for power in range(-4, 5)]
-    names = [limit for verdict, limit in LIMITS.items() if verdict in set(points["verdict"])]
-    colors = dict(zip(LIMITS.values(), (charts.BLUE, charts.VERMILLION, charts.ORANGE, charts.GREY), strict=True))
-    scale = alt.Scale(domain=names, range=[colors[name] for name in names])
-    marks = alt.Chart(points.sort_values("share", ascending=False)).mark_point(
-        filled=True, opacity=0.7, stroke="white", strokeWidth=0.5
-    ).encode(
-        x=x, y=y, color=alt.Color("limit:N", title=None, scale=scale),
-        size=alt.Size("share:Q", scale=alt.Scale(range=[15, 700]), legend=None),
-    )  # fmt: skip
-    layers, bytes_per_s = [], peak_bytes_per_s(device)
-    for kind in dict.fromkeys(("fp32", precision)):
-        peak = peak_flop_per_s(device, kind)
-        if np.isnan(peak):
-            continue
-        ridge, low = peak / bytes_per_s, points["flops_per_byte"].min() / 2
-        roof = pd.DataFrame({"flops_per_byte": [low, ridge, max(points["flops_per_byte"].max(), ridge) * 3]})
-        roof["tera"] = np.minimum(roof["flops_per_byte"] * bytes_per_s, peak) / 1e12
-        roof["label"] = f"{peak / 1e12:.3g} TFLOP/s in {kind}"
-        layers.append(alt.Chart(roof).mark_line(color=charts.INK, strokeWidth=1.2).encode(x=x, y=y))
-        layers.append(alt.Chart(roof[1:2]).mark_text(align="right", dx=-6).encode(x=x, y=y, text="label"))
-    chart = alt.layer(*layers, marks).properties(width=charts.WIDTH - 90, height=330)
+    peaks = {kind: peak_flop_per_s(device, kind) for kind in dict.fromkeys(("fp32", precision))}
+    size = alt.Size("share:Q", scale=alt.Scale(range=[15, 700]), legend=None)
+    color, points = charts.series_color(points, "limit"), points.sort_values("share", ascending=False)
+    chart = charts.draw_roofline(points, peaks, peak_bytes_per_s(device), color=color, size=size)
     shares = of_run.groupby("verdict")["share"].sum().sort_values(ascending=False)
     limit = LIMITS.get(shares.index[0], shares.index[0])
     result = f"{limit.capitalize()} limits {100 * shares.iloc[0]:.0f} % of the kernel time: {describe_run(runs, run)}"
+    left_out = f"Without a point: kernels that compute nothing, or take less than {100 * least_share:g} % of the time"
     return charts.titled(
-        chart, result.replace("\\", ""), "a point per kernel and size of launch; its area is its share of the time",
-        f"Lines: peaks of {device} by its data sheet, with {bytes_per_s / 1e12:.3g} TB/s. Without a point: kernels that"
-        f" compute nothing, or take less than {100 * least_share:g}\N{NO-BREAK SPACE}% of the time"
-        f" ({100 * (1 - points['share'].sum()):.0f}\N{NO-BREAK SPACE}% together).",
+        chart.properties(width=charts.WIDTH - 90, height=330), result.replace("\\", ""),
+        "a point per kernel and size of launch; its area is its share of the time; bytes are those of DRAM, as counted",
+        f"{left_out} ({write_percent(1 - points['share'].sum())} together).",
     )  # fmt: skip
 
 

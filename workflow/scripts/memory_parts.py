@@ -1,20 +1,24 @@
 """(i) From recorded allocations to what memory is for.
 
-memory_phases      -> memory_peak: the peak of each run by category, and by how much one change of a setting moves it
-memory_activations -> memory_parts: what the parts of the model keep for the backward pass
-memory_timeline    -> the figure: the last measured step of the typical run
+memory_phases   -> memory_peak: the peak of each run by category, and by how much one change of a setting moves it
+memory_timeline -> the figure: the last measured step of the typical run
 """
 
 import altair as alt
 import pandas as pd
 
-from workflow import charts, tables
+from workflow import charts
+from workflow.scripts.memory_tables import CATEGORIES
+from workflow.tables import read_tables, write_tables
 from workflow.text import MODES, describe_machine, describe_run, find_middle, write_percent, write_size
 from workflow.verdict import find_pairs
 
-CATEGORIES = [
-    "parameters", "optimizer state", "gradients", "activations", "temporary", "communication", "workspace", "data",
-]  # fmt: skip
+
+def main(inputs: list[str], outputs: list[str]) -> None:
+    tables = read_tables(inputs)
+    peaks = find_peaks(tables["memory_phases"])
+    write_tables({"memory_peak": peaks}, outputs)
+    charts.save_all({"memory_timeline": draw_timeline(tables["memory_timeline"], peaks, tables["runs"])}, outputs)
 
 
 def find_peaks(phases: pd.DataFrame) -> pd.DataFrame:
@@ -44,13 +48,6 @@ def find_peaks(phases: pd.DataFrame) -> pd.DataFrame:
         "base_peak_bytes": pairs["before"].map(named["peak_bytes"]),
     })  # fmt: skip
     return step.assign(is_typical=step["run"].isin(typical), **{name: step["run"].map(bases[name]) for name in bases})
-
-
-def sum_parts(activations: pd.DataFrame) -> pd.DataFrame:
-    """What each part of the model keeps for the backward pass, in all blocks."""
-    sums = activations.groupby([*tables.KEYS, "part"], sort=False)
-    table = sums["bytes"].sum().reset_index()
-    return table.assign(share=table["bytes"] / table.groupby("run")["bytes"].transform("sum"))
 
 
 def draw_timeline(timeline: pd.DataFrame, peaks: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
@@ -95,14 +92,6 @@ def mark_phases(moments: pd.DataFrame, top: float) -> list[alt.Chart]:
     base = alt.Chart(begins[["ms", "phase"]].assign(start=heights)).encode(x="ms:Q")
     names = base.mark_text(align="left", dx=3, baseline="top").encode(y="start:Q", text="phase:N")
     return [base.mark_rule(color=charts.SOFT, strokeDash=[2, 2]), names]
-
-
-def main(inputs: list[str], outputs: list[str]) -> None:
-    given = tables.read_tables(inputs)
-    peaks = find_peaks(given["memory_phases"])
-    made = {"memory_peak": peaks, "memory_parts": sum_parts(given["memory_activations"])}
-    tables.write_tables(made, outputs)
-    charts.save_all({"memory_timeline": draw_timeline(given["memory_timeline"], peaks, given["runs"])}, outputs)
 
 
 if "snakemake" in globals():

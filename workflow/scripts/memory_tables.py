@@ -1,4 +1,4 @@
-"""The tables of the memory of one run: from memory.json and memory_history.json.gz to seven tables beside them.
+"""The tables of the memory of one run: from memory.json and memory_history.json.gz to the tables beside them.
 
     python -m workflow.scripts.memory_tables --result results/runs/RUN/memory.json [--key JSON]
 
@@ -33,17 +33,14 @@ from cs336_model.ranges import COMMUNICATION
 from cs336_model.results import BadResult, Memory
 from kernel_tables.errors import NotConserved
 from workflow.scripts.run_tables import read_fresh
-from workflow.tables import declared_columns, make_table, write_table
+from workflow.tables import make_table, write_table
 
-TABLES = (
-    "memory_phases", "memory_activations", "memory_largest", "memory_timeline", "memory_totals", "memory_blocks",
-    "module_dtypes",
-)  # fmt: skip
+TABLES = ("memory_phases", "memory_activations", "memory_timeline", "memory_totals")
 CATEGORIES = [
     "parameters", "gradients", "optimizer state", "activations", "temporary", "communication", "workspace", "data",
 ]  # fmt: skip
 OUTSIDE, NO_RANGE = "(outside)", "(no inner range)"
-MAX_MOMENTS, MAX_GROUPS = 400, 20
+MAX_MOMENTS = 400
 
 
 class History:
@@ -54,18 +51,20 @@ class History:
         self.ranges = describe_ranges(record["ranges"], len(self.time_us))
         columns = record["allocations"]
         made_in = self.ranges.reindex([-1 if number is None else number for number in columns["range"]])
-        made_in = made_in.reset_index(drop=True).fillna({"phase": OUTSIDE, "range": "", "part": NO_RANGE})
-        made_in = made_in.fillna({"step": -1, "block": -1, "is_communication": False})
+        outside = {"phase": OUTSIDE, "part": NO_RANGE, "step": -1, "is_communication": False}
+        made_in = made_in.reset_index(drop=True).fillna(outside)
         freed = [len(self.time_us) if event is None else event for event in columns["freed"]]
-        texts = {name: pd.Series(columns[name], dtype=object).fillna("") for name in ("operator", "line", "held")}
-        self.allocations = made_in.drop(columns=["name", "inside", "opened", "closed"]).assign(
-            bytes=columns["bytes"], made=columns["made"], freed=freed, **texts
-        )
+        self.allocations = made_in[list(outside)].assign(
+            bytes=columns["bytes"], made=columns["made"], freed=freed,
+            held=pd.Series(columns["held"], dtype=object).fillna(""),
+        )  # fmt: skip
         self.allocations["category"] = self.categories()
 
     def categories(self) -> np.ndarray:
         rows = self.allocations
-        backward = self.ranges[(self.ranges["phase"] == "backward") & (self.ranges["range"] == "")].set_index("step")
+        backward = self.ranges[(self.ranges["phase"] == "backward") & (self.ranges["part"] == NO_RANGE)].set_index(
+            "step"
+        )
         begin, end = (rows["step"].map(backward[name]).fillna(np.inf) for name in ("opened", "closed"))
         was_freed = rows["freed"] < len(self.time_us)
         is_gradient = was_freed & (rows["phase"] == "backward") & (rows["freed"] >= end)
@@ -110,11 +109,10 @@ class History:
 
 
 def describe_ranges(columns: dict[str, list], events: int) -> pd.DataFrame:
-    """A row per range: its own columns, the range of the step around it (-1 outside of all), the phase, the path inside
-    the phase, the innermost part, and the block of the step and phase, counted from 0 (-1 outside)."""
+    """A row per range: its own columns, the range of the step around it (−1 outside of all), the phase, and the part:
+    its name, if it is inside a phase."""
     rows: list[dict] = []
-    blocks: dict[tuple, int] = {}  # by step and phase
-    outermost = {"step": -1, "phase": OUTSIDE, "path": (), "block": -1, "is_communication": False}
+    outermost = {"step": -1, "phase": OUTSIDE, "part": NO_RANGE, "is_communication": False}
     listed = zip(*(columns[key] for key in ("name", "inside", "opened", "closed")), strict=True)
     for number, (name, inside, opened, closed) in enumerate(listed):
         row = dict(outermost if inside is None else rows[inside])
@@ -125,16 +123,10 @@ def describe_ranges(columns: dict[str, list], events: int) -> pd.DataFrame:
         elif row["step"] >= 0 and row["phase"] == OUTSIDE:
             row["phase"] = name
         elif row["step"] >= 0:
-            row["path"] = (*row["path"], name)
+            row["part"] = name
         row["is_communication"] |= name.startswith(COMMUNICATION)
-        if name == "block":
-            row["block"] = blocks.setdefault((row["step"], row["phase"]), 0)
-            blocks[row["step"], row["phase"]] += 1
         rows.append(row)
-    frame = pd.DataFrame(rows, columns=["name", "inside", "opened", "closed", *outermost])
-    paths = frame.pop("path")
-    parts = [path[-1] if path else NO_RANGE for path in paths]
-    return frame.assign(range=[" > ".join(path) for path in paths], part=parts)
+    return pd.DataFrame(rows, columns=["name", "inside", "opened", "closed", *outermost])
 
 
 def sum_phases(history: History) -> pd.DataFrame:
@@ -148,26 +140,10 @@ def sum_phases(history: History) -> pd.DataFrame:
 
 
 def sum_activations(history: History) -> pd.DataFrame:
-    """What the last measured step keeps for its backward pass, by part, block, operator and line."""
+    """What the last measured step keeps for its backward pass, by part of the model."""
     rows = history.allocations
     rows = rows[(rows["category"] == "activations") & (rows["step"] == history.steps[-1])]
-    groups = rows.groupby(["part", "block", "operator", "line"], sort=False)["bytes"]
-    return groups.agg(bytes="sum", allocations="count").reset_index()
-
-
-def sum_largest(history: History) -> pd.DataFrame:
-    """The largest groups of equal allocations that are live at the peak of the last step; smaller ones by category."""
-    _, first, after = history.spans(history.steps[-1])[0]
-    state, rows = history.find_peak(first, after), history.allocations
-    rows = rows[(rows["made"] <= state) & (rows["freed"] > state)].assign(each_bytes=lambda live: live["bytes"])
-    keys = ["category", "phase", "range", "operator", "line", "each_bytes"]
-    groups = rows.groupby(keys, sort=False)["bytes"].agg(allocations="count", bytes="sum").reset_index()
-    groups = groups.sort_values(["bytes", "each_bytes"], ascending=False, kind="stable", ignore_index=True)
-    small = groups[MAX_GROUPS:].groupby("category", sort=False)[["allocations", "bytes"]].sum().reset_index()
-    small = small.assign(phase="", range="(smaller ones)", operator="", line="", each_bytes=pd.NA)
-    groups = pd.concat([part.astype({"each_bytes": "Int64"}) for part in (groups[:MAX_GROUPS], small)])
-    require_same("bytes at the peak", groups["bytes"].sum(), history.total[state])
-    return groups
+    return rows.groupby("part", sort=False)["bytes"].agg(bytes="sum", allocations="count").reset_index()
 
 
 def list_moments(history: History) -> pd.DataFrame:
@@ -184,45 +160,16 @@ def list_moments(history: History) -> pd.DataFrame:
     )  # fmt: skip
 
 
-def sum_blocks(history: History) -> pd.DataFrame:
-    """A row per block in the last measured step: what it keeps for the backward pass, its gradients, and the largest
-    tensor made in its range `residual`."""
-    rows = history.allocations[history.allocations["step"] == history.steps[-1]]
-    ranges = history.ranges[(history.ranges["step"] == history.steps[-1]) & (history.ranges["name"] == "block")]
-    counts = ranges[ranges["block"] >= 0].groupby("phase")["block"].nunique()
-    blocks = pd.Index(range(counts.get("forward", 0)), name="block")
-    rows = rows[rows["block"] >= 0]
-    forward = rows[rows["phase"] == "forward"]
-    saved = forward[forward["category"] == "activations"].groupby("block")["bytes"].sum().reindex(blocks, fill_value=0)
-    residual = forward[forward["part"] == "residual"].groupby("block")["bytes"].max()
-    # the backward pass begins with the last block; a recomputed block has several ranges there, so it is not known
-    made = rows[(rows["phase"] == "backward") & (rows["category"] == "gradients")]
-    gradients = made.groupby(len(blocks) - 1 - made["block"])["bytes"].sum().reindex(blocks, fill_value=0)
-    has_backward = "backward" in {name for name, *_ in history.spans(history.steps[-1])}
-    sums = {
-        "saved_bytes": saved if has_backward else None,
-        "gradient_bytes": gradients if counts.get("backward", 0) == len(blocks) else None, "residual_bytes": residual,
-    }  # fmt: skip
-    return pd.DataFrame(sums, index=blocks).reset_index()
-
-
-def require_same(what: str, found: int, expected: int) -> None:
-    """Raises NotConserved unless both are equal."""
-    if found != expected:
-        raise NotConserved(f"{what}: the recorded allocations give {found}, the allocator counted {expected}")
-
-
 def make_tables(result: Memory, history: History) -> dict[str, pd.DataFrame]:
     """The tables by name. Raises NotConserved if the recorded allocations miss the peak that the allocator counted."""
-    require_same("peak in bytes", int(history.total.max(initial=0)), result.requested_peak_bytes)
+    found, counted = int(history.total.max(initial=0)), result.requested_peak_bytes
+    if found != counted:
+        raise NotConserved(f"peak in bytes: the recorded allocations give {found}, the allocator counted {counted}")
     return {
         "memory_phases": sum_phases(history),
         "memory_activations": sum_activations(history),
-        "memory_largest": sum_largest(history),
         "memory_timeline": list_moments(history),
         "memory_totals": make_table("memory_totals", [msgspec.to_builtins(result)], keys=False),
-        "memory_blocks": sum_blocks(history),
-        "module_dtypes": pd.DataFrame(result.dtypes, columns=list(declared_columns("module_dtypes", keys=False))),
     }
 
 

@@ -17,7 +17,7 @@ def main(inputs: Sequence[str], outputs: Sequence[str]) -> None:
             for phase, seconds in list_times(result).items():
                 rows += [keys | {"phase": phase, "step": step, "ms": 1e3 * s} for step, s in enumerate(seconds)]
     path = next(path for path in outputs if path.endswith(".parquet"))
-    write_table(make_table("process_steps", rows), path, name="process_steps")
+    write_table(make_table("process_steps", rows), path)
 
 
 if "snakemake" in globals():

@@ -27,16 +27,16 @@ BACKWARD_FLOPS = {
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
-    """Reads the merged tables runs, timings, phases, kernels and ranges; writes the tables that the outputs name."""
+    """Reads the merged tables runs, timings, phases, kernels, ranges and, if it is there, warmup_steps; writes the
+    tables that the outputs name."""
     tables = read_tables(inputs)
     runs, phases, ranges = tables["runs"], tables["phases"], tables["ranges"]
     kernels = tables["kernels"].query("step >= 0").drop(columns=KEYS[1:])
     kernels["range"] = kernels["range"].astype("object").fillna("")
     steps = phases[phases["phase"] == "step"].groupby("run")["step"].nunique()
     makers = {
-        "forward_time": lambda: summarize_forward(runs, tables["timings"], phases),
+        "forward_time": lambda: summarize_forward(runs, tables["timings"], phases, tables.get("warmup_steps")),
         "top_kernels": lambda: rank_kernels(runs, kernels, steps),
-        "forward_classes": lambda: share(kernels[kernels["phase"] == "forward"], ["class"], ["run"], steps),
         "forward_parts": lambda: share_parts(kernels, steps),
         "class_shares": lambda: share_classes(kernels, steps),
         "training_parts": lambda: share_training_parts(kernels, steps),
@@ -56,7 +56,9 @@ def add_keys(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return sort_runs(table, runs).merge(runs[["run", *keys]], on="run", validate="m:1")
 
 
-def summarize_forward(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
+def summarize_forward(
+    runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame, warmup_steps: pd.DataFrame | None
+) -> pd.DataFrame:
     """(a) Every run's forward pass on the host and on the GPU, and its step with and without the profiler."""
     times = {name: name.replace("_ns", "_ms") for name in phases if name.endswith("_ns")}
     with_kernels = phases["run"].isin(phases.loc[phases["kernels"] > 0, "run"])  # then no kernel in a phase is a fact
@@ -66,7 +68,7 @@ def summarize_forward(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.Data
     grouped = values.groupby(["phase", "run"])
     mean = grouped.mean().join(grouped.std().add_suffix("_std"))
     step, forward = (mean.loc[phase] if phase in mean.index else mean[:0].droplevel(0) for phase in ("step", "forward"))
-    table = runs[[*KEYS, "timing_status", "capture_status", "backend"]].set_index("run", drop=False)
+    table = runs[[*KEYS, "timing_status", "capture_status"]].set_index("run", drop=False)
     for name in ("wall", "gpu_span", "gpu_busy"):
         table[f"forward_{name}_ms"], table[f"forward_{name}_std_ms"] = forward[f"{name}_ms"], forward[f"{name}_ms_std"]
     table["step_wall_ms"], table["step_wall_std_ms"] = step["wall_ms"], step["wall_ms_std"]
@@ -74,7 +76,6 @@ def summarize_forward(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.Data
     table["unprofiled_step_ms"], table["unprofiled_step_std_ms"] = python["mean_ms"], python["std_ms"]
     table["steps_timed"] = python["n"]
     table["steps_captured"] = phases[phases["phase"] == "step"].groupby("run")["step"].nunique()
-    table["forward_kernels"] = forward["kernels"]
     table["mean_kernel_us"] = 1e3 * forward["kernel_ms"] / forward["kernels"]
     table["launch_us"] = 1e3 * forward["wall_ms"] / forward["kernels"]
     table["idle_share"] = 1 - step["gpu_busy_ms"] / step["wall_ms"]
@@ -85,7 +86,18 @@ def summarize_forward(runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.Data
     table["overhead_ratio_std"] = table["overhead_ratio"] * (stds[0] ** 2 + stds[1] ** 2) ** 0.5
     matches = ((table["overhead_ratio"] - 1).abs() <= 0.05).astype("boolean")
     table["matches_python"] = matches.mask(table["overhead_ratio"].isna())
+    warm = warmup_steps[warmup_steps["phase"] == "step"] if warmup_steps is not None else make_table("warmup_steps")
+    ratios = (warm["ms"] / warm["run"].map(table["unprofiled_step_ms"]).astype("float64")).groupby(warm["run"])
+    table["first_step_ratio"] = ratios.first()
+    table["warmup_enough"] = ratios.agg(count_warmup).astype("float64").reindex(table.index).astype("Int64")
     return table.reset_index(drop=True)
+
+
+def count_warmup(ratios: pd.Series) -> float:
+    """The number of warm-up steps, given ÷ the mean of measured ones, after which all are within 5 % of that; NaN if
+    the last is not, or nothing was measured."""
+    is_wrong = ~((ratios - 1).abs() <= 0.05).to_numpy()
+    return np.nan if is_wrong[-1] else float(is_wrong.nonzero()[0].max(initial=-1) + 1)
 
 
 def average(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFrame:
@@ -156,8 +168,7 @@ def share_parts(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
     table = share(forward, ["part"], ["run"], steps)
     other_ns = table[["run", "part"]].merge(others.groupby(["run", "part"])["total_ns"].sum().reset_index(), how="left")
     other_ns = other_ns["total_ns"].fillna(0).astype("float64").set_axis(table.index)
-    whole, whole_of_others = (table["run"].map(rows.groupby("run")["total_ns"].sum()) for rows in (forward, others))
-    return table.assign(other_share=other_ns / whole, share_of_others=other_ns / whole_of_others)
+    return table.assign(other_share=other_ns / table["run"].map(forward.groupby("run")["total_ns"].sum()))
 
 
 def share_classes(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
@@ -214,10 +225,9 @@ def measure_attention(
     table["gpu_time_per_layer_us"] = 1e3 * table["gpu_time_ms"] / table["instances_per_pass"]
     table["kernels_per_layer"] = table["invocations"] / table["instances_per_pass"]
     sizes = runs.set_index("run").loc[table["run"]].reset_index()
-    sizes = sizes[["batch_size", "gpus", "num_heads", "context_length", "d_model", "num_layers"]].astype("float64")
+    sizes = sizes[["batch_size", "gpus", "num_heads", "context_length", "d_model"]].astype("float64")
     scores = np.ceil(sizes["batch_size"] / sizes["gpus"]) * sizes["num_heads"] * sizes["context_length"] ** 2
     by_width, alone = (table["part"].map(lambda part, at=at: formulas[part][at]) for at in (1, 2))
-    table["layers"] = sizes["num_layers"]
     table["flops_per_layer"] = scores * (by_width * (sizes["d_model"] // sizes["num_heads"]) + alone)
     table["flops_formula"] = table["part"].map(lambda part: formulas[part][0])
     table["flop_per_s"] = table["flops_per_layer"] / (table["gpu_time_per_layer_us"] * 1e-6)

@@ -1,0 +1,86 @@
+"""(f), (g), (h): runs that differ in one dimension alone, in times that a person can check, and what is said."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.workflow.small_tables import make_run, make_tables, write_tables
+from tests.workflow.test_answers import FAILED, SUMMARIES
+from workflow.scripts import answers, speed_ups, summaries
+from workflow.tables import read_table
+from workflow.text import TEMPLATES
+
+NAMES = ["f_precision", "g_compile", "h_attention", "optimizer"]
+TRAIN = {"mode": "train_step"}
+RUNS = [
+    make_run("base", peak_allocated_bytes=4 * 2**30, **TRAIN),
+    make_run("low", 2.0, wall_ms=5.0, precision="bf16", loss=2.1, **TRAIN),
+    make_run("compiled", 1.25, compile="on", graph_breaks=1, compile_s=5.0, **TRAIN),
+    make_run("flash", 1.5, attention="flash", peak_allocated_bytes=2**30, **TRAIN),
+    make_run("math", 0.8, attention="math", peak_allocated_bytes=8 * 2**30, **TRAIN),
+    make_run("fused", 1.01, optimizer="fused", **TRAIN),
+    make_run("both", precision="bf16", context_length=256, **TRAIN),  # differs in two dimensions
+]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A folder with the table, the figures, and the documents of RUNS."""
+    folder = tmp_path_factory.mktemp("made")
+    tables, summed = write_tables(folder, *RUNS), [str(folder / f"{name}.parquet") for name in SUMMARIES]
+    summaries.main(tables, summed)
+    table, *figures = outputs = [folder / "speed_ups.parquet", *(folder / f"{key}.svg" for key in speed_ups.BASES)]
+    speed_ups.main(tables, list(map(str, outputs)))
+    assert all("GPU time" in figure.read_text() for figure in figures)
+    answers.main([*tables, *summed, str(table)], [str(TEMPLATES / f"{name}.md.j2") for name in NAMES], str(folder))
+    return folder
+
+
+def test_a_run_is_compared_by_phase_with_the_one_at_the_default_that_differs_in_nothing_else(made):
+    table = read_table(made / "speed_ups.parquet").set_index(["run", "phase"])
+    assert set(table.index.get_level_values("run")) == {"low", "compiled", "flash", "math", "fused"}
+    assert set(table["base_run"]) == {"base"}
+    low = table.loc["low"]
+    assert low.index.tolist() == ["step", "forward", "backward", "optimizer"] and set(low["verdict"]) == {"faster"}
+    assert low["speed_up"].tolist() == pytest.approx([2.0] * 4) and low.loc["step", "wall_speed_up"] == 0.8
+    assert set(low["wall_verdict"]) == {"cannot be told"} and low.loc["step", "kernels"] == 24
+    assert low.loc["forward", "matmul_speed_up"] == pytest.approx(2.0)
+    assert pd.isna(low.loc["optimizer", "matmul_speed_up"])
+    verdicts = table.xs("step", level="phase")["verdict"]
+    assert verdicts[["math", "fused"]].tolist() == ["slower", "cannot be told"]
+
+
+SAID = {
+    "f_precision": [
+        "\n\nIn GPU time, a training step is 2.00 times as fast in bf16 as in fp32 (tiny at context 128",
+        "whether that is faster cannot be told, from 1 process each", "the loss differs by at most 5.0 %",
+    ],
+    "g_compile": [
+        "a training step is 1.25 times as fast compiled entirely as without compiling",
+        "only run had graph breaks", "pays back after 8,3",
+    ],
+    "h_attention": [
+        "1.50 times as fast with flash attention, 0.800 times as fast with math attention as with eager attention",
+        "With math attention: slower in the only run", "in fp32 `attentions: [flash]`.",
+        "in the forward pass, 66.7 % with flash attention", "with eager attention, 25.0 % with flash attention",
+    ],
+    "optimizer": ["1.01 times as fast with the fused optimizer", "cannot be told in the only run"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_document_leads_with_gpu_time_and_says_why_and_what_to_do(made, name):
+    text = (made / f"{name}.md").read_text()
+    assert [said for said in SAID[name] if said not in text] == [] and "What to do" in text
+    assert f"![Speed-up by {name.partition('_')[2] or name}](../figures/" in text
+
+
+def test_a_dimension_without_a_captured_pair_is_not_answered(tmp_path):
+    runs = [make_run("base"), make_run("low", precision="bf16", **FAILED)]
+    table = speed_ups.compare_dimensions(make_tables(*runs))
+    assert "No two captured runs differ in precision alone" in str(speed_ups.draw(table, "precision", "").to_dict())
+    tables = write_tables(tmp_path, *runs)
+    speed_ups.main(tables, [str(tmp_path / "speed_ups.parquet")])
+    answers.main([*tables, str(tmp_path / "speed_ups.parquet")], [str(TEMPLATES / "f_precision.md.j2")], str(tmp_path))
+    assert "Not answered: no two captured runs differ in precision" in (tmp_path / "f_precision.md").read_text()
