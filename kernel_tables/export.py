@@ -12,8 +12,9 @@ import shutil
 import sqlite3
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,7 @@ from kernel_tables.capture import (
 )  # fmt: skip
 from kernel_tables.errors import ImpossibleCapture, TraceError, finding, impossible
 from kernel_tables.files import REPORT_SUFFIXES
-from kernel_tables.pages import Damaged, Pages, Unusual
+from kernel_tables.pages import Damaged, Pages
 from kernel_tables.payloads import (
     NCCL_DOMAIN,
     NCCL_FIELDS,
@@ -51,13 +52,8 @@ KERNEL, MEMCPY, MEMSET, GRAPH = TABLES = (  # in the order of KINDS
     "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
 )  # fmt: skip
-RUNTIME, NVTX, GRAPH_NODES, STRINGS = (
-    "CUPTI_ACTIVITY_KIND_RUNTIME",
-    "NVTX_EVENTS",
-    "CUDA_GRAPH_NODE_EVENTS",
-    "StringIds",
-)
-HOST_NODE = "CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE"
+RUNTIME, NVTX, STRINGS = "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "StringIds"
+GRAPH_NODES, HOST_NODE = "CUDA_GRAPH_NODE_EVENTS", "CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE"
 OVERHEADS = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
 METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # one or the other, by nsys's version
 PUSHED, STARTED, DOMAIN_TYPE = 59, 60, 75  # of NVTX events: ranges that were pushed or started; created domains
@@ -68,8 +64,8 @@ COPY_KINDS = (  # of exports without ENUM_CUDA_MEMCPY_OPER
     "Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array",
     "Array-to-Device", "Device-to-Array", "Device-to-Device", "Host-to-Host", "Peer-to-Peer",
 )  # fmt: skip
-BATCH_ROWS = 16384
 NEVER = 1 << 62  # no clock shows such a time, in nanoseconds
+CONSEQUENCE = "the figures would be wrong; the file is damaged: export the report again, or capture again"
 
 
 def read(path: Path) -> Capture:
@@ -77,6 +73,7 @@ def read(path: Path) -> Capture:
     damaged or contradicts itself."""
     export = Export(path)
     try:
+        export.open()
         with ThreadPoolExecutor(3) as pool:
             pages = pool.submit(export.check_pages)
             kernels = pool.submit(export.activities)
@@ -95,72 +92,19 @@ def read(path: Path) -> Capture:
     return Capture(path, activities, calls, ranges, nodes, overhead, functions, messages, facts, findings, export)
 
 
-class _Column:
-    """Integers in order of arrival: no memory while all are equal, 32 bits while they fit, else 64."""
-
-    def __init__(self, expected: int, wide: bool = False):
-        self.expected, self.length, self.values, self.constant = max(expected, BATCH_ROWS), 0, None, None
-        self.wide = wide  # always 64 bits
-
-    def append(self, values: np.ndarray) -> None:
-        if not len(values):
-            return
-        low, high = int(values.min()), int(values.max())
-        if self.length == 0:
-            self.constant = low
-        if self.values is None and not low == high == self.constant:
-            self.values = np.empty(self.expected, np.int64 if self.wide or abs(self.constant) >= 1 << 31 else np.int32)
-            self.values[: self.length] = self.constant
-        end = self.length + len(values)
-        if self.values is not None:
-            if self.values.dtype == np.int32 and (low < -(1 << 31) or high >= 1 << 31):
-                self._move(len(self.values), np.int64)
-            if end > len(self.values):
-                self._move(2 * end, self.values.dtype)
-            self.values[self.length : end] = values
-        self.length = end
-
-    def _move(self, size: int, dtype) -> None:
-        before, self.values = self.values, np.empty(size, dtype)
-        self.values[: self.length] = before[: self.length]
-
-    def result(self) -> np.ndarray:
-        if self.values is None:
-            return np.broadcast_to(np.int64(0 if self.constant is None else self.constant), self.length)
-        return self.values[: self.length]
-
-
-class _Texts:
-    """The index of each distinct name of a range."""
-
-    def __init__(self) -> None:
-        self.index: dict[str, int] = {"": 0}
-        self._of_raw: dict[bytes, int] = {b"": 0}
-
-    def add(self, raw: list[bytes]) -> np.ndarray:
-        known = self._of_raw
-        for text in set(raw) - known.keys():
-            name = range_name(text.decode("utf-8", "replace"))
-            known[text] = self.index.setdefault(name, len(self.index))
-        return np.array([known[text] for text in raw], np.int32)
-
-
 class Export(Source):
-    """An open SQLite file of nsys. `path` is the user's name for it, in messages."""
-
-    CONSEQUENCE = "the figures would be wrong; the file is damaged: export the report again, or capture again"
+    """An SQLite file of nsys. `path` is the user's name for it, in messages."""
 
     def __init__(self, path: Path):
         self.path, self.folder = path, None
-        try:
-            self.file = self._unpacked()
-            self._require_sqlite()
-            self.columns = self._columns_by_table()  # and whether each is NOT NULL
-            self.facts = self._facts()
-            self.last, self.longest = self._bounds()
-        except BaseException:
-            self.close()
-            raise
+
+    def open(self) -> None:
+        """Unpacks the file if it is gzipped, and reads what it says about itself."""
+        self.file = self._unpacked()
+        self._require_sqlite()
+        self.columns = self._columns_by_table()  # and whether each is NOT NULL
+        self.facts = self._facts()
+        self.last, self.longest = self._bounds()
 
     def close(self) -> None:
         """Removes what was unpacked."""
@@ -188,13 +132,11 @@ class Export(Source):
         size, name = self.file.stat().st_size, self.path.name.removesuffix(".gz")
         page = int.from_bytes(header[16:18], "big")
         stated = int.from_bytes(header[28:32], "big") * (65536 if page == 1 else page)
+        journals = [Path(f"{self.file}-{end}") for end in ("journal", "wal")]
         if name.endswith(REPORT_SUFFIXES):
             problem = f"a report of nsys; export it: nsys export --type sqlite --include-blobs=true {name}"
         elif not header:
             problem = "the file is empty; the export probably failed: export the report again"
-        elif name.endswith((".pftrace", ".perfetto-trace")):
-            stem = name.rpartition(".")[0]
-            problem = f"Perfetto's protobuf; convert it: traceconv json {name} {stem}.json (get.perfetto.dev/traceconv)"
         elif not header.startswith(b"SQLite format 3\0"):
             problem = (
                 f"neither SQLite nor JSON (it begins with {header[:8]!r}); give an export made by `nsys export --type"
@@ -205,25 +147,19 @@ class Export(Source):
                 f"cut off: {size} bytes where its header says {stated}; the copy or the export did not finish: copy or"
                 " export it again"
             )
-        elif journals := [
-            f for end in ("journal", "wal") if (f := Path(f"{self.file}-{end}")).is_file() and f.stat().st_size
-        ]:
-            problem = (
-                f"{journals[0].name} is next to it, so its writer has not finished; wait for it, or export it again"
-            )
+        elif found := [file.name for file in journals if file.is_file() and file.stat().st_size]:
+            problem = f"{found[0]} is next to it, so its writer has not finished; wait for it, or export it again"
         else:
             return
         raise TraceError(f"{self.path}: {problem}")
 
     def _columns_by_table(self) -> dict[str, dict[str, bool]]:
         columns: dict[str, dict[str, bool]] = {}
-        self.keyed = set()  # tables with a key, which is the number of the row, and not in the record
-        for table, column, required, key in self.rows(
-            'SELECT m.name, c.name, c."notnull", c.pk FROM sqlite_master m JOIN pragma_table_info(m.name) c'
+        for table, column, required in self.rows(
+            'SELECT m.name, c.name, c."notnull" FROM sqlite_master m JOIN pragma_table_info(m.name) c'
             " WHERE m.type = 'table' AND m.rootpage > 0"
         ):
             columns.setdefault(table, {})[column] = bool(required)
-            self.keyed |= {table} if key else set()
         read = {*TABLES, RUNTIME, NVTX, STRINGS, GRAPH_NODES}
         newer = [name for name in columns if re.sub(r"_V\d+$", "", name) in read - columns.keys()]
         if newer or not columns.keys() & {*METADATA, *read - {STRINGS}}:
@@ -235,6 +171,7 @@ class Export(Source):
         return columns
 
     def has(self, table: str, *columns: str) -> bool:
+        """Whether the export has the table, with these columns."""
         return table in self.columns and self.columns[table].keys() >= set(columns)
 
     @contextlib.contextmanager
@@ -246,18 +183,12 @@ class Export(Source):
                 connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
                 yield connection
         except (sqlite3.Error, UnicodeDecodeError) as error:
-            raise self.damaged(str(error)) from error
+            raise damaged(self.path, str(error)) from error
 
     def rows(self, sql: str, *values) -> list[tuple]:
         """The rows of a small table."""
         with self.connection() as connection:
             return connection.execute(sql, values).fetchall()
-
-    def damaged(self, reason: str) -> ImpossibleCapture:
-        """The exception for a file that cannot be read."""
-        reason = " ".join(reason.replace("*** in database main ***", "").split())[:200]
-        message = f"SQLite cannot read it ({reason}); it is damaged or cut short: copy or export it again"
-        return impossible(self.path, "damaged_file", message)
 
     def check_pages(self) -> None:
         """Raises ImpossibleCapture if a page is broken, lost, or in two tables. SQLite's check of the rows, which
@@ -272,88 +203,51 @@ class Export(Source):
                     raise
                 return
             if verdict != "ok":
-                raise self.damaged(verdict)
+                raise damaged(self.path, verdict)
 
-    def batches(
-        self, table: str, columns: list[str], text: str | None, by_pages: bool
-    ) -> Iterator[tuple[dict[str, tuple], list[bytes]]]:
-        """Some rows of a large table at a time: by column, integers and the mask of NULLs; and texts. Raises Unusual if
-        only SQLite can read it, not `by_pages`."""
-        names = list(self.columns[table])
-        if by_pages:
-            root = self.rows("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", table)[0][0]
-            pages, numbers = Pages(self.file), [names.index(column) for column in columns]
-            try:
-                for found, texts in pages.read(root, numbers, names.index(text) if text else None):
-                    yield {column: found[number] for column, number in zip(columns, numbers, strict=True)}, texts
-            except Damaged as error:
-                raise impossible(
-                    self.path, error.code, f"{table}: {error}: the file is damaged: copy or export it again"
-                ) from error
-            finally:
-                pages.close()
-            return
-        quoted = ", ".join(f'"{column}"' for column in (*columns, *([text] if text else [])))
-        with self.connection() as connection:
-            cursor = connection.execute(f"SELECT {quoted} FROM {table}")
-            while rows := cursor.fetchmany(BATCH_ROWS):
-                *values, texts = zip(*rows, strict=True) if text else (*zip(*rows, strict=True), ())
-                found = {}
-                for column, cells in zip(columns, values, strict=True):
-                    if not all(cell is None or isinstance(cell, int) for cell in cells):
-                        raise impossible(self.path, "wrong_type", f"{column} of {table} holds other than integers")
-                    is_null = np.array([cell is None for cell in cells], bool)
-                    found[column] = (
-                        np.array([cell or 0 for cell in cells], np.int64),
-                        is_null if is_null.any() else None,
-                    )
-                yield found, [c if isinstance(c, bytes) else str(c or "").encode(errors="replace") for c in texts]
-
-    def read(
-        self, table: str, columns: dict[str, str | tuple[str, ...]], texts: _Texts | None = None
-    ) -> dict[str, np.ndarray]:
-        """Integer arrays by name; `columns` gives the column of each, or candidates for it. NULL, and a column that the
-        table lacks, become NONE. With `texts`, "text" is the index of each row's text in it."""
-        known, chosen = self.columns.get(table, {}), {}
-        for name, given in columns.items():
-            candidates = (given,) if isinstance(given, str) else given
-            chosen[name] = next((candidate for candidate in candidates if candidate in known), None)
-        with contextlib.suppress(Unusual):
-            if table not in self.keyed:
-                return self._read(table, chosen, texts, by_pages=True)
-        return self._read(table, chosen, texts, by_pages=False)
-
-    def _read(
-        self, table: str, chosen: dict[str, str | None], texts: _Texts | None, by_pages: bool
-    ) -> dict[str, np.ndarray]:
-        known, rows = self.columns.get(table, {}), 0
-        if known:  # each of the two is a look-up; together they would read all rows
-            rows = self.rows(f"SELECT (SELECT max(rowid) FROM {table}) - (SELECT min(rowid) FROM {table})")[0][0] or 0
-        expected = min(rows + 1, self.file.stat().st_size // 8)
-        arrays = {name: _Column(expected, wide=name in ("start", "end")) for name in chosen}
-        codes, wanted = [np.empty(0, np.int32)], list(dict.fromkeys(column for column in chosen.values() if column))
+    def read(self, table: str, columns: dict[str, str], texts: "_Texts | None" = None) -> dict[str, np.ndarray]:
+        """Integer arrays by name; `columns` gives the column of each, or candidates for it, of which the first counts.
+        NULL, and a column that the table lacks, become NONE. With `texts`, "text" is the index of each row's text."""
+        known = self.columns.get(table, {})
+        chosen = {name: next((one for one in given.split() if one in known), None) for name, given in columns.items()}
+        parts, codes = {name: [] for name in columns}, [np.empty(0, np.int32)]
         text = "text" if texts is not None and "text" in known else None
-        for found, raw in self.batches(table, wanted, text, by_pages) if known else ():
-            count = len(next(iter(found.values()))[0])
-            for name, column in arrays.items():
-                if chosen[name] is None:
-                    column.append(np.broadcast_to(np.int64(NONE), count))
-                    continue
-                values, is_null = found[chosen[name]]
-                if is_null is not None:
-                    self._require_may_be_null(table, chosen[name], known[chosen[name]])
-                    values = np.where(is_null, NONE, values)
-                column.append(values)
+        for count, found, raw in self._batches(table, {*filter(None, chosen.values())}, text):
+            for name, column in chosen.items():
+                values = found[column] if column else np.broadcast_to(np.int32(NONE), count)
+                parts[name].append(values if name in ("start", "end") else _narrow(values))
             if texts is not None:
                 codes.append(texts.add(raw) if text else np.zeros(count, np.int32))
-        result = {name: column.result() for name, column in arrays.items()}
+        result = {name: _joined(parts.pop(name)) for name in columns}  # of which only one is in memory twice
         return result | {"text": np.concatenate(codes)} if texts is not None else result
 
-    def _require_may_be_null(self, table: str, column: str, is_required: bool) -> None:
-        if is_required:
-            raise self.damaged(f"{column} of {table} is NULL, which the table forbids")
+    def _batches(self, table: str, columns: set[str], text: str | None) -> Iterator[tuple[int, dict, list[bytes]]]:
+        """Some rows of a table at a time: how many, the integers by column, and the texts."""
+        known = self.columns.get(table, {})
+        numbers = {column: number for number, column in enumerate(known) if column in {*columns, text}}
+        if not known:
+            return
+        root = self.rows("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", table)[0][0]
+        wanted = [numbers[column] for column in columns]
+        try:
+            with self.file.open("rb", buffering=0) as file:
+                for count, found, raw in Pages(file).read(root, wanted, numbers.get(text)):
+                    values = {}
+                    for column in columns:
+                        values[column], is_null = found[numbers[column]]
+                        if is_null is not None:
+                            self._require_may_be_null(table, column)
+                            values[column] = np.where(is_null, NONE, values[column])
+                    yield count, values, raw
+        except Damaged as error:
+            message = f"{table}: {error}: the file is damaged: copy or export it again"
+            raise impossible(self.path, error.code, message) from error
+
+    def _require_may_be_null(self, table: str, column: str) -> None:
+        if self.columns[table][column]:
+            raise damaged(self.path, f"{column} of {table} is NULL, which the table forbids")
         if (column == "start" and table != GRAPH_NODES) or (column == "end" and table in TABLES):
-            raise impossible(self.path, "no_time", f"times of {table} are missing: {self.CONSEQUENCE}")
+            raise impossible(self.path, "no_time", f"times of {table} are missing: {CONSEQUENCE}")
 
     def require_times(self, table: str, start: np.ndarray, end: np.ndarray) -> None:
         """Raises ImpossibleCapture for times that no capture can have."""
@@ -377,16 +271,13 @@ class Export(Source):
         }
         for code, fact in problems.items():
             if fact:
-                raise impossible(self.path, code, f"{fact}: {self.CONSEQUENCE}")
+                raise impossible(self.path, code, f"{fact}: {CONSEQUENCE}")
 
-    def strings(self, ids: np.ndarray) -> dict[int, str]:
-        """The string of each id that is used."""
-        used, found = numbered(ids)[0].tolist(), {}
-        for first in range(0, len(used) if self.has(STRINGS, "id", "value") else 0, 500):
-            part = used[first : first + 500]
-            marks = ", ".join("?" * len(part))
-            found |= dict(self.rows(f"SELECT id, value FROM {STRINGS} WHERE id IN ({marks})", *part))
-        return {key: self.text(value) for key, value in found.items() if value is not None and key != NONE}
+    @cached_property
+    def strings(self) -> dict[int, str]:
+        """The strings of the export by their ids."""
+        rows = self.rows(f"SELECT id, value FROM {STRINGS}") if self.has(STRINGS, "id", "value") else []
+        return {key: self.text(value) for key, value in rows if value is not None}
 
     @staticmethod
     def text(value: object) -> str:
@@ -394,14 +285,14 @@ class Export(Source):
         return value.decode("utf-8", "replace") if isinstance(value, bytes) else "" if value is None else str(value)
 
     def activities(self) -> Activities:
-        labels_of = {KERNEL: ("demangledName", "shortName"), MEMCPY: "copyKind", GRAPH: ("graphId", "graphExecId")}
-        nodes = "graphNodeId" if self.columns.get(GRAPH_NODES) else "no graph"
+        """The kernels, copies, fills and replays of graphs."""
+        labels_of = {KERNEL: "demangledName shortName", MEMCPY: "copyKind", GRAPH: "graphId graphExecId"}
         parts, names = [], []
         for kind, table in enumerate(TABLES):
             wanted = {
                 "start": "start", "end": "end", "correlation": "correlationId", "process": "globalPid",
-                "stream": "streamId", "device": "deviceId",
-                "label": labels_of.get(table, ()), "node": (nodes,) if nodes in self.columns.get(table, {}) else (),
+                "stream": "streamId", "device": "deviceId", "label": labels_of.get(table, ""),
+                "node": "graphNodeId" if self.columns.get(GRAPH_NODES) else "",
             }  # fmt: skip
             self._require(table, "start", "end", "correlationId")
             columns = self.read(table, wanted)
@@ -412,7 +303,7 @@ class Export(Source):
             device, stream = columns.pop("device"), columns["stream"]
             if len(device) and (device.min() != 0 or device.max() != 0 or stream.min() < 0):
                 columns["stream"] = device.astype(np.int64) << 32 | (stream.astype(np.int64) & 0xFFFFFFFF)
-            names += self._names(table, labels)
+            names += self._names(table, labels.tolist())
             parts.append(columns)
         self.counts = [len(part["start"]) for part in parts]  # by kind
         parts = [part for part in parts if len(part["start"])] or parts[:1]
@@ -429,38 +320,38 @@ class Export(Source):
                 " launched what; export the report with an nsys of 2022.4 or later"
             )
 
-    def _names(self, table: str, labels: np.ndarray) -> list[str]:
+    def _names(self, table: str, labels: list[int]) -> list[str]:
         if table == KERNEL:
-            strings = self.strings(labels)
-            if lost := [label for label in labels.tolist() if not strings.get(label)]:
-                raise impossible(
-                    self.path,
-                    "kernels_without_names",
+            if lost := [label for label in labels if not self.strings.get(label)]:
+                message = (
                     f"{len(lost)} of {len(labels)} names of kernels are not among its strings: what ran is not known;"
-                    " the export is cut short or damaged: export the report again",
+                    " the export is cut short or damaged: export the report again"
                 )
-            return [strings[label] for label in labels.tolist()]
+                raise impossible(self.path, "kernels_without_names", message)
+            return [self.strings[label] for label in labels]
         if table == MEMCPY:
             kinds = dict(enumerate(COPY_KINDS))
             if self.has("ENUM_CUDA_MEMCPY_OPER", "id", "label", "name"):
                 kinds |= dict(self.rows("SELECT id, ifnull(label, name) FROM ENUM_CUDA_MEMCPY_OPER"))
-            return [f"[CUDA memcpy {kinds.get(label, f'kind {label}')}]" for label in labels.tolist()]
-        return [f"[CUDA graph {label}]" if table == GRAPH else "[CUDA memset]" for label in labels.tolist()]
+            return [f"[CUDA memcpy {kinds.get(label, f'kind {label}')}]" for label in labels]
+        return [f"[CUDA graph {label}]" if table == GRAPH else "[CUDA memset]" for label in labels]
 
     def calls(self) -> Calls:
+        """The API calls, without their ends."""
         self._require(RUNTIME, "start", "globalTid", "correlationId")
         wanted = {"start": "start", "thread": "globalTid", "correlation": "correlationId", "name": "nameId"}
         columns = self.read(RUNTIME, wanted)
         self.require_times(RUNTIME, columns["start"], columns["start"])
         threads, index = numbered(columns.pop("thread"))
         ids, columns["name"] = numbered(columns["name"])
-        strings = self.strings(ids)
-        names = {
-            number: re.sub(r"_v\d+$", "", strings[key]) for number, key in enumerate(ids.tolist()) if key in strings
-        }
+        names = {number: self.function(key) for number, key in enumerate(ids.tolist()) if key in self.strings}
         has_ends = RUNTIME not in self.columns or self.has(RUNTIME, "nameId", "end")
         self.has_call_names = has_ends and len(names) == len(ids)
         return Calls(**columns, thread=index, threads=threads, names=names)
+
+    def function(self, key: int) -> str:
+        """The name of a function, without the version of its interface."""
+        return re.sub(r"_v\d+$", "", self.strings.get(key, "(unknown)"))
 
     def add_missing_processes(self, activities: Activities, calls: Calls) -> None:
         """Gives activities without a process the only one that made calls. Raises TraceError if several did."""
@@ -477,15 +368,21 @@ class Export(Source):
         activities.process = np.where(is_missing, known[0] if len(known) else NONE, activities.process)
 
     def ranges(self) -> Ranges:
+        """The ranges of the program."""
         self._require(NVTX, "start", "end", "globalTid", "eventType")
         texts = _Texts()
-        wanted = {"start": "start", "end": "end", "thread": "globalTid", "type": "eventType"}
-        columns = self.read(NVTX, wanted | {"text_id": "textId", "domain": "domainId"}, texts)
-        if not (is_range := np.isin(columns["type"], (PUSHED, STARTED))).all():
-            rows = np.flatnonzero(is_range)
-            columns = {name: take(column, rows) for name, column in columns.items()}
+        wanted = {
+            "start": "start", "end": "end", "thread": "globalTid", "type": "eventType", "text_id": "textId",
+            "domain": "domainId",
+        }  # fmt: skip
+        columns = self.read(NVTX, wanted, texts)
         domains = self._domains() if len(columns["type"]) else {}
-        columns = self._of_program(columns, domains)
+        is_range = np.isin(columns["type"], (PUSHED, STARTED))
+        of_library = self._is_of_library(columns, domains)
+        self.has_only_library_ranges = bool(is_range.any()) and not (is_range & ~of_library).any()
+        rows = np.flatnonzero(is_range & ~of_library)
+        if len(rows) < len(is_range):
+            columns = {name: take(column, rows) for name, column in columns.items()}
         unclosed = np.flatnonzero(columns["end"] == NONE)
         if len(unclosed):
             columns["end"] = np.array(columns["end"])  # which may be one value in no memory
@@ -494,15 +391,10 @@ class Export(Source):
         if len(unclosed):
             columns["end"][unclosed] = self.last_time()
         ids, index = numbered(columns["text_id"])
-        strings = self.strings(ids)
-        if lost := len(set(ids.tolist()) - strings.keys() - {NONE}):
-            raise impossible(
-                self.path,
-                "ranges_without_names",
-                f"{lost} names of ranges are not among its strings: the export is cut short or damaged: export the"
-                " report again",
-            )
-        registered = [strings.get(key, "").encode(errors="replace") for key in ids.tolist()]
+        if lost := len(set(ids.tolist()) - self.strings.keys() - {NONE}):
+            message = f"{lost} names of ranges are not among its strings: the export is cut short or damaged: export it"
+            raise impossible(self.path, "ranges_without_names", f"{message} again")
+        registered = [self.strings.get(key, "").encode(errors="replace") for key in ids.tolist()]
         code = columns.pop("text")
         if (unwritten := np.flatnonzero(code == 0)).size:
             code[unwritten] = texts.add(registered)[index[unwritten]]
@@ -517,15 +409,14 @@ class Export(Source):
             by_name=self.facts.get("CAPTURE_BACKEND") != "torch",
         )  # fmt: skip
 
-    def _of_program(self, columns: dict[str, np.ndarray], domains: dict) -> dict[str, np.ndarray]:
-        """The ranges that are not of a library's own domain (CUB opens some around each of its kernels)."""
-        of_library = [key for key, name in domains.items() if name.upper().removeprefix("LIB") in LIBRARIES]
+    @staticmethod
+    def _is_of_library(columns: dict[str, np.ndarray], domains: dict) -> np.ndarray:
+        """Which events are in a library's own domain (CUB opens some ranges around each of its kernels)."""
         is_library = np.zeros(len(columns["type"]), bool)
-        for process, domain in of_library:
-            is_library |= (columns["domain"] == domain) & (columns["thread"] & ~THREAD_BITS == process)
-        self.has_only_library_ranges = len(is_library) > 0 and bool(is_library.all())
-        rows = np.flatnonzero(~is_library)
-        return {name: take(column, rows) for name, column in columns.items()} if is_library.any() else columns
+        for (process, domain), name in domains.items():
+            if name.upper().removeprefix("LIB") in LIBRARIES:
+                is_library |= (columns["domain"] == domain) & (columns["thread"] & ~THREAD_BITS == process)
+        return is_library
 
     def last_time(self) -> int:
         """The end of the capture: the latest end, or start of an open range."""
@@ -534,22 +425,24 @@ class Export(Source):
         self.require_times(RUNTIME, *2 * [np.array([last])])  # of an API call: other ends are checked
         return last
 
+    @property
+    def _nvtx_text(self) -> str:
+        """The SQL expression for the text of an NVTX event."""
+        registered = f"ifnull(text, (SELECT value FROM {STRINGS} WHERE id = textId))"
+        return registered if self.has(NVTX, "textId") and self.has(STRINGS, "id", "value") else "text"
+
     def _domains(self) -> dict[tuple[int, int], str]:
+        """The names of the NVTX domains by process and number."""
         if not self.has(NVTX, "domainId", "text"):
             return {}
-        text = (
-            "text"
-            if "textId" not in self.columns[NVTX] or not self.has(STRINGS, "id", "value")
-            else f"ifnull(text, (SELECT value FROM {STRINGS} WHERE id = textId))"
-        )
-        rows = self.rows(f"SELECT globalTid, domainId, {text} FROM {NVTX} WHERE eventType = {DOMAIN_TYPE}")
+        rows = self.rows(f"SELECT globalTid, domainId, {self._nvtx_text} FROM {NVTX} WHERE eventType = {DOMAIN_TYPE}")
         return {(thread & ~THREAD_BITS, domain): self.text(name) for thread, domain, name in rows if thread is not None}
 
     def nodes(self) -> Nodes:
+        """The creations of nodes of CUDA graphs."""
         wanted = {"time": "start", "thread": "globalTid", "node": "graphNodeId", "original": "originalGraphNodeId"}
         usable = self.has(GRAPH_NODES, *wanted.values())
-        columns = self.read(GRAPH_NODES if usable else "no table", wanted)
-        return Nodes(**columns)
+        return Nodes(**self.read(GRAPH_NODES if usable else "no table", wanted))
 
     def _spans(self, table: str) -> tuple[np.ndarray, np.ndarray]:
         """The starts and ends of a table's rows that have both."""
@@ -558,28 +451,25 @@ class Export(Source):
         return found["start"][is_known], found["end"][is_known]
 
     def overhead(self) -> tuple[np.ndarray, np.ndarray]:
+        """The starts and ends of the times in which the profiler itself was busy."""
         starts, ends = zip(*map(self._spans, OVERHEADS), strict=True)
         return np.concatenate(starts), np.concatenate(ends)
 
     def host_functions(self) -> tuple[np.ndarray, np.ndarray, list[str]]:
+        """The starts, ends and names of functions that a stream waited for."""
         start, end = self._spans(HOST_NODE)  # as CUPTI calls it; nsys 2025.6 and newer
         return start, end, ["a host node of a graph"] * len(start)
 
     def messages(self) -> list[tuple[int, str]]:
-        """nsys's messages, once for each process."""
-        if not self.has("DIAGNOSTIC_EVENT", "severity", "text"):
-            return []
-        process = "globalPid" if self.has("DIAGNOSTIC_EVENT", "globalPid") else "NULL"
-        rows = self.rows(f"SELECT DISTINCT severity, text, {process} FROM DIAGNOSTIC_EVENT")
-        return [(level if isinstance(level, int) else 2, " ".join(str(text).split())) for level, text, _ in rows]
+        """nsys's messages."""
+        has_messages = self.has("DIAGNOSTIC_EVENT", "severity", "text")
+        rows = self.rows("SELECT DISTINCT severity, text FROM DIAGNOSTIC_EVENT") if has_messages else []
+        return [(level if isinstance(level, int) else 2, " ".join(str(text).split())) for level, text in rows]
 
     def _facts(self) -> dict[str, str]:
-        for table in METADATA:
-            if self.has(table, "name", "value"):
-                return {
-                    self.text(name): self.text(value) for name, value in self.rows(f"SELECT name, value FROM {table}")
-                }
-        return {}
+        table = next((table for table in METADATA if self.has(table, "name", "value")), None)
+        rows = self.rows(f"SELECT name, value FROM {table}") if table else []
+        return {self.text(name): self.text(value) for name, value in rows}
 
     def _bounds(self) -> tuple[int, int]:
         """The end of the capture on its clock and its length, or no limits if it states none."""
@@ -596,7 +486,7 @@ class Export(Source):
 
     def sizes(self) -> dict[str, np.ndarray]:
         axes = [f"{size}{axis}" for size in ("grid", "block") for axis in "XYZ"]
-        columns = self.read(KERNEL, {axis: (axis,) for axis in axes})
+        columns = self.read(KERNEL, dict(zip(axes, axes, strict=True)))
         result = {}
         for size in ("grid", "block"):
             xyz = np.stack([columns[f"{size}{axis}"] for axis in "XYZ"])
@@ -615,7 +505,7 @@ class Export(Source):
         }
 
     def call_ends(self) -> dict[str, np.ndarray]:
-        columns = self.read(RUNTIME, {"start": "start", "end": ("end", "start"), "returned": "returnValue"})
+        columns = self.read(RUNTIME, {"start": "start", "end": "end start", "returned": "returnValue"})
         self.require_times(RUNTIME, columns["start"], columns["end"])
         return {"end": columns["end"], "failed": columns["returned"] > 0}
 
@@ -624,73 +514,66 @@ class Export(Source):
         columns = self.read("OSRT_API", {"start": "start", "end": "end", "thread": "globalTid", "name": "nameId"})
         self.require_times("OSRT_API", columns["start"], columns["end"])
         ids, columns["name"] = numbered(columns["name"])
-        strings = self.strings(ids)
-        return columns | {"names": [re.sub(r"_v\d+$", "", strings.get(key, "(unknown)")) for key in ids.tolist()]}
+        return columns | {"names": list(map(self.function, ids.tolist()))}
 
     def python_samples(self) -> dict[str, object]:
-        rows = self._events("start", 34, PYTHON_DOMAIN)
-        stacks = [frames_of(blob) or () for _, _, blob in rows]
-        frames = {stack[0] for stack in stacks if stack}
-        ids = sorted({number for frame in frames for number in frame[:2] if number < 1 << 31})
-        strings = self.strings(np.array(ids, np.int64))
-        return self._samples(
-            [row[:2] for row in rows],
-            [frame_name(*map(strings.get, stack[0][:2])) if stack else "(unknown)" for stack in stacks],
-        )
+        rows = self._nvtx_events("start", 34, PYTHON_DOMAIN)
+        innermost = [(frames_of(blob) or [(None, None)])[0] for _, _, blob in rows]
+        names = [frame_name(*map(self.strings.get, frame[:2])) for frame in innermost]
+        return self._samples([row[:2] for row in rows], names)
 
     def native_samples(self) -> dict[str, object]:
-        samples = self.read("COMPOSITE_EVENTS", {"id": "id", "start": "start", "thread": "globalTid"})
-        self.require_times("COMPOSITE_EVENTS", samples["start"], samples["start"])
-        frames = self.read(
-            "SAMPLING_CALLCHAINS", {"id": "id", "symbol": "symbol", "module": "module", "depth": "stackDepth"}
-        )
-        symbols, modules = self.strings(frames["symbol"]), self.strings(frames["module"])
-        is_python = np.array([modules.get(key, "").endswith(".py") for key in frames["module"].tolist()], bool)
-        order = np.lexsort((frames["depth"], ~is_python, frames["id"]))  # Python's frames first, innermost first
-        ids, first = np.unique(frames["id"][order], return_index=True)
-        symbol_of = dict(zip(ids.tolist(), frames["symbol"][order][first].tolist(), strict=True))
-        names = [symbols.get(symbol_of.get(sample), "(unknown)") for sample in samples["id"].tolist()]
-        return self._samples(list(zip(samples["start"].tolist(), samples["thread"].tolist(), strict=True)), names)
+        if not self.has("COMPOSITE_EVENTS", "id", "start", "globalTid"):
+            return Source.native_samples(self)
+        frames = "SELECT NULL AS id, NULL AS symbol"
+        if self.has("SAMPLING_CALLCHAINS", "id", "symbol", "module", "stackDepth") and self.has(STRINGS, "id", "value"):
+            of_python = f"module IN (SELECT id FROM {STRINGS} WHERE value LIKE '%.py')"
+            rank = f"stackDepth - iif({of_python}, 1000000, 0)"
+            frames = f"SELECT id, symbol, min({rank}) FROM SAMPLING_CALLCHAINS GROUP BY id"  # symbol of the least rank
+        rows = self.rows(f"SELECT start, globalTid, symbol FROM COMPOSITE_EVENTS LEFT JOIN ({frames}) USING (id)")
+        return self._samples([row[:2] for row in rows], [self.strings.get(row[2], "(unknown)") for row in rows])
 
-    @staticmethod
-    def _samples(rows: list[tuple], names: list[str]) -> dict[str, object]:
+    def _samples(self, rows: list[tuple], names: list[str]) -> dict[str, object]:
+        """Samples from their times and threads, and the names of their innermost frames."""
+        self._require_integers("samples", rows)
         numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
         times = np.array(rows, np.int64).reshape(-1, 2)
+        self.require_times("samples", times[:, 0], times[:, 0])
         return {
             "start": times[:, 0], "thread": times[:, 1],
             "name": np.array([numbers[name] for name in names], np.int64), "names": list(numbers),
         }  # fmt: skip
 
-    def _events(self, columns: str, event_type: int, domain: str) -> list[tuple]:
+    def _require_integers(self, of: str, rows: Iterable[tuple]) -> None:
+        if not all(isinstance(value, int) for row in rows for value in row):
+            raise impossible(self.path, "wrong_type", f"times or threads of {of} are no integers; export it again")
+
+    def _nvtx_events(self, columns: str, event_type: int, domain: str) -> list[tuple]:
         """Some columns, the thread and the payload of the NVTX events of one type in the domain of this name."""
         if not self.has(NVTX, "start", "end", "eventType", "text", "globalTid", "domainId"):
             return []
         blob = "CAST(binaryData AS BLOB)" if self.has(NVTX, "binaryData") else "NULL"
-        rows = self.rows(
+        return self.rows(
             f"SELECT {columns}, globalTid, {blob} FROM {NVTX} WHERE eventType = {event_type} AND (globalTid >> 24,"
             f" domainId) IN (SELECT globalTid >> 24, domainId FROM {NVTX} WHERE eventType = {DOMAIN_TYPE}"
             f" AND text = ?)",  # each process numbers its domains
             domain,
         )
-        if not all(isinstance(row[0], int) and isinstance(row[-2], int) for row in rows):
-            raise impossible(self.path, "wrong_type", f"times or threads of {NVTX} are no integers; export it again")
-        return rows
 
     def nccl_calls(self) -> list[NcclCall]:
         """The calls of NCCL, by thread, then time; without bytes if the export lacks payloads. A call that was not over
         when the capture ended is left out, since its end is unknown."""
-        layouts, text = {}, "text"
+        layouts, calls = {}, []
         if self.has("NVTX_PAYLOAD_SCHEMA_ENTRIES", "domainId", "schemaId", "name", "type", "offset"):
             rows = self.rows('SELECT domainId, schemaId, name, type, "offset" FROM NVTX_PAYLOAD_SCHEMA_ENTRIES')
             layouts = layouts_in(rows)
-        if self.has(NVTX, "textId") and self.has(STRINGS, "id", "value"):
-            text = f"ifnull(text, (SELECT value FROM {STRINGS} WHERE id = textId))"
-        calls = []
-        for start, end, name, thread, blob in self._events(f'start, "end", {text}', PUSHED, NCCL_DOMAIN):
+        rows = self._nvtx_events(f'start, "end", {self._nvtx_text}', PUSHED, NCCL_DOMAIN)
+        rows = [row for row in rows if row[1] is not None]
+        self._require_integers(NVTX, [(start, end, thread) for start, end, _, thread, _ in rows])
+        for start, end, name, thread, blob in rows:
             size, communicator = map(payload_fields(blob, layouts).get, NCCL_FIELDS)
-            if isinstance(end, int):
-                size = size if size is not None and size <= 1 << 44 else None  # so that sums fit into 64 bits
-                calls.append(NcclCall(start, end, thread, str(name or ""), size, communicator))
+            size = size if size is not None and size <= 1 << 44 else None  # so that sums fit into 64 bits
+            calls.append(NcclCall(start, end, thread, str(name or ""), size, communicator))
         return sorted(calls, key=lambda call: (call.thread, call.start, -call.end))
 
     def torch_collectives(self) -> dict[tuple[int, int], tuple[str | None, int | None, int | None]]:
@@ -708,3 +591,40 @@ class Export(Source):
         table = "TARGET_INFO_SESSION_START_TIME"
         rows = self.rows(f"SELECT utcEpochNs FROM {table}") if self.has(table, "utcEpochNs") else []
         return min((time for (time,) in rows if isinstance(time, int)), default=None)
+
+
+def damaged(path: Path, reason: str) -> ImpossibleCapture:
+    """The exception for a file that SQLite cannot read."""
+    reason = " ".join(re.sub(r"\*\*\* in database \w+ \*\*\*", "", reason).split())[:200]
+    message = f"SQLite cannot read it ({reason}); it is damaged or cut short: copy or export it again"
+    return impossible(path, "damaged_file", message)
+
+
+class _Texts:
+    """The index of each distinct name of a range."""
+
+    def __init__(self) -> None:
+        self.index: dict[str, int] = {"": 0}
+        self._of_raw: dict[bytes, int] = {b"": 0}
+
+    def add(self, raw: list[bytes]) -> np.ndarray:
+        known = self._of_raw
+        for text in set(raw) - known.keys():
+            name = range_name(text.decode("utf-8", "replace"))
+            known[text] = self.index.setdefault(name, len(self.index))
+        return np.array([known[text] for text in raw], np.int32)
+
+
+def _narrow(values: np.ndarray) -> np.ndarray:
+    """The values: in no memory if all are equal, in 32 bits if they fit."""
+    low, high = int(values.min()), int(values.max())
+    narrow = np.int32 if low >= -(1 << 31) and high < 1 << 31 else np.int64
+    return np.broadcast_to(narrow(low), len(values)) if low == high else values.astype(narrow)
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    """The parts of a column as one array, in no memory if all values are equal."""
+    firsts = {int(part[0]) for part in parts}
+    if len(firsts) == 1 and all(part.strides == (0,) for part in parts):
+        return np.broadcast_to(np.int64(firsts.pop()), sum(map(len, parts)))
+    return np.concatenate([np.empty(0, np.int32), *parts])

@@ -83,13 +83,6 @@ def test_calls_and_samples_of_the_host(tmp_path):
         assert source.gpus() == [] and source.began_utc_ns() is None and source.torch_collectives() == {}
 
 
-def test_a_message_that_processes_repeat_is_one_finding_with_their_number(tmp_path):
-    made = whole().diagnostic(2, "Something is old.", process=2).diagnostic(2, "Something is old.", process=2)
-    with kernel_tables.read(made.write(tmp_path / "capture.sqlite")) as profile:
-        (finding,) = profile.check()
-        assert finding.message.startswith("nsys, of 2 processes: Something is old")
-
-
 def test_the_order_of_rows_does_not_count(tmp_path):
     for seed in range(8):
         made = random_capture(seed)
