@@ -16,15 +16,13 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernel_tables.capture import NONE, operation_named, process_of
-from kernel_tables.columns import column_names
 from kernel_tables.errors import RANK_KEY, RANKS_KEY, Finding, NotConserved, finding
 from kernel_tables.intervals import Intervals, covered_ns, difference, intersection, union
 from kernel_tables.steps import NO_STEP, Scope, measured_steps
@@ -33,6 +31,16 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from kernel_tables.profile import Profile
+
+STEP = ["rank", "device", "step"]
+STEP_COLUMNS = [  # of `communication`
+    *STEP, "step_ns", "compute_ns", "exposed_communication_ns", "exposed_memory_ns", "idle_ns", "communication_ns",
+    "overlapped_ns", "collectives", "bytes", "transfer_ns", "waiting_ns",
+]  # fmt: skip
+COLLECTIVE_COLUMNS = [
+    *STEP, "number", "operation", "range", "kernel", "bytes", "bucket", "start_ns", "duration_ns", "exposed_ns",
+    "transfer_ns", "waiting_ns", "algorithm_gb_per_s", "bus_gb_per_s",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -87,34 +95,31 @@ def ranks_in_run(ranks: Sequence[Rank]) -> int:
 
 
 def communication(ranks: Sequence[Rank], step_name: str = "step") -> pd.DataFrame:
-    """One row per rank, device and measured step; columns.py describes the columns.
+    """One row per rank, device and measured step, with STEP_COLUMNS.
 
     A sum over the collectives is missing if there are none, or it is missing for one of them. Raises NotConserved if
     the parts of a step do not add up to it.
     """
     import pandas as pd
 
-    names, keys = column_names("communication"), ["rank", "device", "step"]
-    devices = _DeviceSteps.of_all(ranks, step_name)
+    devices = _steps_by_device(ranks, step_name)
     if not devices:  # no device has a step in which anything ran
-        return pd.DataFrame(columns=names, dtype="Int64")
-    by_step = _Matched(ranks, devices).table.groupby(keys)
+        return pd.DataFrame(columns=STEP_COLUMNS, dtype="Int64")
+    by_step = _match_collectives(ranks, devices).groupby(STEP)
     sums = by_step[["bytes", "transfer_ns", "waiting_ns"]].agg(lambda column: column.sum(skipna=False))
-    table = pd.concat([steps.table() for steps in devices], ignore_index=True)
-    table = table.join(by_step.size().rename("collectives"), on=keys).join(sums, on=keys)
-    table["collectives"] = table["collectives"].fillna(0).astype("int64")
-    return table[names]
+    table = pd.concat([steps.parts() for steps in devices], ignore_index=True)
+    table = table.join(by_step.size().rename("collectives"), on=STEP).join(sums, on=STEP)
+    return table.assign(collectives=table["collectives"].fillna(0).astype("int64"))[STEP_COLUMNS]
 
 
 def collectives(ranks: Sequence[Rank], step_name: str = "step") -> pd.DataFrame:
-    """One row per rank, device, step and collective; columns.py describes the columns.
+    """One row per rank, device, step and collective, with COLLECTIVE_COLUMNS.
 
     `bytes` is what the name of a range says, else the call of NCCL or PyTorch. transfer_ns and waiting_ns are missing
     with one rank, if the run had more ranks than are given, and in steps in which the ranks of a communicator did not
     run the same collectives.
     """
-    matched = _Matched(ranks, _DeviceSteps.of_all(ranks, step_name))
-    return matched.table[column_names("communication --collectives")]
+    return _match_collectives(ranks, _steps_by_device(ranks, step_name))[COLLECTIVE_COLUMNS]
 
 
 def findings_of_ranks(ranks: Sequence[Rank], step_name: str = "step") -> list[Finding]:
@@ -130,7 +135,8 @@ def findings_of_ranks(ranks: Sequence[Rank], step_name: str = "step") -> list[Fi
             " are matched by number, so they would be compared with other steps; capture the same steps of all ranks"
         )
         return [finding("ranks_differ", message)]
-    if steps := _Matched(ranks, _DeviceSteps.of_all(ranks, step_name)).unmatched_steps if ranks else []:
+    table = _match_collectives(ranks, _steps_by_device(ranks, step_name))
+    if steps := sorted(set(table.loc[(table["size"] > 1) & table["transfer_ns"].isna(), "step"])):
         message = (
             f"ranks ran different collectives in steps {', '.join(map(str, steps[:5]))}: transfer cannot be"
             " distinguished from waiting for the slowest rank there; capture all ranks of the run"
@@ -139,91 +145,71 @@ def findings_of_ranks(ranks: Sequence[Rank], step_name: str = "step") -> list[Fi
     return []
 
 
-@dataclass(frozen=True)
+def _steps_by_device(ranks: Sequence[Rank], step_name: str) -> list[_DeviceSteps]:
+    """The steps of every rank on each of its devices."""
+    scopes = {profile: Scope(profile, step_name) for profile in dict.fromkeys(rank.profile for rank in ranks)}
+    return [_DeviceSteps(rank, device, scopes[rank.profile]) for rank in ranks for device in rank.devices]
+
+
 class _DeviceSteps:
-    """The steps of a rank on one device. Arrays are by step, or by activity of its profile."""
+    """The steps of a rank on one device. Masks and `step` are by activity of its profile."""
 
-    rank: Rank
-    device: int
-    scope: Scope
+    def __init__(self, rank: Rank, device: int, scope: Scope):
+        self.rank, self.device, self.scope = rank, device, scope
+        work, steps = scope.activities, rank.steps(scope.step_name)
+        # What this rank ran on this device at a time that can be, in a step or not.
+        self.is_here = (work.process == rank.process) & (work.device == device) & rank.profile.timed
+        self.is_communication = self.is_here & scope.is_of_class("communication")
+        # The time in which a kernel that is not communication ran on this device.
+        self.compute = self._time_of(self.is_here & scope.is_kernel & ~self.is_communication)
+        number = np.full(len(scope.ranges) + 1, NO_STEP)  # the last entry serves activities in no range
+        number[steps] = np.arange(len(steps))
+        # The number of the step that launched each activity; NO_STEP outside steps, and for other ranks.
+        self.step = np.where(self.is_here, number[rank.profile.enclosing(scope.step_name)], NO_STEP)
+        self.windows = self._find_windows(steps)
 
-    @classmethod
-    def of_all(cls, ranks: Sequence[Rank], step_name: str) -> list[_DeviceSteps]:
-        """The steps of every rank on each of its devices."""
-        scopes = {profile: Scope(profile, step_name) for profile in dict.fromkeys(rank.profile for rank in ranks)}
-        return [cls(rank, device, scopes[rank.profile]) for rank in ranks for device in rank.devices]
-
-    @cached_property
-    def is_here(self) -> np.ndarray:
-        """By activity: whether this rank ran it on this device at a time that can be, in a step or not."""
-        work = self.scope.activities
-        return (work.process == self.rank.process) & (work.device == self.device) & self.rank.profile.timed
-
-    @cached_property
-    def is_communication(self) -> np.ndarray:
-        """By activity: whether it is communication on this device."""
-        return self.is_here & self.scope.is_of_class("communication")
-
-    @cached_property
-    def compute(self) -> Intervals:
-        """The time in which a kernel that is not communication ran on this device."""
-        return self._during(self.is_here & self.scope.is_kernel & ~self.is_communication)
-
-    def _during(self, mask: np.ndarray) -> Intervals:
+    def _time_of(self, mask: np.ndarray) -> Intervals:
         return union(self.scope.activities.start[mask], self.scope.activities.end[mask])
 
-    @cached_property
-    def steps(self) -> np.ndarray:
-        """The numbers of the ranges that are the steps."""
-        return self.rank.steps(self.scope.step_name)
-
-    @cached_property
-    def step(self) -> np.ndarray:
-        """By activity: the number of the step that launched it; NO_STEP outside steps, and for other ranks."""
-        number = np.full(len(self.scope.ranges) + 1, NO_STEP)  # the last entry serves activities in no range
-        number[self.steps] = np.arange(len(self.steps))
-        return np.where(self.is_here, number[self.rank.profile.enclosing(self.scope.step_name)], NO_STEP)
-
-    @cached_property
-    def windows(self) -> tuple[np.ndarray, np.ndarray]:
-        """When every step began and ended on this device.
+    def _find_windows(self, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """When every step, given by the numbers of their ranges, began and ended on this device.
 
         If all that the steps launched here ran inside their ranges, since the program waited for the device, the
         windows are these ranges. If the program runs ahead in any step, each window lasts from the start of the step's
         first activity here to the start of the next window, and the last one to the end of all activities of the steps.
         """
-        ranges, work = self.scope.ranges, self.scope.activities
-        begin_ns, end_ns = ranges.start[self.steps], ranges.end[self.steps]
-        rows = np.flatnonzero(self.step != NO_STEP)
+        ranges, work, rows = self.scope.ranges, self.scope.activities, np.flatnonzero(self.step != NO_STEP)
+        begin_ns, end_ns = ranges.start[steps], ranges.end[steps]
         step, starts_ns, ends_ns = self.step[rows], work.start[rows], work.end[rows]
         if (begin_ns[step] <= starts_ns).all() and (ends_ns <= end_ns[step]).all():
             return begin_ns, end_ns
         last_ns = int(ends_ns.max())
-        begin_ns = np.full(len(self.steps), last_ns)
+        begin_ns = np.full(len(steps), last_ns)
         np.minimum.at(begin_ns, step, starts_ns)
         begin_ns = np.minimum.accumulate(begin_ns[::-1])[::-1]  # a step without work here has no duration
         return begin_ns, np.append(begin_ns[1:], last_ns)
 
-    def table(self) -> pd.DataFrame:
+    def parts(self) -> pd.DataFrame:
         """The time of every step by parts; computation has priority, then communication, then memory operations. Raises
         NotConserved unless the parts add up to the step, to the nanosecond."""
         import pandas as pd
 
-        transfers = self._during(self.is_communication)
+        transfers = self._time_of(self.is_communication)
+        memory = self._time_of(self.is_here & self.scope.is_memory)
         parts = {
             "compute_ns": self.compute,
             "exposed_communication_ns": difference(transfers, self.compute),
-            "exposed_memory_ns": difference(self._during(self.is_here & self.scope.is_memory), self.compute, transfers),
+            "exposed_memory_ns": difference(memory, self.compute, transfers),
         }
         length_ns = self.windows[1] - self.windows[0]
         columns = {name: covered_ns(part, *self.windows) for name, part in parts.items()}
-        columns["idle_ns"] = length_ns - covered_ns(self._during(self.is_here), *self.windows)
+        columns["idle_ns"] = length_ns - covered_ns(self._time_of(self.is_here), *self.windows)
         if (sum(columns.values()) != length_ns).any():
             step = f"a step of rank {self.rank.number} on device {self.device}"
             raise NotConserved(f"the parts of {step} do not add up to its length")
         overlapped_ns = covered_ns(intersection(transfers, self.compute), *self.windows)
-        place = {"rank": self.rank.number, "device": self.device, "step": np.arange(len(length_ns))}
         columns |= {"communication_ns": columns["exposed_communication_ns"] + overlapped_ns}
+        place = {"rank": self.rank.number, "device": self.device, "step": np.arange(len(length_ns))}
         return pd.DataFrame(place | {"step_ns": length_ns} | columns | {"overlapped_ns": overlapped_ns})
 
     def collectives(self) -> pd.DataFrame:
@@ -235,13 +221,13 @@ class _DeviceSteps:
         launch_ns = np.where(self.scope.launch_row != NONE, self.scope.launch_ns, work.start)
         rows = rows[np.lexsort((work.start[rows], launch_ns[rows], self.step[rows]))]
         step, start_ns, duration_ns = self.step[rows], work.start[rows], self.scope.duration_ns[rows]
-        kernels = [work.names[name] for name in work.name[rows].tolist()]
         paths = [profile.paths[path] for path in profile.attribution.path[rows].tolist()]
-        requests = self._requests(rows)
-        said = [_said_by_ranges(path) for path in paths]
+        kernels = [work.names[name] for name in work.name[rows].tolist()]
+        told, said = profile.capture.source.torch_collectives(), [_said_by_ranges(path) for path in paths]
+        requested = self._requests(rows, told)
         operations = [
-            request.operation or _operation_of(kernel) or operation or "unknown"
-            for request, kernel, (operation, _, _) in zip(requests, kernels, said, strict=True)
+            of_request[0] or _operation_of(kernel) or of_range[0] or "unknown"
+            for of_request, kernel, of_range in zip(requested, kernels, said, strict=True)
         ]
         return pd.DataFrame(
             {
@@ -253,86 +239,67 @@ class _DeviceSteps:
                 "range": [path[-1] if path else "" for path in paths],
                 "kernel": kernels,
                 "bytes": pd.array([size for _, size, _ in said], "Int64"),
-                "requested_bytes": pd.array([request.bytes for request in requests], "Int64"),
-                "counted_by_nccl": [request.counted_by_nccl for request in requests],
-                "communicator": pd.Series([request.communicator for request in requests], dtype=object),
-                "bucket": pd.array([bucket for _, _, bucket in said], "Int64"),
+                "requested_bytes": pd.array([size for _, size, _ in requested], "Int64"),
+                "counted_by_nccl": not told,
+                "communicator": pd.Series([communicator for *_, communicator in requested], dtype=object),
+                "bucket": pd.array([bucket for *_, bucket in said], "Int64"),
                 "start_ns": start_ns - self.windows[0][step],
                 "duration_ns": duration_ns,
                 "exposed_ns": duration_ns - covered_ns(self.compute, start_ns, start_ns + duration_ns),
             }
         )
 
-    def _requests(self, rows: np.ndarray) -> list[_Request]:
-        """What was requested of the collectives in these rows of activities, by PyTorch's profiler or by NCCL's
-        calls."""
-        work, calls, source = self.scope.activities, self.rank.profile.capture.calls, self.rank.profile.capture.source
-        if told := source.torch_collectives():
+    def _requests(self, rows: np.ndarray, told: dict[tuple[int, int], tuple]) -> list[tuple]:
+        """The operation, bytes and communicator of the collectives in these rows of activities, as PyTorch's profiler
+        told them, else as NCCL's calls do."""
+        work, capture = self.scope.activities, self.rank.profile.capture
+        if told:
             keys = zip(work.process[rows].tolist(), work.correlation[rows].tolist(), strict=True)
-            found = [told.get(key, (None, None, None)) for key in keys]
-            known = (operation_named((operation or "").replace("-", "")) for operation, _, _ in found)
-            return [
-                _Request(operation if operation == name else None, size, communicator, counted_by_nccl=False)
-                for (operation, size, communicator), name in zip(found, known, strict=True)
-            ]
+            return [told.get(key, (None, None, None)) for key in keys]
         # Requests are matched with the kernels of all devices, since a group may launch on several.
         launched = np.flatnonzero(self.scope.is_of_class("communication") & (self.scope.launch_row != NONE))
-        threads = calls.threads[calls.thread[self.scope.launch_row[launched]]].tolist()
+        threads = capture.calls.threads[capture.calls.thread[self.scope.launch_row[launched]]].tolist()
         launches = list(zip(threads, self.scope.launch_ns[launched].tolist(), strict=True))
-        by_row = dict(zip(launched.tolist(), match_requests(source.nccl_calls(), launches), strict=True))
-        return [by_row.get(row, _Request()) for row in rows.tolist()]
+        by_row = dict(zip(launched.tolist(), match_requests(capture.source.nccl_calls(), launches), strict=True))
+        return [by_row.get(row, (None, None, None)) for row in rows.tolist()]
 
 
-class _Matched:
-    """The collectives of all devices of the ranks, matched between them."""
+def _match_collectives(ranks: Sequence[Rank], devices: Sequence[_DeviceSteps]) -> pd.DataFrame:
+    """The collectives of all devices of the ranks, matched between them: COLLECTIVE_COLUMNS, and among others `size`,
+    the number of the ranks of its communicator, 0 if that is unknown."""
+    import pandas as pd
 
-    def __init__(self, ranks: Sequence[Rank], devices: Sequence[_DeviceSteps]):
-        """`table` has the columns of `collectives` and more, such as communicator (its number, -1 if unknown) and size
-        (the number of its ranks, 0 if that is unknown)."""
-        import pandas as pd
-
-        tables = [steps.collectives() for steps in devices]
-        if not tables:  # nothing ran on a device
-            self.table = pd.DataFrame(columns=[*column_names("communication --collectives"), "size"])
-            return
-        with_rows = [table for table in tables if len(table)]  # others might change the types of columns
-        self.table = table = pd.concat(with_rows or tables[:1], ignore_index=True)
-        is_known = table["communicator"].notna()
-        table["communicator"] = pd.factorize(table["communicator"])[0]  # -1 where it is missing
-        sizes = table[["communicator", "rank", "device"]].drop_duplicates().groupby("communicator").size()
-        given_ranks = max(len(ranks), len(table[["rank", "device"]].drop_duplicates()))
-        size = table["communicator"].map(sizes).where(is_known, given_ranks).astype("int64")  # else all given ranks
-        if ranks_in_run(ranks) > given_ranks:  # a communicator may have more ranks than are given
-            size[:] = 0
-        # Of these operations, NCCL counts the bytes of one rank; a single rank has no communicator.
-        of_one = table["operation"].isin(["all-gather", "reduce-scatter", "all-to-all", "gather", "scatter"])
-        all_bytes = (table["requested_bytes"] * size).where(size > 1)
-        requested = table["requested_bytes"].where(~(table["counted_by_nccl"] & of_one), all_bytes)
-        table["size"], table["bytes"] = size, table["bytes"].fillna(requested)
-        number = table.groupby(["step", "communicator", "rank", "device"]).cumcount()
-        shortest = table.groupby([table["step"], table["communicator"], number])["duration_ns"].transform("min")
-        table["transfer_ns"] = shortest.astype("Int64").where(self._are_matched() & (size > 1))
-        table["waiting_ns"] = table["duration_ns"] - table["transfer_ns"]
-        # A byte per nanosecond is 10^9 bytes a second.
-        table["algorithm_gb_per_s"] = (table["bytes"] / table["transfer_ns"].replace(0, pd.NA)).astype("Float64")
-        factors = [bus_factor(*one) for one in zip(table["operation"], size.tolist(), strict=True)]
-        table["bus_gb_per_s"] = table["algorithm_gb_per_s"] * pd.array(factors, "Float64")
-
-    def _are_matched(self) -> np.ndarray:
-        """By row: whether in its step all ranks of its communicator ran the same operations in the same order."""
-        import pandas as pd
-
-        table = self.table
-        sequences = table.groupby(["step", "communicator", "rank", "device"])["operation"].agg(tuple)
-        counts = sequences.groupby(level=["step", "communicator"]).agg(["size", "nunique"])
-        by_row = counts.loc[pd.MultiIndex.from_frame(table[["step", "communicator"]])]
-        return (by_row["size"].to_numpy() == table["size"].to_numpy()) & (by_row["nunique"].to_numpy() == 1)
-
-    @property
-    def unmatched_steps(self) -> list[int]:
-        """The steps in which not every rank of a communicator ran the same collectives, in the same order; none if the
-        run had more ranks than are given."""
-        return sorted(set(self.table.loc[(self.table["size"] > 1) & self.table["transfer_ns"].isna(), "step"]))
+    tables = [steps.collectives() for steps in devices]
+    if not tables:  # nothing ran on a device
+        return pd.DataFrame(columns=[*COLLECTIVE_COLUMNS, "size"])
+    with_rows = [table for table in tables if len(table)]  # others might change the types of columns
+    table = pd.concat(with_rows or tables[:1], ignore_index=True)
+    is_known = table["communicator"].notna()
+    table["communicator"] = pd.factorize(table["communicator"])[0]  # -1 where it is missing
+    sizes = table[["communicator", "rank", "device"]].drop_duplicates().groupby("communicator").size()
+    given_ranks = max(len(ranks), len(table[["rank", "device"]].drop_duplicates()))
+    size = table["communicator"].map(sizes).where(is_known, given_ranks).astype("int64")  # else all given ranks
+    if ranks_in_run(ranks) > given_ranks:  # a communicator may have more ranks than are given
+        size[:] = 0
+    # Of these operations, NCCL counts the bytes of one rank; a single rank has no communicator.
+    of_one = table["operation"].isin(["all-gather", "reduce-scatter", "all-to-all", "gather", "scatter"])
+    all_bytes = (table["requested_bytes"] * size).where(size > 1)
+    requested = table["requested_bytes"].where(~(table["counted_by_nccl"] & of_one), all_bytes)
+    table["size"], table["bytes"] = size, table["bytes"].fillna(requested)
+    # Whether in its step all ranks of its communicator ran the same operations in the same order.
+    group, rank = ["step", "communicator"], ["rank", "device"]
+    sequences = table.groupby([*group, *rank])["operation"].agg(tuple).groupby(level=group).agg(["size", "nunique"])
+    sequences = sequences.loc[pd.MultiIndex.from_frame(table[group])].reset_index(drop=True)
+    is_matched = (sequences["size"] == size) & (sequences["nunique"] == 1) & (size > 1)
+    number = table.groupby([*group, *rank]).cumcount().rename("place")
+    shortest = table.groupby([*(table[name] for name in group), number])["duration_ns"].transform("min")
+    table["transfer_ns"] = shortest.astype("Int64").where(is_matched)
+    table["waiting_ns"] = table["duration_ns"] - table["transfer_ns"]
+    # A byte per nanosecond is 10^9 bytes a second.
+    table["algorithm_gb_per_s"] = (table["bytes"] / table["transfer_ns"].replace(0, pd.NA)).astype("Float64")
+    factors = [bus_factor(*one) for one in zip(table["operation"], size.tolist(), strict=True)]
+    table["bus_gb_per_s"] = table["algorithm_gb_per_s"] * pd.array(factors, "Float64")
+    return table
 
 
 def bus_factor(operation: str, ranks: int) -> float | None:
@@ -361,66 +328,51 @@ def _said_by_ranges(path: Sequence[str]) -> tuple[str | None, int | None, int | 
 def _operation_of(kernel: str) -> str | None:
     """The operation in the name of a kernel of NCCL (ncclDevKernel_AllReduce_Sum_f32_RING_LL) or Gloo
     (gloo:all_reduce): all-reduce; None without one (ncclDevKernel_Generic)."""
-    if match := re.search(r"gloo:(\w+)", kernel):
-        return match[1].replace("_", "-")
-    match = re.search(r"nccl(?:Dev)?Kernel_([A-Z][a-z]+(?:[A-Z][a-z]+)*)", kernel)
-    return None if match is None or match[1] == "Generic" else re.sub(r"(?<=[a-z])(?=[A-Z])", "-", match[1]).lower()
+    match = re.search(r"(?:gloo:|nccl(?:Dev)?Kernel_)(\w+)", kernel)
+    return operation_named(match[1].replace("_", "").lower()) if match else None
 
 
-class _Request(NamedTuple):
-    """What was requested of a kernel, `bytes` in sum. What its calls do not tell, or differ in, is None."""
-
-    operation: str | None = None
-    bytes: int | None = None
-    communicator: int | None = None
-    counted_by_nccl: bool = True  # then, for some operations, `bytes` is the part of one rank
-
-
-def match_requests(calls: Iterable, kernels: Sequence[tuple[int, int]]) -> list[_Request]:
-    """What was requested of each of `kernels` of NCCL, given by the (thread, time) of its launch: operation, bytes,
-    communicator. `calls` (NcclCall of a Source) are sorted by thread, then by time.
+def match_requests(calls: Iterable, kernels: Sequence[tuple[int, int]]) -> list[tuple]:
+    """What was requested of each of `kernels` of NCCL, given by the (thread, time) of its launch: operation, bytes in
+    sum, communicator, each None if its calls do not tell it or differ in it. `calls` (NcclCall of a Source) are sorted
+    by thread, then by time.
 
     A call launches a kernel itself, unless it is between ncclGroupStart and ncclGroupEnd: then the outermost
-    ncclGroupEnd launches what all calls between them request (NCCL's manual, "Group Calls"). A request is empty if the
-    kernel was launched in none of `calls`, or in a group that began before the capture; bytes are unknown if one call
-    or group launched several kernels, or exceed what any sum of messages can be.
+    ncclGroupEnd launches what all calls between them request (NCCL's manual, "Group Calls"). Nothing is known if the
+    kernel was launched in none of `calls`, or in a group that began before the capture; nor are bytes if one call or
+    group launched several kernels, or if they exceed what any sum of messages can be.
     """
-    most_bytes, by_thread = 1 << 44, {}
+    most_bytes, launches = 1 << 44, []  # thread, start and end of what launches, and the calls whose work it launches
     for thread, of_thread in groupby(calls, attrgetter("thread")):
-        launches, group, last_ns = by_thread.setdefault(thread, []), [], -1
-        depth, is_complete = 0, True  # how many groups are open, and whether all calls in them are known
+        group, depth, last_ns, is_complete = [], 0, -1, True  # how many groups are open, and whether all is known
         for call in of_thread:
             if call.end <= last_ns:
                 continue  # NCCL itself made this call, inside the previous one
             last_ns = call.end
-            if call.name == "ncclGroupStart":
-                depth += 1
-            elif call.name == "ncclGroupEnd":
+            if call.name == "ncclGroupEnd":
                 is_complete = is_complete and depth > 0  # else the group began before the capture
                 depth = max(depth - 1, 0)
-                if depth == 0:
-                    launches.append((call.start, call.end, tuple(group) if is_complete else ()))
-                    group, is_complete = [], True
-            elif depth:
-                group.append(call)
+            elif call.name == "ncclGroupStart":
+                depth += 1
             else:
-                launches.append((call.start, call.end, (call,)))
-
-    def launch_at(thread: int, time_ns: int) -> tuple | None:
-        launches = by_thread.get(thread, [])
-        index = bisect_right(launches, time_ns, key=lambda launch: launch[0]) - 1
-        return launches[index] if index >= 0 and time_ns < launches[index][1] else None
+                group.append(call)
+            if depth == 0:
+                launches.append((thread, call.start, call.end, group if is_complete else []))
+                group, is_complete = [], True
 
     def only(values: set):
         return next(iter(values)) if len(values) == 1 else None
 
-    launches = [launch_at(*kernel) for kernel in kernels]
-    kernel_counts, requests = Counter(launches), []
-    for launch in launches:
-        of_launch = launch[2] if launch else ()
+    starts = [(thread, start) for thread, start, _, _ in launches]
+    found = [bisect_right(starts, kernel) - 1 for kernel in kernels]  # the last call before each launch
+    for place, (index, (thread, time_ns)) in enumerate(zip(found, kernels, strict=True)):
+        if index < 0 or launches[index][0] != thread or launches[index][2] <= time_ns:  # in which it is not
+            found[place] = NONE
+    kernel_counts, requests = Counter(found), []
+    for index in found:
+        of_launch = launches[index][3] if index != NONE else []
         sizes = [call.bytes for call in of_launch]
-        is_known = bool(sizes) and None not in sizes and kernel_counts[launch] == 1 and sum(sizes) <= most_bytes
+        is_known = bool(sizes) and None not in sizes and kernel_counts[index] == 1 and sum(sizes) <= most_bytes
         operation = only({operation_named(call.name.removeprefix("nccl").lower()) for call in of_launch})
-        communicator = only({call.communicator for call in of_launch})
-        requests.append(_Request(operation, sum(sizes) if is_known else None, communicator))
+        requests.append((operation, sum(sizes) if is_known else None, only({call.communicator for call in of_launch})))
     return requests
