@@ -10,14 +10,14 @@ number their operators separately, so a node also names its forward thread, by a
 
 import json
 import re
-from collections import Counter, defaultdict, deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import numpy as np
 
-from kernel_tables.capture import NONE, Activities, Nodes
+from kernel_tables.capture import KINDS, NONE, Activities, Nodes
 
 MODULE, NODE, GLOO = "nn.Module: ", "autograd::engine::evaluate_function: ", "gloo:"
 BACKWARD, STEP = "backward", "step"
@@ -112,10 +112,10 @@ def by_thread(thread: np.ndarray, mask: np.ndarray | None = None) -> dict[int, n
 
 def outermost(events: dict[str, np.ndarray], mask: np.ndarray | None = None) -> dict[int, np.ndarray]:
     """By thread, the rows of the events (in `mask`) that lie in no other one of these, by start. Of two with equal
-    times, the one with the lower `order` is the outer one."""
+    times, the one with the lower `external` id is the outer one."""
     found = {}
     for thread, rows in by_thread(events["thread"], mask).items():
-        rows = rows[np.lexsort((events["order"][rows], -events["end"][rows], events["start"][rows]))]
+        rows = rows[np.lexsort((events["external"][rows], -events["end"][rows], events["start"][rows]))]
         covered = np.maximum.accumulate(events["end"][rows])
         found[thread] = rows[np.append(True, events["start"][rows[1:]] >= covered[:-1])]
     return found
@@ -140,7 +140,7 @@ def outermost_operators(trace) -> np.ndarray:
     computes = [re.match(r"aten::|(graph_\d+_)?cpp_fused_", name) is not None for name in trace.texts]
     threads = outermost(operators, np.array([*computes, False])[operators["name"]])
     rows = np.concatenate([np.empty(0, np.int64), *threads.values()])
-    return rows[np.lexsort((operators["order"][rows], -operators["end"][rows], operators["start"][rows]))]
+    return rows[np.lexsort((operators["external"][rows], -operators["end"][rows], operators["start"][rows]))]
 
 
 def gloo_collectives(trace) -> tuple[np.ndarray, np.ndarray]:
@@ -155,7 +155,7 @@ def gloo_collectives(trace) -> tuple[np.ndarray, np.ndarray]:
 
     def operations(kind: str, prefix: str) -> Iterator[tuple[int, int, str]]:
         names, events = trace.named(kind), trace[kind]
-        for row in np.lexsort((events["order"], events["start"])).tolist():
+        for row in np.lexsort((events["external"], events["start"])).tolist():
             if names[row].startswith(prefix):
                 operation = names[row].removeprefix(prefix).replace("_", "")
                 yield row, int(events["start"][row]), run_for.get(operation, operation)
@@ -256,10 +256,9 @@ class ModuleCalls:
 
 
 def node_mask(trace) -> np.ndarray:
-    """By operator: whether it is a node of autograd. Older traces have nodes without the engine around them."""
-    engine = [number for number, name in enumerate(trace.texts) if name.startswith(NODE)]
-    inside = np.isin(trace["operator"]["name"], engine)
-    return inside if inside.any() else trace["operator"]["forward_thread"] > 0
+    """By operator: whether it is a node of autograd."""
+    nodes = [number for number, name in enumerate(trace.texts) if name.startswith(NODE)]
+    return np.isin(trace["operator"]["name"], nodes)
 
 
 class Backward:
@@ -275,8 +274,8 @@ class Backward:
         self.trace, self.operators, self.calls = trace, trace["operator"], calls
         self.is_node = node_mask(trace)
         self.nesting = Nesting(*(self.operators[key] for key in ("start", "end", "thread")), self.is_node)
-        self.sequence, self.forward_thread = self._numbers()
-        self.owner = np.where(self.sequence == NONE, self.UNKNOWN, self._forward_calls())
+        sequence, forward_thread = self._numbers()
+        self.owner = np.where(sequence == NONE, self.UNKNOWN, self._forward_calls(sequence, forward_thread))
 
     def ranges(self, ends: np.ndarray) -> Iterator[Range]:
         """The ranges of modules in backward passes, and of modules that a checkpoint computes again there, inner ones
@@ -349,45 +348,27 @@ class Backward:
         for thread, inner in by_thread(self.operators["thread"], is_numbered).items():
             outer = self.nesting.at(thread, self.operators["start"][inner])
             lacks = (outer != NONE) & (sequence[outer] == NONE)
-            inner, outer = inner[lacks], outer[lacks]
-            sequence[outer], forward[outer] = sequence[inner], forward[inner]
+            sequence[outer[lacks]], forward[outer[lacks]] = sequence[inner[lacks]], forward[inner[lacks]]
         return sequence, forward
 
-    def _forward_calls(self) -> np.ndarray:
+    def _forward_calls(self, sequence: np.ndarray, forward_thread: np.ndarray) -> np.ndarray:
         """By node, the innermost call of a module around the operator that it differentiates; NONE for all others."""
-        operators, sequence, result = self.operators, self.sequence, np.full(len(self.sequence), NONE)
-        creators = {}  # by thread: numbers, and the start of the last operator with each
-        creates = ~self.is_node & (sequence != NONE) & (self.forward_thread == 0)
+        operators, result, created = self.operators, np.full(len(sequence), NONE), {}
+        creates = ~self.is_node & (sequence != NONE) & (forward_thread == 0)
         for thread, rows in by_thread(operators["thread"], creates).items():
-            order = rows[np.lexsort((operators["start"][rows], sequence[rows]))]
-            last = np.append(sequence[order][1:] != sequence[order][:-1], True)[: len(order)]
-            creators[thread] = sequence[order][last], operators["start"][order][last]
-        linked, numbered = self._linked_threads(), self.is_node & (sequence != NONE)
-        for number in np.unique(self.forward_thread[numbered]).tolist():
-            rows = np.flatnonzero(numbered & (self.forward_thread == number))
-            counts = {thread: int(np.isin(sequence[rows], created).sum()) for thread, (created, _) in creators.items()}
-            thread = linked.get(number) or max(counts, key=counts.get, default=None)
-            if thread in creators:
-                created, start = creators[thread]
-                index = np.minimum(np.searchsorted(created, sequence[rows]), len(created) - 1)
-                known = created[index] == sequence[rows]
-                result[rows[known]] = self.calls.nesting.at(thread, start[index[known]])
+            rows = rows[np.argsort(operators["start"][rows], kind="stable")][::-1]
+            numbers, last = np.unique(sequence[rows], return_index=True)
+            created[thread] = numbers, operators["start"][rows[last]]
+        nodes = by_thread(forward_thread, self.is_node & (sequence != NONE))
+        for rows in sorted(nodes.values(), key=len, reverse=True):
+            counts = {thread: np.isin(sequence[rows], numbers).sum() for thread, (numbers, _) in created.items()}
+            threads = [thread for thread, count in counts.items() if count == max(counts.values())]
+            if len(threads) == 1:  # else it is not known which
+                numbers, start = created.pop(threads[0])
+                place = np.minimum(np.searchsorted(numbers, sequence[rows]), len(numbers) - 1)
+                is_known = numbers[place] == sequence[rows]
+                result[rows[is_known]] = self.calls.nesting.at(threads[0], start[place[is_known]])
         return result
-
-    def _linked_threads(self) -> dict[int, int]:
-        """The thread by PyTorch's number, from arrows between operators; an arrow names thread and time at its head."""
-        operators, arrows = self.operators, self.trace["arrow"]
-        tails, heads = np.flatnonzero(arrows["is_begin"]), np.flatnonzero(~arrows["is_begin"])
-        _, tail, head = np.intersect1d(arrows["id"][tails], arrows["id"][heads], return_indices=True)
-        tails, heads = tails[tail], heads[head]
-        rows = np.flatnonzero(self.forward_thread > 0)
-        beginnings = zip(operators["thread"][rows].tolist(), operators["start"][rows].tolist(), strict=True)
-        number_at = dict(zip(beginnings, self.forward_thread[rows].tolist(), strict=True))
-        places = zip(arrows["thread"][heads].tolist(), arrows["start"][heads].tolist(), strict=True)
-        votes: dict[int, Counter] = defaultdict(Counter)
-        for place, thread in zip(places, arrows["thread"][tails].tolist(), strict=True):
-            votes[number_at.get(place, NONE)][thread] += 1
-        return {number: counts.most_common(1)[0][0] for number, counts in votes.items()}
 
     def _recomputed(self) -> dict[int, int]:
         """By outermost call of a module in a node, the owner of that node."""
@@ -448,7 +429,7 @@ def graph_nodes(trace, activities: Activities) -> Nodes:
 def _replays(trace, activities: Activities, node_ids: np.ndarray, captures: list) -> dict[tuple, list[np.ndarray]]:
     """The activities of each replay, by start, by graph: its id, or that of its first node, or, without ids, by how
     many captures ended before it, and kinds."""
-    calls, graph_ids, replays = trace["call"], trace.graph_ids(), defaultdict(list)
+    calls, graph_ids, replays = trace["call"], trace[KINDS.index("kernel")]["graph"], defaultdict(list)
     launches = trace.rows_named("call", "GraphLaunch") if captures else np.empty(0, np.int64)
     launched = dict(zip(calls["correlation"][launches].tolist(), calls["start"][launches].tolist(), strict=True))
     members = np.flatnonzero(np.isin(activities.correlation, list(launched)))

@@ -15,7 +15,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from kernel_tables import errors, modules
@@ -43,7 +42,7 @@ KINDS = {  # by category; they changed over the years, and ROCm writes calls of 
     "cuda_runtime": "call", "cuda_driver": "call", "Runtime": "call", "hip_runtime": "call", "xpu_runtime": "call",
     "xpu_driver": "call", "privateuse1_runtime": "call", "privateuse1_driver": "call", "mtia_runtime": "call",
     "cpu_op": "operator", "Operator": "operator", "user_annotation": "annotation", "python_function": "function",
-    "overhead": "overhead", "graph_host_node": "host function", "fwdbwd": "arrow", "forward_backward": "arrow",
+    "overhead": "overhead", "graph_host_node": "host function",
 }  # fmt: skip
 
 
@@ -57,12 +56,10 @@ def is_json(begin: bytes, path: Path) -> bool:
     return begin.removeprefix(b"\xef\xbb\xbf").lstrip().startswith((b"{", b"[")) or ".json" in path.suffixes[-2:]
 
 
-def read(path: Path, *, up_to_damage: bool = False) -> Capture:
-    """The capture in a trace; with `up_to_damage`, what comes before the place where its JSON is invalid.
-
-    Raises TraceError if the file is no trace or without activities, ImpossibleCapture if its JSON is invalid.
-    """
-    events = Events(path, up_to_damage=up_to_damage)
+def read(path: Path) -> Capture:
+    """The capture in a trace. Raises TraceError if the file is no trace or without activities, ImpossibleCapture if it
+    is cut off."""
+    events = Events(path)
     on_gpu = len(events[KERNEL]["start"]) > 0
     if not on_gpu and (launches := len(events.rows_named("call", "Launch"))):
         raise TraceError(
@@ -120,24 +117,26 @@ class Numbers(dict):
 class Events(Source):
     """The events of each kind in columns: start, end (ns from the first event), name (a number of `texts`), thread, ...
 
-    Activities of the GPU are of the kind KERNEL, with their `kind`. Raises ImpossibleCapture for invalid JSON.
+    Activities of the GPU are of the kind KERNEL, with their `kind`. Raises ImpossibleCapture for JSON that is cut off,
+    TraceError if the file holds several ranks.
     """
 
-    def __init__(self, path: Path, *, up_to_damage: bool = False):
-        self.path, self.unclosed, self.whole_microseconds = path, 0, True
+    def __init__(self, path: Path):
+        self.path, self.whole_microseconds = path, True
         self.names, self.shapes, self.size_texts, self.copy_words = Numbers(), Numbers(), Numbers(), Numbers()
         self.collectives: list[Args] = []
         self.given_ids: dict[int, int] = {}  # correlation by external id, of what had none
         self.labels: set[tuple[int, str]] = set()  # of activities whose process is text: device and process
-        self._substitutes, self._no_args = Numbers(), Args()
+        self._substitutes = Numbers()
         self.file = EventFile(path)
         self.columns = self._read()
         if self.file.facts.written_by:
             raise TraceError(f"{path}: a timeline written by `kernel-tables trace`, not a capture; {ADVICE}")
-        if self.file.damage and not up_to_damage:
-            raise self.file.invalid(self.file.damage)
         self._count_from_first()
         self.texts = list(self.names)
+        if (ranks := self._ranks()) > 1:
+            advice = "whose events cannot be told apart: give their files (the trace of each rank)"
+            raise TraceError(f"{path}: this file holds {ranks} ranks, {advice}")
 
     def __getitem__(self, kind: Any) -> dict[str, np.ndarray]:
         return self.columns[kind]
@@ -151,10 +150,6 @@ class Events(Source):
         numbers = [number for number, text in enumerate(self.texts) if any(word in text for word in words)]
         return np.flatnonzero(np.isin(self[kind]["name"], numbers))
 
-    def graph_ids(self) -> np.ndarray:
-        """By activity, the number of the graph that it is a part of, NONE if unknown."""
-        return self[KERNEL]["graph"]
-
     def _read(self) -> dict[Any, dict[str, np.ndarray]]:
         """The columns by kind."""
         blocks: dict[Any, list[dict]] = {kind: [self._columns(kind, [])] for kind in dict.fromkeys(KINDS.values())}
@@ -166,89 +161,37 @@ class Events(Source):
                     add(event)
             by_kind["function"] = [event for event in by_kind["function"] if modules.is_wanted(event.name or "")]
             for kind, of_kind in by_kind.items():
-                phases, count = ("s", "f") if kind == "arrow" else ("X",), len(of_kind)
-                of_kind = [event for event in of_kind if event.ph in phases]
-                self.file.bad_events += count - len(of_kind) if kind != "arrow" else 0
-                if of_kind:
-                    try:
-                        columns = self._columns(kind, of_kind)
-                    except TraceError:
-                        columns = self._columns(kind, self._with_times(kind, of_kind))
-                    blocks[kind].append(columns)
+                whole = [event for event in of_kind if event.ph == "X"]
+                try:
+                    columns = self._columns(kind, whole)
+                except ValueError:
+                    whole = [event for event in whole if _has_times(kind, event)]
+                    columns = self._columns(kind, whole)
+                blocks[kind].append(columns)
+                self.file.bad_events += len(of_kind) - len(whole)
         blocks[KERNEL] += [*blocks.pop(COPY), *blocks.pop(FILL)]
         return {
             kind: {name: np.concatenate([block[name] for block in parts]) for name in parts[0]}
             for kind, parts in blocks.items()
         }
 
-    def _with_times(self, kind: Any, events: list[Event]) -> list[Event]:
-        """The events whose start is a time; the others are counted. A duration may be none, but not of an activity."""
-
-        def has_time(event: Event) -> bool:
-            try:
-                self._nanoseconds([event.ts or b"none"])
-            except TraceError:
-                return False
-            if kind not in (KERNEL, COPY, FILL) and event.dur is not None and not abs(event.dur) < 1e15:
-                event.dur = None
-            return event.dur is not None or kind != "call"
-
-        timed = [event for event in events if has_time(event)]
-        self.file.bad_events += len(events) - len(timed)
-        return timed
-
-    def _count_from_first(self) -> None:
-        """Makes times count from the first event, and lets events without an end last to the end of the trace."""
-        timed = {
-            kind: columns for kind, columns in self.columns.items() if len(columns["start"]) and kind != "overhead"
-        }
-        work = timed.get(KERNEL)
-        host = [columns for kind, columns in timed.items() if kind != KERNEL] or list(timed.values())
-        self.first_ns = min((int(columns["start"].min()) for columns in host), default=0)
-        last = max((int(columns["end"].max()) for columns in host), default=0)
-        if work:  # nothing ran an hour before or after all that the host did: such a time is lost, and moves no other
-            is_lost = (work["start"] < self.first_ns - HOUR_NS) | (work["start"] > last + HOUR_NS)
-            self.first_ns = min(self.first_ns, int(work["start"][~is_lost].min(initial=self.first_ns)))
-            ends = work["end"][~is_lost & (work["end"] < last + HOUR_NS)]
-            last = max(last, int(ends.max(initial=last)))
-            work["start"] = np.where(is_lost, self.first_ns, work["start"])
-            work["end"] = np.where(is_lost, self.first_ns, work["end"])
-        for columns in self.columns.values():
-            columns["start"] -= self.first_ns
-            columns["end"] -= self.first_ns
-        last -= self.first_ns
-        for kind in HOST_KINDS:
-            self[kind]["end"][self[kind]["is_open"]] = last
-        self.unclosed = int(self["annotation"]["is_open"].sum())
-
-    # Columns of a block
-
     def _columns(self, kind: Any, events: list[Event]) -> dict[str, np.ndarray]:
-        """The columns of the events of one kind."""
-        args, names = [event.args or self._no_args for event in events], [event.name or "" for event in events]
-        start = self._nanoseconds([event.ts or b"none" for event in events])
-        columns = {"start": start, "end": start}
-        if kind != "arrow":
-            lengths = np.rint(np.array([event.dur for event in events], float) * 1000)
-            if kind in HOST_KINDS:  # Kineto writes a negative duration if it did not see the end
-                columns["is_open"] = ~(lengths >= 0)
-                columns["order"] = np.maximum(_integers([one.external for one in args]), 0)
-                lengths = np.where(columns["is_open"], 0, lengths)
-            lengths = self._checked(lengths)
-            columns["end"] = start + lengths
+        """The columns of events of one kind. Raises ValueError for what is no time."""
+        no_args = Args()
+        args, names = [event.args or no_args for event in events], [event.name or "" for event in events]
+        start, lengths = _nanoseconds(events), np.rint(np.array([event.dur for event in events], float) * 1000)
+        columns = {}
+        if kind in HOST_KINDS:  # Kineto writes a negative duration if it did not see the end
+            columns["is_open"] = ~(lengths >= 0)
+            lengths = np.where(columns["is_open"], 0, lengths)
+        columns |= {"start": start, "end": start + _checked(lengths)}
         if kind in (KERNEL, COPY, FILL):
             self.whole_microseconds = self.whole_microseconds and not (lengths % 1000).any()
-            columns |= self._device_columns(kind, names, events, args)
-        else:
-            columns |= {"name": self.names.of(names), "thread": self._threads(events)}
-        if kind == "arrow":
-            columns["id"] = _integers([event.id for event in events])
-            return columns | {"is_begin": np.array([event.ph == "s" for event in events], bool)}
-        if kind in (KERNEL, COPY, FILL, "call"):
-            columns["correlation"] = external = _integers([one.correlation for one in args])
-            if kind == "call" or (external <= 0).any():  # else nobody needs the other number
-                external = _integers([one.external for one in args])
-            columns["external"] = external
+            return columns | self._device_columns(kind, names, events, args)
+        columns |= {"name": self.names.of(names), "thread": self._threads(events)}
+        columns["external"] = _integers([one.external for one in args])
+        if kind == "call":
+            columns["correlation"] = _integers([one.correlation for one in args])
         if kind == "operator":
             columns["sequence"] = _integers([one.sequence for one in args])
             columns["forward_thread"] = np.maximum(_integers([one.forward_thread for one in args]), 0)
@@ -257,10 +200,12 @@ class Events(Source):
 
     def _device_columns(self, kind: int, names: list[str], events: list[Event], args: list[Args]) -> dict:
         """The columns of activities. Copies and fills are named as nsys does."""
-        missing = np.full(len(events), NONE)
-        columns = dict.fromkeys(("grid", "block", "bytes", "copy"), missing)
+        columns = dict.fromkeys(("grid", "block", "bytes", "copy"), np.full(len(events), NONE))
         columns |= {"kind": np.full(len(events), kind, np.int8), "node": _integers([one.node for one in args])}
-        columns["graph"] = _integers([one.graph for one in args])
+        columns |= {"graph": _integers([one.graph for one in args])}
+        columns["correlation"] = columns["external"] = _integers([one.correlation for one in args])
+        if (columns["correlation"] <= 0).any():  # else nobody needs the other number
+            columns["external"] = _integers([one.external for one in args])
         device, stream = _integers([one.device for one in args]), _integers([one.stream for one in args])
         if (device == NONE).any() or (stream == NONE).any():  # what the process and thread of an activity mean, too
             device = np.where(device == NONE, _integers([event.pid for event in events]), device)
@@ -288,39 +233,46 @@ class Events(Source):
             names = ["[CUDA memset]"] * len(events)
         return columns | {"name": self.names.of(names)}
 
-    def _nanoseconds(self, texts: list[msgspec.Raw]) -> np.ndarray:
-        """Nanoseconds from microseconds, exactly as they are written. TraceError for what is no time."""
-        if not texts:
-            return np.empty(0, np.int64)
-        joined = b" ".join(texts)
-        chars = np.frombuffer(joined + b" ", np.uint8)
-        ends, points = np.flatnonzero(chars == ord(" ")), np.flatnonzero(chars == ord("."))
-        is_exact = len(points) == len(texts) and bool((ends - points == 4).all())  # three decimals each
-        if (is_exact or not len(points)) and not joined.translate(None, b"0123456789. "):
-            digits = joined.replace(b".", b"") if is_exact else joined.replace(b" ", b"000 ") + b"000"
-            return self._checked(np.fromstring(digits, np.int64, sep=" "))
-        try:
-            words = joined.replace(b'"', b"").decode().split(" ")
-            times = np.array([round(Decimal(word).scaleb(3)) for word in words], np.int64)
-        except (ArithmeticError, ValueError, OverflowError):
-            times = np.array([np.nan])
-        return self._checked(times)
-
-    def _checked(self, times: np.ndarray) -> np.ndarray:
-        """The times as integers. TraceError if one is none, or longer than 73 years."""
-        if not (np.abs(times) < 1 << 61).all():
-            raise TraceError(f"{self.path}: no trace of PyTorch's profiler: a time or duration is none; {ADVICE}")
-        return times.astype(np.int64, copy=False)
-
     def _threads(self, events: list[Event]) -> np.ndarray:
         """The global ids of threads; for what is no small number stands one from the highest down."""
         columns = []
         for values in ([event.pid for event in events], [event.tid for event in events]):
             columns.append(numbers := _integers(values))
-            is_none = (numbers < 0) | (numbers > THREAD_BITS)
-            for row in np.flatnonzero(is_none).tolist():
+            for row in np.flatnonzero((numbers < 0) | (numbers > THREAD_BITS)).tolist():
                 numbers[row] = THREAD_BITS - self._substitutes[str(values[row])]
         return columns[0] << 24 | columns[1]
+
+    def _count_from_first(self) -> None:
+        """Makes times count from the first event, and lets events without an end last to the end of the trace."""
+        timed = {
+            kind: columns for kind, columns in self.columns.items() if len(columns["start"]) and kind != "overhead"
+        }
+        work = timed.get(KERNEL)
+        host = [columns for kind, columns in timed.items() if kind != KERNEL] or list(timed.values())
+        self.first_ns = min((int(columns["start"].min()) for columns in host), default=0)
+        last = max((int(columns["end"].max()) for columns in host), default=0)
+        if work:  # nothing ran an hour before or after all that the host did: such a time is lost, and moves no other
+            is_lost = (work["start"] < self.first_ns - HOUR_NS) | (work["start"] > last + HOUR_NS)
+            self.first_ns = min(self.first_ns, int(work["start"][~is_lost].min(initial=self.first_ns)))
+            ends = work["end"][~is_lost & (work["end"] < last + HOUR_NS)]
+            last = max(last, int(ends.max(initial=last)))
+            work["start"][is_lost] = work["end"][is_lost] = self.first_ns
+        for columns in self.columns.values():
+            columns["start"] -= self.first_ns
+            columns["end"] -= self.first_ns
+        for kind in HOST_KINDS:
+            self[kind]["end"][self[kind]["is_open"]] = last - self.first_ns
+
+    def _ranks(self) -> int:
+        """How many ranks were merged into the file. One rank is one process, in which a thread has each step once, and
+        does one thing at a time."""
+        kinds, steps = ("call", "operator", "annotation"), self.rows_named("annotation", "ProfilerStep#")
+        processes = len(np.unique(process_of(np.concatenate([self[kind]["thread"] for kind in kinds]))))
+        if processes != 1:
+            return processes or max(Counter(device for device, _ in self.labels).values(), default=1)
+        of_thread = zip(*(self["annotation"][column][steps].tolist() for column in ("name", "thread")), strict=True)
+        has_twins = len(set(of_thread)) < len(steps)
+        return 1 + (has_twins or any(modules.often_cross(self[kind]) for kind in kinds[:2]))
 
     # The capture
 
@@ -328,19 +280,19 @@ class Events(Source):
         self, on_gpu: bool, ranges: list[modules.Range], torch_version: str = "unknown", with_notes: bool = False
     ) -> Capture:
         """The capture with these ranges."""
-        self._refuse_merged()
         activities, calls = self._device_work() if on_gpu else self._operator_work()
         texts = {text: range_name(text) or UNNAMED for text in dict.fromkeys(one.name for one in ranges)}
         names = Numbers()
         name = names.of([texts[one.name] for one in ranges])
         start, end, thread = (np.array([one[place] for one in ranges], np.int64) for place in range(3))
         domain, pushed = np.zeros(len(name), np.int64), np.ones(len(name), bool)
-        columns = Ranges.in_order(start, end, thread, name, list(names), domain, pushed, {}, self.unclosed)
+        unclosed = int(self["annotation"]["is_open"].sum())
+        columns = Ranges.in_order(start, end, thread, name, list(names), domain, pushed, {}, unclosed)
         nodes = modules.graph_nodes(self, activities)
         facts = {"EXPORT_PRODUCT_NAME": "PyTorch profiler (Kineto)", "EXPORT_PRODUCT_VERSION": torch_version}
         facts["CAPTURE_BACKEND"] = "torch"
         if with_notes:
-            facts |= self._own_facts() | {errors.NOTES_KEY: "\n".join(self._notes(activities, on_gpu))}
+            facts |= self._own_facts() | {errors.NOTES_KEY: "\n".join(self._notes(on_gpu))}
         overhead = self["overhead"]["start"], self["overhead"]["end"]
         names = [name.removeprefix("HostNode: ") for name in self.named("host function")]
         functions = self["host function"]["start"], self["host function"]["end"], names
@@ -349,49 +301,24 @@ class Events(Source):
 
     def _own_facts(self) -> dict[str, str]:
         """What the trace says about itself."""
-        of_rank = self.file.facts.distributed_info or {}
-        names = {errors.RANK_KEY: "rank", errors.RANKS_KEY: "world_size"}
-        facts = {key: str(of_rank[name]) for key, name in names.items() if name in of_rank}
+        info = self.file.facts.distributed_info
+        names = {errors.RANK_KEY: "rank", errors.RANKS_KEY: "world_size"} if isinstance(info, dict) else {}
+        facts = {key: str(info[name]) for key, name in names.items() if name in info}
         if self.whole_microseconds:
             facts[errors.RESOLUTION_KEY] = "1000"
         if bad := self.file.bad_events + self.file.repairs:
             facts[errors.BAD_KEY] = str(bad)
-        if self.file.damage:
-            facts[errors.DAMAGE_KEY] = self.file.damage
         return facts
 
-    def _notes(self, activities: Activities, on_gpu: bool) -> Iterator[str]:
-        """What the trace lacks, a line each."""
-        if self.file.damage:
-            yield f"only what comes before the damage was read: {self.file.damage}"
+    def _notes(self, on_gpu: bool) -> Iterator[str]:
+        """What the trace lacks, a line each; `check` tells of kernels without calls, nodes or exact times."""
         if self.file.repairs:
-            careless = "bytes that are no text, bare inf, or unescaped quotes"
-            yield f"invalid JSON was repaired ({self.file.repairs:,} times): {careless}"
+            yield f"invalid JSON was repaired ({self.file.repairs:,} times): bytes that are no text, or bare inf"
         if self.file.bad_events:
             yield f"{self.file.bad_events:,} events are left out: they are invalid, or have no time or no end"
         if not on_gpu:
             yield "the trace holds nothing of a GPU: operators of PyTorch on the processor stand for kernels"
-            return
-        is_kernel, calls = activities.kind == KERNEL, self["call"]
-        kernels, correlation = int(is_kernel.sum()), activities.correlation[is_kernel]
-        if without_call := np.count_nonzero(~np.isin(correlation, calls["correlation"])):
-            yield (
-                f"{without_call:,} of {kernels:,} kernels have no call in the trace (launched before it began): their"
-                " time counts, their range is not known"
-            )
-        is_replayed = np.isin(correlation, calls["correlation"][self.rows_named("call", "GraphLaunch")])
-        has_node, replayed = activities.node[is_kernel] != NONE, f"of {kernels:,} kernels ran in replayed CUDA graphs"
-        if count := int((is_replayed & has_node).sum()):
-            yield f"{count:,} {replayed}: their ranges are those of the captured calls, in the order of the capture"
-        if count := int((is_replayed & ~has_node).sum()):
-            yield (
-                f"{count:,} {replayed}: their range is that of the launch, since no capture in the trace certainly has"
-                " the same calls; for their modules, begin the trace before the capture, or record with nsys:"
-                " kernel-tables record --profiler nsys -- python train.py"
-            )
-        if self.whole_microseconds:
-            yield "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1"
-        if not any(text.startswith(modules.MODULE) for text in self.texts):
+        elif not any(text.startswith(modules.MODULE) for text in self.texts):
             reason = "compiled models call none" if self.file.facts.with_stack else "with_stack=True records them"
             yield f"no call of a module is in the trace ({reason}): ranges are annotations of the program and operators"
 
@@ -430,36 +357,24 @@ class Events(Source):
         return Activities(work["kind"], name.reshape(-1).astype(np.int32), names, *columns)
 
     def _device_work(self) -> tuple[Activities, Calls]:
-        """The activities of the GPU and the calls. Raises ImpossibleCapture if a call ends before it starts, TraceError
-        if ranks were merged into the file and cannot be told apart."""
-        work, calls = self[KERNEL], self["call"]
+        """The activities of the GPU and the calls. Raises ImpossibleCapture if a call ends before it starts."""
+        work = self[KERNEL]
         for number, word in ((COPY, "__amd_rocclr_copyBuffer"), (FILL, "__amd_rocclr_fillBuffer")):
             work["kind"][self.rows_named(KERNEL, word)] = number  # ROCm 7.1 calls them kernels
         order = np.argsort(work["kind"], kind="stable")
         self.columns[KERNEL] = work = {name: column[order] for name, column in work.items()}
-        if not (calls["correlation"] > 0).any():  # so wrote the first versions
-            calls["correlation"] = calls["external"]
-            work["correlation"] = np.where(work["correlation"] == NONE, work["external"], work["correlation"])
-        calls = {name: column[calls["correlation"] > 0] for name, column in calls.items()}
+        calls = {name: column[self["call"]["correlation"] > 0] for name, column in self["call"].items()}
         self.columns["call"] = calls = self._with_operators(calls, work)
         if (calls["end"] < calls["start"]).any():
             raise impossible(self.path, "ends_before_start", "a call ends before it starts: write the trace again")
-        process = self._processes(calls, work)
-        if (
-            not len(calls["start"])
-            and (ranks := max(Counter(device for device, _ in self.labels).values(), default=0)) > 1
-        ):
-            raise self._merged(ranks)
-        device = work["stream"] >> 32
-        for number in np.unique(device).tolist():
-            if (ranks := len(np.unique(process[device == number]))) > 1:  # one rank's trace has one process
-                raise self._merged(ranks)
-        return self._activities(process), self._calls(calls)
+        of_host = np.concatenate([self[kind]["thread"] for kind in ("call", "operator", "annotation")])
+        process = process_of(of_host[:1].sum())
+        return self._activities(np.full(len(order), process)), self._calls(calls)
 
     def _with_operators(self, calls: dict, work: dict) -> dict[str, np.ndarray]:
         """The calls, and one more for each operator, annotation or call whose external id an activity without a
         correlation id has, as RCCL's do."""
-        known = [self[kind] | {"external": self[kind]["order"]} for kind in HOST_KINDS[::-1]] + [calls]
+        known = [self["operator"], self["function"], self["annotation"], self["call"]]
         known = {name: np.concatenate([one[name] for one in known]) for name in ("start", "end", "thread", "external")}
         correlation = work["correlation"]
         lost = (correlation <= 0) & (work["external"] > 0)
@@ -472,45 +387,6 @@ class Events(Source):
         more = {name: column[rows] for name, column in known.items()}
         more |= {"name": np.full(len(rows), len(self.texts) - 1), "correlation": new}
         return {name: np.concatenate([column, more[name]]) for name, column in calls.items()}
-
-    def _processes(self, calls: dict, work: dict) -> np.ndarray:
-        """The process of each activity: that of its call, else that of the first event of the host."""
-        of_host = np.concatenate([self[kind]["thread"] for kind in ("call", "operator", "annotation")])
-        correlation, row = np.unique(calls["correlation"], return_index=True)
-        place = np.searchsorted(correlation, work["correlation"])
-        usual = process_of(int(of_host[0])) if len(of_host) else 0
-        correlation, process = np.append(correlation, NONE), np.append(process_of(calls["thread"][row]), usual)
-        return np.where(correlation[place] == work["correlation"], process[place], process[-1])
-
-    # Ranks that were merged into one file
-
-    def _refuse_merged(self) -> None:
-        """Raises TraceError if the file holds several ranks that cannot be told apart: their ids collide, or they have
-        the same processes and threads (each of a container of its own)."""
-        of_thread = np.full(len(self["annotation"]["start"]), NONE)
-        steps = self.rows_named("annotation", "ProfilerStep#")
-        of_thread[steps] = self["annotation"]["thread"][steps]
-        ids = {"call": self["call"]["correlation"], "operator": self["operator"]["order"], "annotation": of_thread}
-        for kind, column in ids.items():
-            rows = np.flatnonzero(column > 0)
-            rows = rows[np.lexsort((self[kind]["name"][rows], column[rows]))]
-            process = process_of(self[kind]["thread"][rows])
-            repeats = np.diff(column[rows]) == 0
-            if (repeats & (np.diff(process) != 0)).any():
-                raise self._merged(len(np.unique(process)))
-            # In one rank, most ids stand for one event of a name, and a thread has a step but once.
-            begins = np.flatnonzero(np.append(True, ~repeats | (np.diff(self[kind]["name"][rows]) != 0)))
-            counts = np.diff(np.append(begins, len(rows)))
-            if len(counts) > 1 and np.median(counts) > 1:
-                raise self._merged(int(np.median(counts)))
-        if modules.often_cross(self["operator"]) or modules.often_cross(self["call"]):
-            raise self._merged(2)
-
-    def _merged(self, ranks: int) -> TraceError:
-        return TraceError(
-            f"{self.path}: this file holds {ranks} ranks, whose events cannot be told apart: give their files (the"
-            " trace of each rank)"
-        )
 
     # What only some commands need
 
@@ -559,12 +435,50 @@ class Events(Source):
 
     def gpus(self) -> list[str]:
         """The names of the GPUs, sorted."""
-        return sorted(str(one.get("name", "unnamed")) for one in self.file.facts.device_properties or ())
+        found = self.file.facts.device_properties
+        gpus = found if isinstance(found, list) else []
+        return sorted(str(one.get("name", "unnamed")) for one in gpus if isinstance(one, dict))
 
     def began_utc_ns(self) -> int | None:
         """The time of the first event in nanoseconds since 1970, if the trace states its base."""
         base_ns = self.file.facts.base_time_nanoseconds
-        return None if base_ns is None else base_ns + self.first_ns
+        return base_ns + self.first_ns if isinstance(base_ns, int) else None
+
+
+def _nanoseconds(events: list[Event]) -> np.ndarray:
+    """The starts of events in nanoseconds, exactly as they are written. Raises ValueError for what is no time."""
+    if not events:
+        return np.empty(0, np.int64)
+    joined = b" ".join([event.ts or b"none" for event in events])
+    chars = np.frombuffer(joined + b" ", np.uint8)
+    ends, points = np.flatnonzero(chars == ord(" ")), np.flatnonzero(chars == ord("."))
+    is_exact = len(points) == len(events) and bool((ends - points == 4).all())  # three decimals each
+    if (is_exact or not len(points)) and not joined.translate(None, b"0123456789. "):
+        digits = joined.replace(b".", b"") if is_exact else joined.replace(b" ", b"000 ") + b"000"
+        return _checked(np.fromstring(digits, np.int64, sep=" "))
+    try:
+        words = joined.replace(b'"', b"").decode().split(" ")
+        return _checked(np.array([round(Decimal(word).scaleb(3)) for word in words], np.int64))
+    except (ArithmeticError, OverflowError) as error:
+        raise ValueError from error
+
+
+def _checked(times: np.ndarray) -> np.ndarray:
+    """The times as integers. Raises ValueError if one is none, or longer than 73 years."""
+    if not (np.abs(times) < 1 << 61).all():
+        raise ValueError
+    return times.astype(np.int64, copy=False)
+
+
+def _has_times(kind: Any, event: Event) -> bool:
+    """Whether an event has a start and a duration, which those of HOST_KINDS may lack."""
+    is_duration = event.dur is not None and abs(event.dur) < 1e15
+    event.dur = event.dur if is_duration else None
+    try:
+        _nanoseconds([event])
+    except ValueError:
+        return False
+    return is_duration or kind in HOST_KINDS
 
 
 def _integers(values: list) -> np.ndarray:
