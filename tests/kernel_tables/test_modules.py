@@ -172,8 +172,7 @@ def replays(tmp_path_factory) -> tuple[Path, list[dict]]:
 
 def kernels_by_range(path: Path) -> dict[tuple[str, str], int]:
     with kernel_tables.read(path) as profile:
-        rows = profile.table("kernels", "measured").columns
-    return dict(zip(zip(rows["range"], rows["kernel"], strict=True), map(int, rows["launches"]), strict=True))
+        return profile.kernels("measured").set_index(["range", "kernel"])["launches"].to_dict()
 
 
 def test_every_replayed_kernel_has_the_range_that_nsys_gives_it_by_its_node(tmp_path, replays):
