@@ -1,137 +1,92 @@
-"""Makes the example again from its merged tables, without a GPU: `python -m docs.render_example`.
+"""Makes the example again from its merged tables, without a GPU: `python -m docs.render_example [--into FOLDER]`.
 
-docs/example-h200 has a folder per study: tables/*.parquet, answers/answers.md, figures/*.svg. Tables of questions are
-made again, too; what no question reads, and columns that are no longer declared, are removed. A table without rows has
-no file.
+docs/example-h200 has a folder per study: tables/*.parquet, answers/answers.md, figures/*.svg. Its tables may have
+columns, and there may be tables, that are no longer declared; what a study lacks is empty.
 """
 
-from collections.abc import Iterable
+import argparse
+import shutil
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from workflow.scripts import answers, compare, figures, summaries
-from workflow.tables import declared_columns, dictionary, make_table, read_table, write_table
+from workflow.tables import declared_columns, declared_tables, dictionary, make_table, read_table, write_table
 
 H200 = Path(__file__).with_name("example-h200")
 TEMPLATES = Path(__file__).parents[1] / "workflow/templates"
-MERGED = ["runs", "timings", "steps", "kernels", "phases", "ranges"]  # that any question may read
-SUMMARIES = ["forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "training_parts"]
-SUMMARIES += ["attention", "attention_backward"]
+SUMMARIES = ["forward_time", "top_kernels", "forward_parts", "class_shares", "training_parts", "attention"]
+SUMMARIES += ["attention_backward"]
 COURSE = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention"]
-COURSE_FIGURES = ["phase_times", "class_shares", "top_kernels", "attention", "launch_bound", "roofline", "scaling"]
-STUDIES = {  # by question: its script, further merged tables that it reads, tables that it makes, its figure
-    "time_lost": ("time_lost", ["findings"], ["time_lost"], None),
-    "f_precision": ("precision", [], ["precision"], "precision"),
-    "g_compile": ("compile", [], ["compile"], "compile"),
-    "h_attention": ("attention_backends", [], ["attention_backends"], "attention_backends"),
-    "i_memory": ("memory_parts", ["memory_phases", "memory_activations", "memory_timeline", "memory_totals",
-                 "memory_blocks", "memory_largest"], ["memory_peak", "memory_parts"], "memory_timeline"),
-    "j_checkpoint": ("checkpoint", ["memory_totals", "memory_activations"], ["checkpoint"], "checkpoint"),
-    "k_warmup": ("warmup", ["warmup_steps"], ["warmup_enough"], "warmup"),
-    "l_counters": ("counters", ["counters"], ["counter_kernels"], "measured_roofline"),
-    "m_energy": ("energy", ["energy_windows"], ["energy"], "energy"),
-    "n_communication": ("communication", ["communication_steps", "communication_collectives"],
-                        ["communication_times", "communication_scaling"], "communication"),
-    "attention_sweep": ("attention_sweep", ["attention_cells"], ["attention_sweep"], "attention_sweep"),
-}  # fmt: skip
+STUDIES = {  # by question: its script, the tables that it makes, its figure
+    "time_lost": ("time_lost", ["time_lost"], []),
+    "f_precision": ("speed_ups", ["speed_ups"], ["precision"]),
+    "g_compile": ("speed_ups", ["speed_ups"], ["compile"]),
+    "h_attention": ("speed_ups", ["speed_ups"], ["attention"]),
+    "i_memory": ("memory_parts", ["memory_peak"], ["memory_timeline"]),
+    "j_checkpoint": ("checkpoint", ["checkpoint"], ["checkpoint"]),
+    "l_counters": ("counters", ["counter_kernels"], ["measured_roofline"]),
+    "m_energy": ("energy", ["energy"], ["energy"]),
+    "n_communication": ("communication", ["communication_times", "communication_scaling"], ["communication"]),
+    "attention_sweep": ("attention_sweep", ["attention_sweep"], ["attention_sweep"]),
+}
 ASKED = {  # by folder, the questions that its document answers
     ".": COURSE, "cs336-2026": [*COURSE, "f_precision", "i_memory"], "precision": ["f_precision"],
     "compile": ["g_compile"], "attention": ["h_attention"], "memory": ["i_memory"], "block": ["i_memory"],
-    "checkpoint": ["j_checkpoint"], "checkpoint-bf16": ["j_checkpoint"], "first-step": ["k_warmup"],
+    "checkpoint": ["j_checkpoint"], "checkpoint-bf16": ["j_checkpoint"], "first-step": ["a_forward_time"],
     "counters": ["l_counters"], "energy": ["m_energy"], "parallel": ["n_communication"],
     "parallel-2026": ["n_communication"], "diagnosis": ["time_lost"], "attention-sweep": ["attention_sweep"],
 }  # fmt: skip
 
 
-def render_study(study: Path, questions: list[str]) -> None:
-    """Makes the tables, the document and the figures of a study, and removes everything else of its folder."""
-    has_course = questions[0] == COURSE[0]
-    read = {*MERGED, *(name for question in questions if question in STUDIES for name in STUDIES[question][1])}
-    made = {*(SUMMARIES if has_course else ()), *(name for q in questions if q in STUDIES for name in STUDIES[q][2])}
+def render_study(study: Path, questions: list[str], into: Path) -> None:
+    """Writes the document and the figures of a study into a folder, instead of those that are there."""
+    for name in ("answers", "figures"):
+        shutil.rmtree(into / name, ignore_errors=True)
     with TemporaryDirectory() as scratch:
-        folder = Path(scratch)
-        for name in read | made:
-            copy_table(study / "tables", folder / "tables", name)
-        if has_course:
-            summaries.main(list_files(folder, read), list_files(folder, SUMMARIES))
-            figures.main(list_files(folder, read | {*SUMMARIES}), [f"{folder}/figures/{n}.svg" for n in COURSE_FIGURES])
+        tables = [copy_table(study / "tables", Path(scratch), name) for name in declared_tables()]
+        summaries.main(tables, list_files(Path(scratch), SUMMARIES))
+        if questions[:5] == COURSE:
+            figures.main(tables, [f"{into}/figures/{name}.svg" for name in figures.DRAWN])
         for question in questions:
-            script, _, tables, figure = STUDIES.get(question, ("", [], [], None))
-            if script:
-                outputs = list_files(folder, tables) + [f"{folder}/figures/{figure}.svg"] * (figure is not None)
-                import_module(f"workflow.scripts.{script}").main(list_files(folder, read), outputs)
-        templates = [str(TEMPLATES / f"{question}.md.j2") for question in questions]
-        answers.main(list_files(folder, read | made), templates, f"{folder}/answers")
-        replace(study / "answers", {"answers.md": (folder / "answers/answers.md").read_bytes()})
-        drawn = sorted((folder / "figures").glob("*.svg")) if (folder / "figures").is_dir() else []
-        replace(study / "figures", {path.name: path.read_bytes() for path in drawn})
-        kept = {f"{name}.parquet": read_table(folder / f"tables/{name}.parquet") for name in sorted(read | made)}
-    for path in (study / "tables").iterdir():
-        if path.name not in kept and path.name != "README.md":
+            if question in STUDIES:
+                script, made, drawn = STUDIES[question]
+                outputs = list_files(Path(scratch), made) + [f"{into}/figures/{name}.svg" for name in drawn]
+                import_module(f"workflow.scripts.{script}").main(tables, outputs)
+        answers.main(tables, [str(TEMPLATES / f"{question}.md.j2") for question in questions], str(into / "answers"))
+    for path in (into / "answers").iterdir():
+        if path.name != "answers.md":
             path.unlink()
-    for name, table in kept.items():
-        write_small(study / "tables" / name, table)
 
 
-def copy_table(source: Path, target: Path, name: str) -> None:
-    """Writes a table with every declared column; it is empty, or a column is, if the example lacks it."""
+def copy_table(source: Path, target: Path, name: str) -> str:
+    """Writes a table with every declared column, and returns its path; what the example lacks is empty."""
     path = source / f"{name}.parquet"
     table = read_table(path) if path.exists() else make_table(name)
-    missing = {column: None for column in declared_columns(name) if column not in table}
-    table = table.assign(**missing)
-    rows = make_table(name, table[list(declared_columns(name))].astype("object").to_numpy().tolist())
-    write_table(rows, target / f"{name}.parquet")
+    for single in [column for column in table if column.startswith("bench_")]:  # attention alone, as it is timed now
+        table[single.removeprefix("bench_")] = table[single]
+    missing = [column for column in declared_columns(name) if column not in table]
+    write_table(table.assign(**dict.fromkeys(missing)), target / name)
+    return str(target / f"{name}.parquet")
 
 
-def list_files(folder: Path, names: Iterable[str]) -> list[str]:
-    return [str(folder / f"tables/{name}.parquet") for name in sorted(names)]
-
-
-def replace(folder: Path, contents: dict[str, bytes]) -> None:
-    """Writes these files, and removes all others of the folder."""
-    folder.mkdir(exist_ok=True)
-    for path in folder.iterdir():
-        if path.name not in contents:
-            path.unlink()
-    for name, content in contents.items():
-        (folder / name).write_bytes(content)
-    if not contents:
-        folder.rmdir()
-
-
-def write_small(path: Path, table: pd.DataFrame) -> None:
-    """Writes a table in few bytes, or removes its file if it has no rows; columns without any value are left out."""
-    table = table.dropna(axis="columns", how="all")
-    if table.empty:
-        path.unlink(missing_ok=True)
-        return
-    arrow = pa.Table.from_pandas(table, preserve_index=False)
-    columns = [(field.name, field.type) for field in arrow.schema]
-    encodings = {name: "DELTA_BINARY_PACKED" for name, kind in columns if pa.types.is_integer(kind)}
-    encodings |= {name: "BYTE_STREAM_SPLIT" for name, kind in columns if pa.types.is_floating(kind)}
-    pq.write_table(
-        arrow, path, compression="zstd", compression_level=19, column_encoding=encodings,
-        use_dictionary=[name for name, _ in columns if name not in encodings], write_statistics=False,
-        store_schema=False,
-    )  # fmt: skip
+def list_files(folder: Path, names: list[str]) -> list[str]:
+    return [str(folder / f"{name}.parquet") for name in names]
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--into", type=Path, default=H200, help="another folder for documents and figures")
+    into = parser.parse_args().into
     for folder, questions in ASKED.items():
-        render_study(H200 / folder, questions)
+        render_study(H200 / folder, questions, into / folder)
         print(folder, flush=True)
-    for comparison in sorted(path.parent for path in H200.glob("comparison/*/comparison.md")):
-        for path in [*comparison.glob("*.parquet"), *comparison.glob("*.svg"), *comparison.glob("*/tables/*.json")]:
-            path.unlink()
-        before, after = (str(comparison / side) for side in ("before", "after"))
-        compare.main(before, after, None, "nothing", str(comparison / "comparison.md"))
-        (comparison / "comparison.html").unlink()
-    (H200 / "tables" / "README.md").write_text(dictionary())
+    for path in sorted(H200.glob("comparison/*/comparison.md")):
+        output = into / path.relative_to(H200)
+        compare.main(str(path.parent / "before"), str(path.parent / "after"), "nothing", str(output))
+        output.with_suffix(".html").unlink()
+    (into / "tables").mkdir(exist_ok=True)
+    (into / "tables/README.md").write_text(dictionary(), encoding="utf-8")
 
 
 if __name__ == "__main__":
