@@ -9,5 +9,3 @@ rule everything:
     input:
         rules.all.input,
     localrule: True
-    message:
-        "all documents are made"

@@ -21,19 +21,23 @@ from typing import Any
 
 import msgspec
 
+from cs336_model.results import STAGES
 from workflow.grid import Config, ConfigError, Run, describe
 
 IS_JOB = "--target-jobs" in sys.argv  # of another Snakemake, such as on a node of Slurm: it does not plan again
 ROOT = Path(__file__).resolve().parents[1]
 PLAN = Path("results/plan/measurements.json")
-DIGESTS = Path("results/plan/code/measured")
-ENGINE = ROOT / "kernel_tables" / "__init__.py"
+CODE = Path("results/plan/code")
+MEASURED = CODE / "measured"
 
 
 def plan_measurements(config: Config, runs: Mapping[str, Run]) -> dict[str, str]:
-    """The wanted key of each result, by its path, as canonical JSON. Raises ConfigError."""
-    sources = list_sources(config)
-    code = {stage: digest_measured(stage, sources) for stage in ("timing", "capture")}
+    """The wanted key of each result, by its path, as canonical JSON; written, too, if it changed. Raises ConfigError.
+    A job takes what was planned, since its host may have other versions."""
+    if IS_JOB:
+        planned = msgspec.json.decode(PLAN.read_bytes(), type=dict[str, msgspec.Raw])
+        return {path: bytes(key).decode() for path, key in planned.items()}
+    code = {stage: digest_measured(stage, list_sources(config)) for stage in STAGES}
     plan = {}
     for name, run in runs.items():
         jobs = [(f"results/runs/{name}/{stage}.json", stage, 1) for stage in run.stages]
@@ -42,45 +46,18 @@ def plan_measurements(config: Config, runs: Mapping[str, Run]) -> dict[str, str]
             jobs += [(f"results/processes/{number}/{name}/timing.json", "timing", number) for number in processes]
         for path, stage, process in jobs:
             spec = msgspec.to_builtins(describe(config, run, stage, process))
-            key = {"spec": spec, "code": code.get(stage, code["timing"])}
-            key |= choose_versions(stage, config, read_key(path))
+            key = {"spec": spec, "code": code[stage], **choose_versions(stage, config, read_key(path))}
             plan[path] = msgspec.json.encode(key, order="sorted").decode()
+    write_if_changed(PLAN, msgspec.json.encode({path: msgspec.Raw(key.encode()) for path, key in plan.items()}))
     return plan
 
 
-def write_plan(config: Config, plan: Mapping[str, str]) -> None:
-    """Writes the wanted keys, which are an input of merge, if they changed; and the digests of code, by what its files
-    hold, since it takes long to find them."""
-    write_if_changed(PLAN, msgspec.json.encode({path: msgspec.Raw(key.encode()) for path, key in plan.items()}))
-    sources = list_sources(config)
-    files = {stage: hash_files(read_measured(stage, sources)) for stage in ("timing", "capture")}
-    digests = {files[stage]: digest_measured(stage, sources) for stage in files}
-    write_if_changed(DIGESTS, msgspec.json.encode(digests))
-
-
-def read_plan() -> dict[str, str]:
-    """The wanted keys as they were planned: for a job, whose host may have other versions."""
-    plan = msgspec.json.decode(PLAN.read_bytes(), type=dict[str, msgspec.Raw])
-    return {path: bytes(key).decode() for path, key in plan.items()}
-
-
-class Stored(msgspec.Struct):
-    """What planning reads of a result."""
-
-    key: dict[str, Any] | None = None
-    format: Any = None  # only results of release 0.3 have it
-
-
 def read_key(path: str) -> dict[str, Any] | None:
-    """The key of a result; None if there is none that can be read. Raises ConfigError for one of release 0.3."""
+    """The key of a result; None if there is none that can be read."""
     try:
-        with open(path, "rb") as file:
-            stored = msgspec.json.decode(file.read(), type=Stored)
+        return msgspec.json.decode(Path(path).read_bytes(), type=dict[str, Any]).get("key")
     except (OSError, msgspec.DecodeError):
         return None
-    if stored.key is None and stored.format is not None:
-        raise ConfigError(f"{path} is a result of release 0.3, which cannot be read: move results/ away, and run again")
-    return stored.key
 
 
 def choose_versions(stage: str, config: Config, own: Mapping[str, Any] | None) -> dict[str, str | None]:
@@ -95,12 +72,11 @@ def choose_versions(stage: str, config: Config, own: Mapping[str, Any] | None) -
     return {name: own.get(name) for name in here} if own.get("planned_versions") else {}
 
 
-def complete_key(wanted: str | Mapping[str, Any]) -> dict[str, Any]:
+def complete_key(wanted: Mapping[str, Any]) -> dict[str, Any]:
     """The key that a result measured here is stored with: the wanted one, and the versions of this host."""
-    key = msgspec.json.decode(wanted) if isinstance(wanted, str) else dict(wanted)
-    spec = key["spec"]
+    spec = wanted["spec"]
     versions = describe_host(spec["stage"], spec["device"], spec["backend"])
-    return {**key, **versions, "planned_versions": "torch" in key}
+    return {**wanted, **versions, "planned_versions": "torch" in wanted}
 
 
 def explain_difference(key: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
@@ -153,23 +129,18 @@ def find_gpus() -> tuple[list[str], str | None]:
     """The name of each visible GPU of this host, and the version of the driver; ([], None) if there is none."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return [], None
-    texts = [path.read_text() for path in Path("/proc/driver/nvidia/gpus").glob("*/information")]
-    names = re.findall(r"^Model:\s*(.*\S)", "\n".join(texts), re.MULTILINE)
-    if names:
-        version = re.search(r"\b\d+\.\d+(\.\d+)?\b", Path("/proc/driver/nvidia/version").read_text())
-        return names, version and version[0]
-    command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    rows = [line.split(", ") for line in read_output(command).splitlines() if ", " in line]
+    listed = read_output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    rows = [line.split(", ") for line in listed.splitlines() if ", " in line]
     return [row[0] for row in rows], rows[0][1] if rows else None
 
 
 def ask_version(program: str) -> str | None:
     """The version of nsys or ncu on PATH; None if it is not there."""
-    version = re.search(r"\d{4}\.\d+\.\d+", read_output([program, "--version"]))
+    version = re.search(r"\d{4}\.\d+\.\d+", read_output(program, "--version"))
     return version and version[0]
 
 
-def read_output(command: list[str]) -> str:
+def read_output(*command: str) -> str:
     """What a program prints; empty if it is not there, or fails."""
     if shutil.which(command[0]) is None:
         return ""
@@ -187,26 +158,30 @@ def list_sources(config: Config) -> list[str]:
 
 
 def digest_measured(stage: str, sources: Iterable[str]) -> str:
-    """A digest of the code whose change makes results of a stage stale; `sources` are files of the working folder."""
-    files = read_measured(stage, sources)
-    known = msgspec.json.decode(DIGESTS.read_bytes()) if DIGESTS.is_file() else {}
-    stripped = lambda: {name: strip_comments(name, text) for name, text in files.items()}  # noqa: E731
-    return known.get(hash_files(files)) or hash_files(stripped())
-
-
-def read_measured(stage: str, sources: Iterable[str]) -> dict[str, bytes]:
-    """What is in each file that is measured, by its path. Raises ConfigError for a source that is no file."""
+    """A digest of the code whose change makes results of a stage stale; `sources` are files of the working folder. A
+    file keeps digests by what the code holds, since it takes long to find them. Raises ConfigError for a source that
+    is no file."""
     patterns = ["cs336_model/*.py", "kernel_tables/marks/*.py"]
     if stage == "capture":  # what exports runs in the measured process, too
         patterns += [f"kernel_tables/{name}.py" for name in ("trace", "events", "modules", "capture", "publish")]
-    paths = sorted(path for pattern in patterns for path in ROOT.glob(pattern))
-    files = {str(path.relative_to(ROOT)): path.read_bytes() for path in paths}
+    files = read_files(patterns)
     for source in sources:
         try:
             files[f"./{source}"] = Path(source).read_bytes()
         except OSError:
             raise ConfigError(f"program.sources: {source!r} is not a file of the folder {Path.cwd()}") from None
-    return files
+    known = msgspec.json.decode(MEASURED.read_bytes()) if MEASURED.is_file() else {}
+    content = hash_files(files)
+    if content not in known:
+        known[content] = hash_files({name: strip_comments(name, text) for name, text in files.items()})
+        write_if_changed(MEASURED, msgspec.json.encode(known))
+    return known[content]
+
+
+def read_files(patterns: Iterable[str]) -> dict[str, bytes]:
+    """What is in files of the project, by their paths."""
+    paths = sorted({path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()})
+    return {str(path.relative_to(ROOT)): path.read_bytes() for path in paths}
 
 
 def hash_files(files: Mapping[str, bytes]) -> str:
@@ -215,58 +190,39 @@ def hash_files(files: Mapping[str, bytes]) -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
-@cache
 def strip_comments(name: str, text: bytes) -> bytes:
     """The text of a file; of Python, its syntax tree without docstrings, so that neither they nor comments count."""
-    if not name.endswith(".py"):
-        return text
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
-        if isinstance(body := getattr(node, "body", None), list):
-            texts = [isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant)
-                     and isinstance(part.value.value, str) for part in body]  # fmt: skip
-            node.body = [part for part, is_text in zip(body, texts, strict=True) if not is_text]
-    return repr(list_nodes(tree)).encode()
+    return repr(list_nodes(ast.parse(text))).encode() if name.endswith(".py") else text
 
 
 def list_nodes(node: object) -> object:
-    """A syntax tree as lists, the same in every version of Python: those differ in what ast.dump writes of nothing."""
+    """A syntax tree as lists, without texts that stand alone, and the same in every version of Python: those differ in
+    what ast.dump writes of nothing."""
     if isinstance(node, ast.AST):
         fields = [(name, list_nodes(value)) for name, value in ast.iter_fields(node) if value not in (None, [])]
         return [type(node).__name__, *fields]
-    return [list_nodes(part) for part in node] if isinstance(node, list) else node
+    if isinstance(node, list):
+        values = [getattr(part.value, "value", None) if isinstance(part, ast.Expr) else None for part in node]
+        return [list_nodes(part) for part, value in zip(node, values, strict=True) if not isinstance(value, str)]
+    return node
 
 
-def write_digest(rule: str, *files: str, settings: str = "") -> str:
-    """The path of a file with a digest of these files, of the modules that they import, and of settings; written if it
-    changed. It is an input of the rule, so that a change is seen by content, and without Snakemake's metadata."""
-    found: set[Path] = set()
-    waiting, digests = [ROOT / file for file in files], [settings]
-    while waiting:
-        path = waiting.pop()
-        if path not in found and path.is_file():
-            found.add(path)
-            digest, imported = read_module(path)
-            digests.append(digest)
-            waiting += imported
-    target = Path("results/plan/code", rule)
-    write_if_changed(target, hashlib.sha256("".join(sorted(digests)).encode()).hexdigest().encode())
+def write_digest(rule: str, *patterns: str, settings: str = "") -> str:
+    """The path of a file with a digest of these files, of the engine and the modules that scripts share, and of
+    settings; written if it changed. It is an input of the rule, so that a change is seen by content, and without
+    Snakemake's metadata."""
+    target = CODE / rule
+    own = hash_files(read_files(patterns))
+    write_if_changed(target, hashlib.sha256(f"{digest_shared()} {own} {settings}".encode()).hexdigest().encode())
     return str(target)
 
 
 @cache
-def read_module(path: Path) -> tuple[str, list[Path]]:
-    """A digest of a file, and the files of the project's modules that it imports; kernel_tables is one of them."""
-    if path == ENGINE:
-        files = sorted(one for one in path.parent.rglob("*") if one.suffix in (".py", ".toml", ".js", ".css", ".j2"))
-        return hash_files({str(one.relative_to(ROOT)): one.read_bytes() for one in files}), []
-    text, imported = path.read_bytes(), []
-    pattern = r"^ *(?:from|import) (workflow|cs336_model|kernel_tables)([\w.]*)(?: import ([\w, ]+))?"
-    for package, module, names in re.findall(pattern, text.decode() if path.suffix == ".py" else "", re.MULTILINE):
-        modules = [module] if module else [f".{name.strip()}" for name in names.split(",")]
-        paths = [ROOT / f"{package}{name.replace('.', '/')}.py" for name in modules]
-        imported += [ENGINE] if package == "kernel_tables" else paths
-    return hash_files({str(path.relative_to(ROOT)): text}), imported
+def digest_shared() -> str:
+    """A digest of what every script of the analysis may import."""
+    patterns = [f"kernel_tables/**/*.{suffix}" for suffix in ("py", "toml", "js", "css", "j2")]
+    patterns += [f"cs336_model/{name}.py" for name in ("flops", "results", "spec")]
+    return hash_files(read_files([*patterns, "workflow/*.py", "workflow/columns.yaml"]))
 
 
 def write_if_changed(path: Path, content: bytes) -> None:

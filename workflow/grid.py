@@ -4,12 +4,10 @@ config.yaml -> Config (checked; an error names the key) -> Run (one per combinat
 """
 
 import os
-import re
-from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from itertools import product
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -86,92 +84,82 @@ class Program(Struct):
 
     constructor: Importable = OWN_MODEL
     config: Importable | None = None  # makes the object that the constructor receives of the arguments
-    arguments: dict[str, Any] | None = None  # "$name" is a value of the run; None: those of this project's model
+    arguments: dict[str, Any] = {}  # "$name" is a value of the run; none: those of this project's model
     annotate: dict[str, Importable] | Literal["modules"] = {}  # name of a range -> function
     replace: dict[Importable, Importable] = {}
     sources: list[str] = []  # files in the working folder whose changes make measurements stale
 
 
-class Timing(Struct):
-    """A process without a profiler."""
+class Steps(Struct):
+    """A process that steps."""
 
-    warmup_steps: Warmup = 5
-    measured_steps: Count = 10
-    processes: Count = 1  # that time each run
+    warmup_steps: Warmup
+    measured_steps: Count
 
 
-class Capture(Struct):
+class Timing(Steps):
+    """Processes without a profiler."""
+
+    processes: Count  # that time each run
+
+
+class Capture(Steps):
     """A process under a profiler."""
 
-    backend: Literal["auto", "nsys", "torch"] = "auto"  # auto: nsys if it and a GPU are present
-    warmup_steps: Warmup = 2
-    measured_steps: Count = 3
+    backend: Literal["auto", "nsys", "torch"]
     nsys_options: list[
         Annotated[str, Meta(pattern=r"^--(?!output|export|force-overwrite|command-file)[a-z][a-z-]*(=[\w,.:-]+)?\Z")]
     ] = []
-    keep_report: bool = False  # keep capture.nsys-rep: it holds the environment of other processes of the host
+    keep_report: bool = False
 
 
-class Memory(Struct):
-    """A process whose allocations are recorded."""
-
-    warmup_steps: Warmup = 1
-    measured_steps: Count = 1
-
-
-class Energy(Struct):
+class Energy(Steps):
     """A process that steps for windows of seconds."""
 
-    warmup_steps: Warmup = 5
-    measured_steps: Count = 3
-    windows: Annotated[int, Meta(ge=3, le=1000)] = 3
-    window_s: Annotated[float, Meta(ge=5, le=600)] = 5.0
+    windows: Annotated[int, Meta(ge=3, le=1000)]
+    window_s: Annotated[float, Meta(ge=5, le=600)]
 
 
-class Counters(Struct):
+class Counters(Steps):
     """A process under Nsight Compute."""
 
-    runs: str = "shown"  # a pattern of names of runs, or the run whose step the page shows
-    layers: Count = 2  # of the counted model at most, since layers launch the same kernels
-    warmup_steps: Warmup = 1
-    measured_steps: Count = 1
-    metrics: list[str] = []  # further metrics of ncu
+    runs: str  # a pattern of names of runs, or "shown", the run whose step the page shows
+    layers: Count
+    metrics: list[str]
 
 
 class Operator(Struct):
     """A process that measures attention alone."""
 
-    warmup_passes: Warmup = 5
-    measured_passes: Count = 100
-    bench_s: Annotated[float, Meta(ge=0, le=60)] = 0.1  # of single calls of each pass
+    warmup_passes: Warmup
+    measured_passes: Count
 
 
 class Config(Struct):
-    """config.yaml."""
+    """config.yaml, which has the values at which keys are if the user says nothing, and what they mean."""
 
     grid: str
     grids: dict[Name, list[dict]]
     models: dict[Name, dict[str, Any]]
     program: Program
-    batch_size: Count = 4
-    vocab_size: Count = 10_000
-    precision: Precision = "fp32"
-    seed: Annotated[int, Meta(ge=0, lt=2**32)] = 0
-    device: Literal["auto", "cuda", "cpu"] = "auto"
-    timing: Timing = msgspec.field(default_factory=Timing)
-    capture: Capture = msgspec.field(default_factory=Capture)
-    memory: Memory = msgspec.field(default_factory=Memory)
-    energy: Energy = msgspec.field(default_factory=Energy)
-    counters: Counters = msgspec.field(default_factory=Counters)
-    operator: Operator = msgspec.field(default_factory=Operator)
-    time_limit_s: Annotated[float, Meta(ge=1)] = 900.0
-    environment: list[Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*\Z")]] = []
-    kernel_classes: list[dict[str, str]] = []
-    diagnosis_rules: list[dict] = []
-    formats: tuple[Literal["markdown", "latex", "typst"], ...] = ("markdown",)
-    before: str = ""  # of `snakemake compare`, as are the next three
+    batch_size: Count
+    vocab_size: Count
+    precision: Precision
+    seed: Annotated[int, Meta(ge=0, lt=2**32)]
+    device: Literal["auto", "cuda", "cpu"]
+    timing: Timing
+    capture: Capture
+    memory: Steps
+    energy: Energy
+    counters: Counters
+    operator: Operator
+    time_limit_s: Annotated[float, Meta(ge=1)]
+    environment: list[Annotated[str, Meta(pattern=r"^[A-Za-z_]\w*\Z")]]
+    kernel_classes: list[dict[str, str]]
+    diagnosis_rules: list[dict]
+    formats: tuple[Literal["markdown", "latex", "typst"], ...]
+    before: str = ""  # of `snakemake compare`, as are the next two
     after: str = ""
-    varies: Literal[("", *KEYS)] = ""
     fail_on: Literal["nothing", "slower", "faster", "changed"] = "nothing"
 
 
@@ -230,85 +218,54 @@ def read_config(values: Mapping[str, Any]) -> Config:
     values = dict(values)
     if values.get("program") == "cs336_basics":
         values["program"] = COURSE_MODEL
-    config = convert(values, Config, "")
-    if config.grid not in config.grids:
-        raise ConfigError(f"grid: {config.grid!r} is not in grids{nearest(config.grid, config.grids)}")
+    config = convert(values, Config)
+    require_known("grid", config.grid, config.grids)
     for grid, products in config.grids.items():
         for index, part in enumerate(products):
-            path = f"grids.{grid}[{index}]."
-            products[index] = convert(part, AttentionProduct if "program" in part else Product, path)
+            kind = AttentionProduct if "program" in part else Product
+            products[index] = convert(part, kind, f"grids.{grid}[{index}]")
     for index, part in enumerate(config.grids[config.grid]):
-        if isinstance(part, Product):
-            check_models(config, part, f"grids.{config.grid}[{index}].")
+        for model in part.models if isinstance(part, Product) else ():
+            require_known(f"grids.{config.grid}[{index}].models", model, config.models)
     for model, sizes in config.models.items():
         check_sizes(config, model, sizes)
     check_rules(config)
     return config
 
 
-def convert(values: Mapping[str, Any], kind: type, path: str) -> Any:
-    """The struct of these values. Raises ConfigError; keys that it does not have are looked for first."""
-    check_keys(values, kind, path)
+def convert(values: Mapping[str, Any], kind: type, path: str = "") -> Any:
+    """The struct of these values, which are at this path of config.yaml. Raises ConfigError."""
     try:
         return msgspec.convert(values, kind)
     except msgspec.ValidationError as error:
-        problem, _, key = str(error).partition(" - at ")
-        key = key.strip("`").removeprefix("$").removeprefix(".").replace("[...]", "")
-        if word := re.fullmatch("Invalid enum value '(.*)'", problem):
-            problem = f"{word[1]!r} is not a value of this key{nearest(word[1], list_choices(kind, key.split('.')))}"
-        raise ConfigError(f"{path}{key}".rstrip(".") + f": {problem}" if path or key else problem) from None
+        problem, _, inner = str(error).replace("`", "").replace("[...]", "").partition(" - at ")
+        key = (path + inner.replace("$", "")).strip(".")
+        raise ConfigError(f"{key or 'at the top'}: {problem}; workflow/grid.py has all keys and values") from None
 
 
-def list_choices(kind: Any, keys: list[str]) -> list[str]:
-    """The texts among which the value of a key of a struct is chosen, by the keys that lead to it."""
-    for key in keys:
-        kind = next((field.type for field in msgspec.structs.fields(kind) if field.name == key.partition("[")[0]), kind)
-    if get_origin(kind) is Literal:
-        return [value for value in get_args(kind) if isinstance(value, str)]
-    return [word for part in get_args(kind) for word in list_choices(part, [])]
-
-
-def check_keys(values: Mapping[str, Any], kind: type, path: str) -> None:
-    """Raises ConfigError for a key that this struct, or one in it, does not have, with the nearest that it has."""
-    fields = {field.name: field.type for field in msgspec.structs.fields(kind)}
-    for key, value in values.items():
-        if key not in fields:
-            raise ConfigError(f"{path}{key}: unknown key{nearest(str(key), fields)}")
-        if isinstance(fields[key], type) and issubclass(fields[key], Struct) and isinstance(value, Mapping):
-            check_keys(value, fields[key], f"{path}{key}.")
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of a message: the known word that is nearest, or all."""
-    known = list(known)
-    close = get_close_matches(word, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; known are {', '.join(known)}"
-
-
-def check_models(config: Config, part: Product, path: str) -> None:
-    """Raises ConfigError for a model that there is not, or one without a size that an argument names."""
-    for model in part.models:
-        if model not in config.models:
-            raise ConfigError(f"{path}models: {model!r} is not in models{nearest(model, config.models)}")
-        values = [*KEYS, "vocab_size", *config.models[model]]
-        for argument, value in (config.program.arguments or {}).items():
-            if isinstance(value, str) and value.startswith("$") and value[1:] not in values:
-                known = nearest(value, values)
-                raise ConfigError(f"program.arguments.{argument}: {value} is not a size of {model}{known}")
+def require_known(path: str, word: str, known: Mapping[str, Any]) -> None:
+    """Raises ConfigError for a name that is not among the known ones."""
+    if word not in known:
+        raise ConfigError(f"{path}: {word!r} is not one of {', '.join(known)}")
 
 
 def check_sizes(config: Config, model: str, sizes: dict[str, Any]) -> None:
     """Raises ConfigError for sizes that the constructor cannot take."""
-    if config.program.arguments is None:
-        checked = convert(sizes, Sizes, f"models.{model}.")
+    if double := sorted(set(sizes) & set(KEYS)):
+        raise ConfigError(f"models.{model}.{double[0]}: each run has a {double[0]}; give the size another name")
+    if not config.program.arguments:
+        checked = convert(sizes, Sizes, f"models.{model}")
         if checked.d_model % (2 * checked.num_heads):
             raise ConfigError(
                 f"models.{model}: d_model {checked.d_model} is not an even multiple of num_heads {checked.num_heads};"
                 " each head has an equal part of d_model, which RoPE rotates in pairs"
             )
-        config.models[model] = {"rope_theta": checked.rope_theta} | sizes
-    if double := sorted(set(sizes) & set(KEYS)):
-        raise ConfigError(f"models.{model}.{double[0]}: each run has a {double[0]}; give the size another name")
+        sizes.setdefault("rope_theta", checked.rope_theta)
+    is_chosen = any(model in part.models for part in config.grids[config.grid] if isinstance(part, Product))
+    for argument, value in config.program.arguments.items():
+        if is_chosen and isinstance(value, str) and value.startswith("$"):
+            known = dict.fromkeys([*KEYS, "vocab_size", *sizes])
+            require_known(f"program.arguments.{argument} of models.{model}", value[1:], known)
 
 
 def check_rules(config: Config) -> None:
@@ -332,42 +289,39 @@ def expand_grid(config: Config) -> dict[str, Run]:
     if len({type(part) for part in config.grids[config.grid]}) > 1:
         raise ConfigError(f"grids.{config.grid}: attention alone and models are in one grid; give each its own")
     for run in (run for part in config.grids[config.grid] for run in combine(config, part)):
-        name = run.name
         if reason := find_impossibility(config, run):
-            raise ConfigError(f"grids.{config.grid}: {name} cannot be measured: {reason}")
-        if earlier := runs.get(name):
+            raise ConfigError(f"grids.{config.grid}: {run.name} cannot be measured: {reason}")
+        if earlier := runs.get(run.name):
             lengths = tuple(sorted({*earlier.context_lengths, *run.context_lengths}))
             run = add_stages(msgspec.structs.replace(run, context_lengths=lengths), *earlier.stages)
-        runs[name] = run
-    chosen = [name for name, run in runs.items() if fnmatchcase(name, config.counters.runs) and not run.is_alone]
+        runs[run.name] = run
     if config.counters.runs == "shown":
-        shown = choose_shown({name: run for name, run in runs.items() if run.gpus == 1})
-        chosen = [shown] if shown else []
-    for name in chosen:
-        runs[name] = add_stages(runs[name], "counters")
+        counted = [choose_shown({name: run for name, run in runs.items() if run.gpus == 1})]
+    else:
+        counted = [name for name in runs if fnmatchcase(name, config.counters.runs)]
+    for name in counted:
+        if name and not runs[name].is_alone:
+            runs[name] = add_stages(runs[name], "counters")
     return runs
 
 
 def combine(config: Config, part: Product | AttentionProduct) -> Iterator[Run]:
     """A run of each combination of the values of a product, the last key changing fastest."""
-    compiles = [{False: "off", True: "on"}.get(value, value) for value in part.compiles]
-    precisions = part.precisions or [config.precision]
+    values = {
+        "precision": part.precisions or [config.precision], "batch_size": part.batch_sizes or [config.batch_size],
+        "compile": [{False: "off", True: "on"}.get(value, value) for value in part.compiles],
+        "attention": part.attentions,
+    }  # fmt: skip
     if isinstance(part, AttentionProduct):
-        for width, precision, batch, compiled, attention in product(
-            part.head_dims, precisions, part.batch_sizes, compiles, part.attentions
-        ):
-            yield Run(
-                model="attention", head_dim=width, precision=precision, batch_size=batch, compile=compiled,
-                attention=attention, context_lengths=tuple(sorted(part.context_lengths)), stages=("attention",),
-            )  # fmt: skip
-        return
-    values = (
-        part.models, part.context_lengths, part.modes, precisions, part.batch_sizes or [config.batch_size], compiles,
-        part.attentions, map(str, part.checkpoints), part.gpus, part.parallels, part.optimizers,
-    )  # fmt: skip
-    stages = tuple(stage for stage in STAGES if stage in ("timing", "capture", *part.stages))
-    for combination in product(*values):
-        yield Run(**dict(zip(KEYS, combination, strict=True)), stages=stages)
+        lengths, stages = tuple(sorted(part.context_lengths)), ("attention",)
+        values = {"model": ["attention"], "head_dim": part.head_dims, **values}
+    else:
+        lengths, stages = (), tuple(stage for stage in STAGES if stage in ("timing", "capture", *part.stages))
+        values = {"model": part.models, "context_length": part.context_lengths, "mode": part.modes, **values}
+        values |= {"checkpoint": map(str, part.checkpoints), "gpus": part.gpus, "parallel": part.parallels}
+        values |= {"optimizer": part.optimizers}
+    for combination in product(*values.values()):
+        yield Run(**dict(zip(values, combination, strict=True)), context_lengths=lengths, stages=stages)
 
 
 def add_stages(run: Run, *stages: str) -> Run:
@@ -385,16 +339,15 @@ def find_impossibility(config: Config, run: Run) -> str | None:
 
 
 def choose_shown(runs: Mapping[str, Run]) -> str | None:
-    """The run whose step the page shows: the fullest mode, the first model, several GPUs, the fewest values not at
-    their default, the context nearest to 512, the name. None if no run has steps."""
+    """The run whose step the page shows: the fullest mode, the first model, several GPUs, the context nearest to 512,
+    the shortest name, which has the fewest values not at their default. None if no run has steps."""
     models = list(dict.fromkeys(run.model for run in runs.values()))
     modes = ["train_step", "forward_backward", "forward"]
 
     def rank(name: str) -> tuple:  # the lowest is shown
         run = runs[name]
-        other = name.removeprefix(f"{run.model}_ctx{run.context_length}_{run.mode}").count("_")
         distance = abs(run.context_length - 512)
-        return modes.index(run.mode), models.index(run.model), run.gpus == 1, other, distance, name
+        return modes.index(run.mode), models.index(run.model), run.gpus == 1, distance, len(name), name
 
     return min((name for name, run in runs.items() if not run.is_alone), key=rank, default=None)
 
@@ -402,35 +355,28 @@ def choose_shown(runs: Mapping[str, Run]) -> str | None:
 def describe(config: Config, run: Run, stage: str, process: int = 1) -> Spec:
     """What the process of a stage is told. It decides the result, together with code and versions."""
     settings = getattr(config, "operator" if stage == "attention" else stage)
-    told = {name: getattr(settings, name) for name in settings.__struct_fields__ if name not in ("processes", "runs")}
-    told |= {name: getattr(run, name) for name in run.__struct_fields__ if name != "stages"}
+    told = msgspec.structs.asdict(settings) | msgspec.structs.asdict(run)
     if not run.is_alone:
         sizes = dict(config.models[run.model])
-        told["vocab_size"] = sizes.pop("vocab_size", None) or config.vocab_size
-        program = {name: getattr(config.program, name) for name in ("constructor", "config", "annotate", "replace")}
-        told |= {"sizes": sizes, **program, "arguments": config.program.arguments or {}}
-    environment = {name: os.environ.get(name) for name in sorted(config.environment)}
-    return Spec(**told, run=run.name, stage=stage, process=process, seed=config.seed, device=config.device,
-                environment=environment)  # fmt: skip
+        vocab_size = sizes.pop("vocab_size", None) or config.vocab_size
+        told |= {**msgspec.structs.asdict(config.program), "vocab_size": vocab_size, "sizes": sizes}
+    told |= {"run": run.name, "stage": stage, "process": process, "seed": config.seed, "device": config.device}
+    told["environment"] = {name: os.environ.get(name) for name in sorted(config.environment)}
+    return Spec(**{name: told[name] for name in Spec.__struct_fields__ if name in told})
 
 
-def questions(config: Config, runs: Mapping[str, Run]) -> list[str]:
+def questions(runs: Mapping[str, Run]) -> list[str]:
     """The names of the documents, which are those of their templates: only what the grid asks."""
-    some = list(runs.values())
-    if any(run.is_alone for run in some):
+    if any(run.is_alone for run in runs.values()):
         return ["attention_sweep"]
+    values = {key: {getattr(run, key) for run in runs.values()} for key in KEYS}
+    stages = {stage for run in runs.values() for stage in run.stages}
     asked = {
         "a_forward_time": True, "b_top_kernels": True, "c_other_kernels": True, "d_training_vs_inference": True,
-        "e_attention": True,
-        "f_precision": len({run.precision for run in some}) > 1,
-        "g_compile": len({run.compile for run in some}) > 1,
-        "h_attention": len({run.attention for run in some}) > 1,
-        "i_memory": any("memory" in run.stages for run in some),
-        "j_checkpoint": len({run.checkpoint for run in some}) > 1,
-        "k_warmup": config.timing.warmup_steps > 0,
-        "l_counters": any("counters" in run.stages for run in some),
-        "m_energy": any("energy" in run.stages for run in some),
-        "n_communication": any(run.gpus > 1 for run in some),
-        "time_lost": True,
+        "e_attention": True, "f_precision": len(values["precision"]) > 1, "g_compile": len(values["compile"]) > 1,
+        "h_attention": len(values["attention"]) > 1, "i_memory": "memory" in stages,
+        "j_checkpoint": len(values["checkpoint"]) > 1, "l_counters": "counters" in stages,
+        "m_energy": "energy" in stages, "n_communication": values["gpus"] != {1},
+        "optimizer": len(values["optimizer"]) > 1, "time_lost": True,
     }  # fmt: skip
     return [name for name, is_asked in asked.items() if is_asked]

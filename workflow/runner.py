@@ -1,13 +1,12 @@
 """Runs a measured program, alone or under nsys or ncu, and leaves none of its processes.
 
 The command line of a program -> its output in a log, how it ended, and what a profiler wrote, as files without anything
-private. Whatever happens to this process, the program ends with it. Imports no torch and no pandas.
+private. Imports no torch and no pandas.
 """
 
 import csv
 import ctypes
 import os
-import select
 import shutil
 import signal
 import subprocess
@@ -17,17 +16,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 from cs336_model import locks
 from cs336_model.ranges import DOMAIN, RECORDING
 from cs336_model.spec import Spec
 
-REPORTS = {  # of nsys, by the name of our file: since nsys 2023, and before
-    "kernel_summary": ("cuda_gpu_kern_sum", "gpukernsum"),
-    "nvtx_summary": ("nvtx_sum", "nvtxsum"),
-    "api_summary": ("cuda_api_sum", "cudaapisum"),
-}
+REPORTS = {  # of nsys since 2023, by the name of our file
+    "kernel_summary": "cuda_gpu_kern_sum", "nvtx_summary": "nvtx_sum", "api_summary": "cuda_api_sum",
+}  # fmt: skip
 NO_GPU = "kernels are counted on an NVIDIA GPU, and this grid is measured without one"
 NCU_MISSING = (
     "no counters: there is no ncu on PATH; install Nsight Compute (https://developer.nvidia.com/nsight-compute, or the"
@@ -45,7 +42,7 @@ NCU_REFUSALS = {  # why ncu counts nothing, by words in what it prints
 }
 END_S = 300.0  # for a profiler to write its report, once the program has written its result
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
-C_LIBRARY = ctypes.CDLL(None)  # before any fork: another thread may hold a lock of the loader
+C_LIBRARY = ctypes.CDLL(None)
 
 
 class ProgramFailed(Exception):
@@ -137,14 +134,12 @@ def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
         job.sharing.release()
     started, written = job.scratch / "started", job.scratch / "result.json"
     deadline, is_stopped, is_shared, has_left = inf, False, False, False
-    watched, held = os.pipe()
-    guard = os.fork()
-    if guard == 0:
-        os.close(held)
-        guard_program(job, command, profiler, watched)
-    os.close(watched)
+    with job.log.open("ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=job.environment, start_new_session=True
+        )
     try:
-        while not is_stopped and not os.waitid(os.P_PID, guard, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+        while process.poll() is None and not is_stopped:
             time.sleep(0.02)
             if deadline == inf and not has_left and started.exists():
                 deadline = time.monotonic() + job.time_limit_s
@@ -154,68 +149,35 @@ def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
                 job.sharing, is_shared = locks.shared(locks.LOCKS, turnstile=False), True
                 deadline = time.monotonic() + END_S
             is_stopped = time.monotonic() > deadline
+        patience = time.monotonic() + 1
+        while profiler == "nsys" and not is_stopped and list_children() and time.monotonic() < patience:
+            time.sleep(0.02)  # its agent cleans up
     finally:
-        os.close(held)
-        status = os.waitstatus_to_exitcode(os.waitpid(guard, 0)[1])
-        end_descendants()  # of a guard that was killed
+        process.kill()
+        status = process.wait()
+        end_children()
     if profiler == "nsys" and not is_shared:
         job.sharing = locks.shared()
-    return Ending(status, is_stopped)
+    return Ending(status if status >= 0 else 128 - status, is_stopped)
 
 
-def guard_program(job: Job, command: Sequence[str], profiler: str, watched: int) -> NoReturn:
-    """Runs a command in this forked process, and ends all that comes of it when the command has ended, or when nobody
-    holds the other end of the pipe `watched`: that is so even if the process that holds it is killed. The program could
-    not do that itself: under nsys its parent is a launcher, which lives on if nsys is killed."""
-    status = 1
-    try:
-        os.setsid()
-        C_LIBRARY.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        with job.log.open("ab") as output:
-            process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=job.environment,
-                start_new_session=True, preexec_fn=lambda: C_LIBRARY.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),
-            )  # fmt: skip
-        is_let_go = False
-        while process.poll() is None and not is_let_go:
-            is_let_go = bool(select.select([watched], [], [], 0.02)[0])
-        patience = time.monotonic() + 1
-        while profiler == "nsys" and not is_let_go and time.monotonic() < patience and list_descendants():
-            time.sleep(0.02)  # its agent cleans up
-        if is_let_go:
-            process.kill()
-        status = process.wait()
-    except OSError as error:
-        job.write_to_log(f"{command[0]}: {error}")
-    finally:
-        end_descendants()
-        os._exit(status if status >= 0 else 128 - status)
-
-
-def end_descendants() -> None:
+def end_children() -> None:
     """Kills every process below this one, in whatever group or session: nsys gives its agent and its program sessions
-    of their own, and both come to this process when nsys ends."""
-    deadline = time.monotonic() + 60  # a process inside the driver of a GPU cannot die before that returns
-    while (running := list_descendants()) and time.monotonic() < deadline:
-        for process in running:
-            with suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
+    of their own. Those whose parent is killed become children of this process."""
+    while children := list_children():
+        for child in children:
+            os.kill(child, signal.SIGKILL)
         time.sleep(0.01)
 
 
-def list_descendants() -> list[int]:
-    """The ids of the processes below this one that have not ended."""
-    children: dict[int, list[int]] = {}
-    for entry in filter(str.isdigit, os.listdir("/proc")):
-        with suppress(OSError):
-            # the name of the command, in parentheses, may itself contain spaces and parentheses
-            state, parent = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[:2]
-            if state not in "ZX":  # zombies and dead ones
-                children.setdefault(int(parent), []).append(int(entry))
-    found = list(children.get(os.getpid(), ()))
-    for process in found:
-        found += children.get(process, ())
-    return found
+def list_children() -> list[int]:
+    """The ids of the children of this process that have not ended."""
+    children = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # the name of the command, in parentheses, may itself contain spaces and parentheses
+            state, parent = entry.joinpath("stat").read_text().rpartition(")")[2].split()[:2]
+            children += [int(entry.name)] if int(parent) == os.getpid() and state not in "ZX" else []
+    return children
 
 
 def describe_failure(title: str, ending: Ending, log: Path) -> str:
@@ -260,19 +222,16 @@ def export_capture(report: Path, capture: Path, options: Sequence[str]) -> None:
         export.unlink(missing_ok=True)
 
 
-def write_reports(job: Job, capture: Path, version: str) -> None:
+def write_reports(job: Job, capture: Path) -> None:
     """Writes what `nsys stats` says about a capture, as CSV files; none where nsys has nothing to say, which is no
     reason to fail."""
-    names = {name: both[version < "2023"] for name, both in REPORTS.items()}
     folder, prefix = job.files / "reports", job.scratch / "stats"
     folder.mkdir()
-    command = ["nsys", "stats", f"--report={','.join(names.values())}", "--format=csv", "--force-overwrite=true"]
+    command = ["nsys", "stats", f"--report={','.join(REPORTS.values())}", "--format=csv", "--force-overwrite=true"]
+    command += [f"--output={prefix}", str(capture)]
     with job.log.open("ab") as output, suppress(OSError, subprocess.TimeoutExpired):
-        subprocess.run(
-            [*command, f"--output={prefix}", str(capture)], stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            check=False, timeout=END_S,
-        )  # fmt: skip
-    for name, report in names.items():
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False, timeout=END_S)
+    for name, report in REPORTS.items():
         with suppress(FileNotFoundError):
             Path(f"{prefix}_{report}.csv").replace(folder / f"{name}.csv")
 

@@ -24,20 +24,19 @@ with Path("pids").open("a") as pids:
 print("fake program:", manner, file=sys.stderr, flush=True)
 with open(Path(options.locks, "host"), "a") as lock:  # raises if the process that started this one holds it
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-if manner == "waits for its device":
-    time.sleep(1.5)
+is_waiting = manner == "waits before and after its device"
+if is_waiting:
+    time.sleep(0.5)
 Path(options.started).touch()
-if manner == "waits after its device":
+if is_waiting:
     Path(options.started).unlink()
-    time.sleep(1.5)
+    time.sleep(0.5)
 if manner == "crashes":
     raise RuntimeError("a defect of the model")
 if manner == "fills the disk":
     raise OSError(28, "No space left on device")
 if manner == "hangs":
     time.sleep(120)
-if manner == "is edited":
-    Path("code").write_text("another")
 if manner == "leaves a child":  # in a session of its own
     left = subprocess.Popen(["sleep", "120"], start_new_session=True)
     with Path("pids").open("a") as pids:

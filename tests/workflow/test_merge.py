@@ -63,16 +63,14 @@ def grid(tmp_path, monkeypatch):
 def test_a_run_has_a_row_with_its_sizes_its_machine_and_the_status_of_every_stage(grid):
     grid.add(make_result(RUN, "timing"), make_result(RUN, "capture"), make_result(OTHER, "timing", {"mode": "forward"}))
     row, other = (row for _, row in grid.merge()["runs"].iterrows())
-    assert row[["launch_us", "step_launch_us"]].tolist() == [0.5, 1.5] and pd.isna(other["launch_us"])
+    assert row["launch_us"] == 0.5 and pd.isna(other["launch_us"])
     assert row[["model", "context_length", "checkpoint", "gpus", "num_layers", "d_model", "vocab_size"]].tolist() == [
         "small", 8, "0", 1, 1, 16, 50
     ]  # fmt: skip
     assert row[["timing_status", "capture_status", "memory_status"]].tolist() == ["complete", "complete", "not_asked"]
     assert row[["backend", "nsys", "torch", "device_name"]].tolist() == ["nsys", "2025.3.1", "2.11.0", "NVIDIA H200"]
-    counted = row[["steps_timed", "steps_captured", "steps_warmed", "processes_timed", "loss"]]
-    assert counted.tolist() == [3, 3, 1, 1, 2.5]
-    assert row[["sizes", "note"]].tolist() == ["d_model 16, d_ff 32, num_layers 1, num_heads 2", "steps vary"]
-    assert pd.isna(row["reason"]) and row["timing_started_utc"] == "2026-01-02T03:04:05Z"
+    assert row[["steps_timed", "steps_captured", "loss", "note"]].tolist() == [3, 3, 2.5, "steps vary"]
+    assert pd.isna(row["reason"]) and row["started_utc"] == "2026-01-02T03:04:05Z"
 
 
 def test_a_run_out_of_memory_is_a_row_with_its_reason_and_without_times(grid):
@@ -113,8 +111,18 @@ def test_several_processes_give_the_geometric_mean_of_their_means_and_the_spread
     assert step["std_ms"] == pytest.approx(((2**2 + 8**2) / 2) ** 0.5)
     assert step["process_spread"] == pytest.approx(np.log(4) / 2**0.5)
     assert step[["n", "processes", "min_ms", "max_ms"]].tolist() == pytest.approx([6, 2, 10, 56])
-    assert merged["steps"]["ms"].max() == pytest.approx(14)  # those of the first process
-    assert merged["runs"]["processes_timed"].tolist() == [2]
+    steps = merged["steps"].query("phase == 'step'")
+    assert steps.groupby("process")["ms"].max().to_dict() == pytest.approx({1: 14, 2: 56})
+
+
+def test_tables_of_an_earlier_grid_go_and_those_of_studies_stay(grid):
+    grid.add(make_result(RUN, "timing"))
+    left, kept = (grid.folder / f"results/tables/{name}.csv" for name in ("checkpoint", "energy"))
+    left.parent.mkdir()
+    for path in (left, kept):
+        path.write_text("of an earlier grid")
+    grid.merge(keep=["energy"])
+    assert kept.exists() and not left.exists()
 
 
 def test_tables_of_different_captures_are_refused(grid):

@@ -51,6 +51,11 @@ def table_files(tables, folder="results/tables", suffixes=("parquet", "csv")):
     return [f"{folder}/{table}.{suffix}" for table in tables for suffix in suffixes]
 
 
+def parquet(*tables):
+    """The files of merged tables that scripts read."""
+    return table_files(tables, suffixes=["parquet"])
+
+
 def figure_files(figures, suffixes=("svg", "png")):
     """The files of figures."""
     return [f"results/figures/{figure}.{suffix}" for figure in figures for suffix in suffixes]
@@ -60,13 +65,12 @@ HAS_STEPS = "time_lost" in QUESTIONS  # else attention is measured alone
 CLASSES = json.dumps(CONFIG.kernel_classes, sort_keys=True)
 OWN_RULES = shlex.join(["--classes", CLASSES, "--rules", json.dumps(CONFIG.diagnosis_rules, sort_keys=True)])
 CAPTURE_TABLES = ["kernels", "phases", "ranges", "findings"]
-RANK_TABLES = ["rank_steps", "collectives"] if HAS_RANKS else []
-MEMORY_TABLES = ["memory_phases", "memory_activations", "memory_largest", "memory_timeline"]
-MEMORY_TABLES += ["memory_totals", "memory_blocks", "module_dtypes"]
+RANK_TABLES = ["rank_steps"] if HAS_RANKS else []
+MEMORY_TABLES = ["memory_phases", "memory_activations", "memory_timeline", "memory_totals"]
 MERGED = ["runs", "timings", "steps", "warmup_steps", *CAPTURE_TABLES, *MEMORY_TABLES, "energy_windows", "counters"]
-MERGED += ["communication_steps", "communication_collectives", "attention_cells"]
-SUMMARIES = ["forward_time", "top_kernels", "forward_classes", "forward_parts", "class_shares", "training_parts"]
-SUMMARIES += ["attention", "attention_backward"]
+MERGED += ["communication_steps", "attention_cells"]
+SUMMARIES = ["forward_time", "top_kernels", "forward_parts", "class_shares", "training_parts", "attention"]
+SUMMARIES += ["attention_backward"]
 CAPTURE_FILES = [
     f"results/runs/{name}/{file}" for name in list_runs("capture") for file in ("capture.sqlite", "status.json")
 ]
@@ -79,36 +83,34 @@ for name, run in RUNS.items():
 
 # --- studies, documents, figures
 
-STUDIES = {  # by question: its tables and figures
-    "time_lost": (["time_lost"], []),
-    "f_precision": (["precision"], ["precision"]),
-    "g_compile": (["compile"], ["compile"]),
-    "h_attention": (["attention_backends"], ["attention_backends"]),
-    "i_memory": (["memory_peak", "memory_parts"], ["memory_timeline"]),
-    "j_checkpoint": (["checkpoint"], ["checkpoint"]),
-    "k_warmup": (["warmup_enough"], ["warmup"]),
-    "l_counters": (["counter_kernels"], ["measured_roofline"]),
-    "m_energy": (["energy"], ["energy"]),
-    "n_communication": (["communication_times", "communication_scaling"], ["communication"]),
-    "attention_sweep": (["attention_sweep"], ["attention_sweep"]),
+STUDIES = {  # by question: its tables and figures, and what else its document shows
+    "time_lost": (["time_lost"], [], []),
+    "f_precision": (["speed_ups"], ["precision"], []),
+    "g_compile": (["speed_ups"], ["compile"], []),
+    "h_attention": (["speed_ups"], ["attention"], []),
+    "i_memory": (["memory_peak"], ["memory_timeline"], ["memory_activations", "memory_totals"]),
+    "j_checkpoint": (["checkpoint"], ["checkpoint"], []),
+    "l_counters": (["counter_kernels"], ["measured_roofline"], []),
+    "m_energy": (["energy"], ["energy"], []),
+    "n_communication": (["communication_times", "communication_scaling"], ["communication"], ["communication_steps"]),
+    "optimizer": (["speed_ups"], ["optimizer"], []),
+    "attention_sweep": (["attention_sweep"], ["attention_sweep"], []),
 }
 ASKED = [made for question, made in STUDIES.items() if question in QUESTIONS]
-STUDY_TABLES = [table for tables, _ in ASKED for table in tables]
-STUDY_FIGURES = [figure for _, figures in ASKED for figure in figures]
-STUDY_FILES = table_files(STUDY_TABLES) + figure_files(STUDY_FIGURES)
-STUDY_FILES += table_files(["steps"], "results/processes") if CONFIG.timing.processes > 1 and HAS_STEPS else []
+STUDY_TABLES = list(dict.fromkeys(table for tables, _, _ in ASKED for table in tables))
+STUDY_FIGURES = [figure for _, figures, _ in ASKED for figure in figures]
+SPEED_UPS = [figures[0] for tables, figures, _ in ASKED if tables == ["speed_ups"]]
 KEPT_TABLES = [*(SUMMARIES if HAS_STEPS else []), *STUDY_TABLES]
 SHOWN = choose_shown(RUNS)  # the run whose step the page shows
 DOCUMENTS = ["answers", *QUESTIONS]
-FIGURES = ["phase_times", "class_shares", "top_kernels", "attention", "launch_bound", "roofline", "scaling"]
-FIGURES = FIGURES if HAS_STEPS else []
-SHOWN_TABLES = {  # what a document shows beside the tables of its study
-    "i_memory": ["memory_blocks", "memory_largest", "memory_totals"],
-    "n_communication": ["communication_steps", "communication_collectives"],
-}
-ANSWERED = ["runs", "timings", *KEPT_TABLES] if HAS_STEPS else ["runs", *KEPT_TABLES]
-ANSWERED += [table for question, tables in SHOWN_TABLES.items() if question in QUESTIONS for table in tables]
+FIGURES = ["phase_times", "class_shares", "roofline", "scaling"] if HAS_STEPS else []
+ANSWERED = [
+    "runs",
+    *(["timings"] if HAS_STEPS else []),
+    *KEPT_TABLES,
+    *(table for *_, shown in ASKED for table in shown),
+]
 SUFFIXES = {"markdown": "md", "latex": "tex", "typst": "typ"}
-ANSWER_FILES = [f"results/answers/{name}.{SUFFIXES[kind]}" for kind in CONFIG.formats for name in DOCUMENTS]
-ANSWER_FILES += [*figure_files(FIGURES), "results/report.html", "results/tables/README.md"]
-TEMPLATES = [f"workflow/templates/{path.name}" for path in (ROOT / "workflow/templates").iterdir()]
+MADE_FILES = table_files(STUDY_TABLES) + figure_files([*FIGURES, *STUDY_FIGURES])
+MADE_FILES += [f"results/answers/{name}.{SUFFIXES[kind]}" for kind in CONFIG.formats for name in DOCUMENTS]
+MADE_FILES += ["results/report.html", "results/tables/README.md"]

@@ -28,8 +28,6 @@ rule timing:
     params:
         key=wanted_key("results/runs/{run}/timing.json"),
         sources=SOURCES,
-    message:
-        "timing {wildcards.run}"
     shell:
         "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
         " --time-limit {resources.time_limit_s} --log {log:q} --outputs {output:q}"
@@ -45,8 +43,6 @@ use rule timing as timing_process with:
     priority: 9
     params:
         key=wanted_key("results/processes/{process}/{run}/timing.json"),
-    message:
-        "timing {wildcards.run}, process {wildcards.process}"
 
 
 use rule timing as capture with:
@@ -57,8 +53,6 @@ use rule timing as capture with:
         "logs/{run}/capture.log",
     params:
         key=wanted_key("results/runs/{run}/capture.json"),
-    message:
-        "capturing {wildcards.run}"
 
 
 use rule timing as memory with:
@@ -69,8 +63,6 @@ use rule timing as memory with:
         "logs/{run}/memory.log",
     params:
         key=wanted_key("results/runs/{run}/memory.json"),
-    message:
-        "recording the memory of {wildcards.run}"
 
 
 use rule timing as energy with:
@@ -80,8 +72,6 @@ use rule timing as energy with:
         "logs/{run}/energy.log",
     params:
         key=wanted_key("results/runs/{run}/energy.json"),
-    message:
-        "measuring the energy of {wildcards.run}"
 
 
 use rule timing as counters with:
@@ -92,8 +82,6 @@ use rule timing as counters with:
         "logs/{run}/counters.log",
     params:
         key=wanted_key("results/runs/{run}/counters.json"),
-    message:
-        "counting what the kernels of {wildcards.run} do"
 
 
 use rule timing as attention with:
@@ -103,5 +91,3 @@ use rule timing as attention with:
         "logs/{run}/attention.log",
     params:
         key=wanted_key("results/runs/{run}/attention.json"),
-    message:
-        "measuring {wildcards.run}"

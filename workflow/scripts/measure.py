@@ -8,6 +8,7 @@ result last. Without a result, it ends with a line on standard error, after a cr
 """
 
 import argparse
+import json
 import shutil
 import sys
 import time
@@ -26,7 +27,7 @@ from workflow.runner import Job, ProfilerFailed, ProgramFailed
 def main() -> None:
     """Measures what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m workflow.scripts.measure")
-    parser.add_argument("--key", required=True, help="wanted: specification, digest of the code, versions; as JSON")
+    parser.add_argument("--key", type=json.loads, required=True, help="wanted: specification, digest of the code, ...")
     parser.add_argument("--outputs", nargs="+", type=Path, required=True, help="the result, and what is captured")
     parser.add_argument("--sources", nargs="*", default=[], help="measured files of the working folder")
     parser.add_argument("--time-limit", type=float, required=True, help="in seconds, from when it has its device")
@@ -46,15 +47,7 @@ def main() -> None:
             require_planned_code(spec.stage, options.sources, key["code"])
             result.key, result.started_utc = key, started
             write_result(result, scratch / target.name)
-            add_empty_files(job.files, spec, captures)
-            stale = {"capture": ("capture_rank*.sqlite", "capture*.nsys-rep"), "memory": ("memory_snapshot.pickle",)}
-            for pattern in stale.get(spec.stage, ()):  # files that not every result has
-                for path in target.parent.glob(pattern):
-                    path.unlink()
-            for path in sorted(path for path in job.files.rglob("*") if path.is_file()):
-                place = target.parent / path.relative_to(job.files)
-                place.parent.mkdir(exist_ok=True)
-                path.replace(place)
+            put_files(job.files, spec, captures, target.parent)
             (scratch / target.name).replace(target)
     except (ProgramFailed, ProfilerFailed, ConfigError, ValueError) as error:
         sys.exit(f"{target}: {error}")
@@ -75,23 +68,23 @@ def measure(job: Job, spec: Spec, key: dict, capture: str | None) -> Result:
         return count_kernels(job, spec, key)
     if spec.stage != "capture":
         return run_program(job, spec, "none", capture)
-    profiler = "nsys" if spec.backend == "nsys" or key["nsys"] else "torch"
-    if profiler == "torch":
+    if spec.backend != "nsys" and not key["nsys"]:
         result = run_program(job, spec, "torch", capture)
-    elif key["nsys"] is None:
+        result.profiler = "torch"
+        return result
+    if key["nsys"] is None:
         raise ProfilerFailed(
             "capture.backend is nsys and there is no nsys on PATH; install Nsight Systems"
             " (https://developer.nvidia.com/nsight-systems), or set capture.backend to torch"
         )
-    else:
-        try:
-            result = capture_by_nsys(job, spec, key, attempt=1)
-        except ProfilerFailed as error:
-            job.write_to_log(f"{error}; this capture is tried once more")
-            shutil.rmtree(job.scratch)
-            job.files.mkdir(parents=True)
-            result = capture_by_nsys(job, spec, key, attempt=2)
-    result.profiler, result.nsys = profiler, key["nsys"] if profiler == "nsys" else None
+    try:
+        result = capture_by_nsys(job, spec, key, attempt=1)
+    except ProfilerFailed as error:
+        job.write_to_log(f"{error}; this capture is tried once more")
+        shutil.rmtree(job.scratch)
+        job.files.mkdir(parents=True)
+        result = capture_by_nsys(job, spec, key, attempt=2)
+    result.profiler, result.nsys = "nsys", key["nsys"]
     return result
 
 
@@ -103,7 +96,7 @@ def run_program(
     more = ["--capture", str(job.files / capture)] if capture else []
     before = [word.replace("{rank}", "") for word in around or []]
     if around and spec.gpus > 1:
-        before, more = [], [*more, "--rank-command", msgspec.json.encode(around).decode()]
+        before, more = [], ["--rank-command", json.dumps(around)]
     program = runner.program_command(msgspec.json.encode(spec).decode(), job.scratch, profiler)
     ending = runner.run_limited(job, [*before, *program, *more], profiler)
     written = job.scratch / "result.json"
@@ -112,7 +105,7 @@ def run_program(
     if ending.is_stopped:
         reason = f"stopped at the time limit of {job.time_limit_s:g} s; set a longer time_limit_s and use --forcerun"
         return STAGES[spec.stage](status="stopped", reason=reason)
-    said = job.log.read_text(errors="replace")  # whether Python itself failed: a profiler has a status of its own
+    said = job.log.read_text(errors="replace")  # whether Python itself failed
     if around and "Traceback (most recent call last):" not in said and "Fatal Python error:" not in said:
         raise ProfilerFailed(f"{around[0]} {ending} before the program had written its result; see {job.log}")
     raise ProgramFailed(runner.describe_failure("the measured program", ending, job.log))
@@ -130,11 +123,8 @@ def capture_by_nsys(job: Job, spec: Spec, key: dict, attempt: int) -> Result:
             runner.export_capture(report, job.files / f"{report.stem}.sqlite", spec.nsys_options)
             if spec.keep_report:
                 report.replace(job.files / report.name)
-                job.write_to_log(
-                    f"warning: {report.name}, which capture.keep_report keeps, holds the environment of other"
-                    " processes of this host, with their passwords if they have any: do not publish it"
-                )
-        runner.write_reports(job, job.files / "capture.sqlite", key["nsys"])
+                job.write_to_log(f"warning: {report.name} holds the environment of other processes: do not publish it")
+        runner.write_reports(job, job.files / "capture.sqlite")
     return result
 
 
@@ -161,15 +151,23 @@ def count_kernels(job: Job, spec: Spec, key: dict) -> Result:
     return result
 
 
-def add_empty_files(files: Path, spec: Spec, captures: list[Path]) -> None:
-    """Makes the files that every result of a stage has, where nothing was recorded, as if memory ran out."""
+def put_files(files: Path, spec: Spec, captures: list[Path], folder: Path) -> None:
+    """Moves the kept files beside the result; those that every result of a stage has are empty where nothing was
+    recorded, as if memory ran out. What only an earlier result had goes."""
     names = [path.name for path in captures]
+    stale = ["memory_snapshot.pickle"] if spec.stage == "memory" else []
     if spec.stage == "capture":
         names += [f"capture_rank{rank}.sqlite" for rank in range(1, spec.gpus)]
         names += [f"reports/{name}.csv" for name in runner.REPORTS]
+        stale = ["capture_rank*.sqlite", "capture*.nsys-rep"]
         (files / "reports").mkdir(exist_ok=True)
+        (folder / "reports").mkdir(exist_ok=True)
     for name in names:
         (files / name).touch()
+    for path in (path for pattern in stale for path in folder.glob(pattern)):
+        path.unlink()
+    for path in sorted(path for path in files.rglob("*") if path.is_file()):
+        path.replace(folder / path.relative_to(files))
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@ from workflow.freshness import command_for, explain_difference
 from workflow.tables import KEYS, declared_tables, dictionary, make_table, write_table
 
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions change the last digits from process to process
+SIZES = ("d_model", "d_ff", "num_layers", "num_heads")
 Stages = dict[str, list[Result]]  # by stage, the result of each process
 
 
@@ -40,7 +41,7 @@ def main(results: Sequence[str], tables: Sequence[str], plan: str, outputs: Sequ
     if len(merged["rank_steps"]):
         from workflow.scripts.communication import merge_ranks  # which also draws
 
-        merged |= merge_ranks(merged["rank_steps"], merged["collectives"])
+        merged["communication_steps"] = merge_ranks(merged["rank_steps"])
     folder, wanted = Path(outputs[0]).parent, {Path(path).stem for path in outputs if path.endswith(".parquet")}
     for name in wanted:
         write_table(merged[name] if name in merged else make_table(name), folder / name)
@@ -86,34 +87,27 @@ def list_keys(stages: Stages) -> dict[str, object]:
 def describe_run(stages: Stages, warnings: Sequence[str]) -> dict[str, object]:
     """The row of `runs` of a run, without launch times."""
     by_stage = {stage: stages[stage][0] for stage in STAGES if stage in stages}
-    first = next(iter(by_stage.values()))
-    timing = first if isinstance(first, Timing) else Timing(status="unsupported")
+    results = list(by_stage.values())
+    timing = results[0] if isinstance(results[0], Timing) else Timing(status="unsupported")
     capture = by_stage.get("capture") or Capture(status="unsupported")
-    spec, machine = first.key["spec"], first.machine or next((one.machine for one in by_stage.values()), None)
-    is_complete = {stage: result.status == "complete" for stage, result in by_stage.items()}
-    memory = next((result.out_of_memory for result in by_stage.values() if result.out_of_memory), None)
-    facts = ("gpu_uuid_sha256", "driver", "cuda", "torch", "python", "cpu_name", "cores", "threads", "sm_clock_mhz")
+    spec, machine = results[0].key["spec"], next((result.machine for result in results if result.machine), None)
+    memory = next((result.out_of_memory for result in results if result.out_of_memory), None)
+    facts = ("device", "device_name", "driver", "cuda", "torch", "python", "cpu_name", "cores", "threads")
     sizes = {name: value for name, value in spec["sizes"].items() if isinstance(value, int)}
     return list_keys(stages) | {
-        "head_dim": spec.get("head_dim"), "sizes": ", ".join(f"{name} {size}" for name, size in spec["sizes"].items()),
-        **{name: sizes.get(name) for name in ("d_model", "d_ff", "num_layers", "num_heads")},
+        "head_dim": spec.get("head_dim"), **{name: sizes.get(name) for name in SIZES},
         "vocab_size": spec.get("vocab_size"), "parameters": timing.parameters, "forward_flops": timing.forward_flops,
         **{f"{stage}_status": by_stage[stage].status if stage in by_stage else "not_asked" for stage in STAGES},
-        "reason": next((result.reason for result in by_stage.values() if result.reason), None),
+        "reason": next((result.reason for result in results if result.reason), None),
         **{f"oom_{name}": getattr(memory, name, None)
            for name in ("during", "requested_bytes", "free_bytes", "total_bytes")},
-        "backend": capture.profiler, "nsys": capture.nsys,
-        **{name: getattr(machine, name, None) for name in ("device", "device_name", *facts)},
-        "device_total_bytes": getattr(machine, "device_bytes", None),
-        "steps_timed": len(timing.step_seconds), "steps_warmed": len(timing.warmup_seconds),
-        "processes_timed": sum(result.status == "complete" for result in stages.get("timing", ())),
-        "steps_captured": capture.key["spec"]["measured_steps"] if is_complete.get("capture") else 0,
-        "peak_allocated_bytes": timing.peak_allocated_bytes, "peak_reserved_bytes": timing.peak_reserved_bytes,
-        "loss": timing.losses[-1] if timing.losses else None,
-        "graphs": timing.graphs, "graph_breaks": timing.graph_breaks,
+        "backend": capture.profiler, "nsys": capture.nsys, **{name: getattr(machine, name, None) for name in facts},
+        "steps_timed": len(timing.step_seconds),
+        "steps_captured": capture.key["spec"]["measured_steps"] if capture.status == "complete" else 0,
+        "peak_allocated_bytes": timing.peak_allocated_bytes, "loss": timing.losses[-1] if timing.losses else None,
+        "graph_breaks": timing.graph_breaks,
         "compile_s": None if spec["compile"] == "off" else timing.seconds.get("compile"),
-        **{f"{stage}_started_utc": result.started_utc for stage, result in by_stage.items()},
-        "note": "; ".join([*list_notes(by_stage), *warnings]) or None,
+        "started_utc": results[0].started_utc, "note": "; ".join([*list_notes(by_stage), *warnings]) or None,
     }  # fmt: skip
 
 
@@ -121,46 +115,50 @@ def list_notes(by_stage: dict[str, Result]) -> list[str]:
     """What makes the numbers of a run hard to compare: notes of its stages, graph breaks, and losses that differ, so
     that stages measured other work. The stage counters has a smaller model."""
     notes = [f"{stage}: {note}" for stage, result in by_stage.items() for note in result.notes]
-    losses = {stage: getattr(result, "losses", []) for stage, result in by_stage.items() if stage != "counters"}
-    losses = {stage: found for stage, found in losses.items() if found}
-    if breaks := next((result.graph_breaks for result in by_stage.values() if getattr(result, "graph_breaks", 0)), 0):
+    losses = {stage: result.losses for stage, result in by_stage.items() if getattr(result, "losses", None)}
+    losses.pop("counters", None)
+    if breaks := max((getattr(result, "graph_breaks", None) or 0 for result in by_stage.values()), default=0):
         notes.append(f"the compiled model is broken into parts by {breaks} graph break{'s' * (breaks > 1)}")
     for stage in list(losses)[1:]:
         first_stage, first = next(iter(losses.items()))
-        count = min(len(first), len(losses[stage]))
-        if not np.allclose(first[:count], losses[stage][:count], rtol=LOSS_TOLERANCE):
-            difference = np.abs(np.divide(losses[stage][:count], first[:count]) - 1).max()
+        ratios = np.array([now / then for now, then in zip(losses[stage], first, strict=False)])
+        if (difference := np.abs(ratios - 1).max()) > LOSS_TOLERANCE:
             notes.append(f"the losses of {first_stage} and {stage} differ by up to {difference:.1%}")
     return notes
 
 
 def add_launch_times(runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
-    """`runs` with the microseconds of the captured host per launch: wall time of the forward pass, and of the step, ÷
-    its kernels. It tells a slow host from a quick one; empty without a capture."""
-    sums = phases.groupby(["run", "phase"])[["wall_ns", "kernels"]].sum()
-    per_launch = sums["wall_ns"] / sums["kernels"].where(sums["kernels"] > 0).astype("float64") / 1e3
-    for name, phase in {"launch_us": "forward", "step_launch_us": "step"}.items():
-        of_phase = per_launch[per_launch.index.get_level_values("phase") == phase].droplevel("phase")
-        runs[name] = runs["run"].map(of_phase).astype("float64")
-    return runs
+    """`runs` with the microseconds of the captured host per launch: wall time of the forward pass ÷ its kernels. It
+    tells a slow host from a quick one; empty without a capture."""
+    sums = phases[phases["phase"] == "forward"].groupby("run")[["wall_ns", "kernels"]].sum().astype("float64")
+    per_launch = sums["wall_ns"] / sums["kernels"].where(sums["kernels"] > 0) / 1e3
+    return runs.assign(launch_us=runs["run"].map(per_launch).astype("float64"))
 
 
 def merge_timings(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
-    """`timings` of all processes; `steps` and `warmup_steps` of the first."""
+    """`timings` and `steps` of all processes; `warmup_steps` of the first."""
     rows = defaultdict(list)
-    for stages in stages_by_run.values():
-        if "timing" not in stages:
-            continue
+    for stages in (stages for stages in stages_by_run.values() if "timing" in stages):
         keys, first = list_keys(stages), stages["timing"][0]
         processes = [list_times(result) for result in stages["timing"] if result.status == "complete"]
-        for phase in processes[0] if first.status == "complete" else ["step"]:
-            times = [process[phase] for process in processes if phase in process] if first.status == "complete" else []
+        processes = processes if first.status == "complete" else []
+        for phase in processes[0] if processes else ["step"]:
+            times = [process[phase] for process in processes if phase in process]
             rows["timings"].append(keys | {"phase": phase, **summarize_times(times), "status": first.status})
-        warm_times = {"step": first.warmup_seconds, **first.warmup_phase_seconds}
-        for name, by_phase in (("steps", list_times(first)), ("warmup_steps", warm_times)):
-            for phase, times in by_phase.items():
-                rows[name] += [keys | {"phase": phase, "step": step, "ms": 1e3 * s} for step, s in enumerate(times)]
+        for result in stages["timing"]:
+            leading = keys | {"process": result.key["spec"]["process"]}
+            rows["steps"] += list_steps(leading, list_times(result))
+        rows["warmup_steps"] += list_steps(keys, {"step": first.warmup_seconds, **first.warmup_phase_seconds})
     return {name: make_table(name, rows[name]) for name in ("timings", "steps", "warmup_steps")}
+
+
+def list_steps(leading: dict[str, object], seconds: dict[str, list[float]]) -> list[dict[str, object]]:
+    """A row per phase and step of a process, in ms."""
+    return [
+        leading | {"phase": phase, "step": step, "ms": 1e3 * time}
+        for phase, times in seconds.items()
+        for step, time in enumerate(times)
+    ]
 
 
 def list_times(timing: Timing) -> dict[str, list[float]]:

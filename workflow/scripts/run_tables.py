@@ -16,7 +16,7 @@ if __name__ == "__main__":
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from kernel_tables.rules import rules_of_entries
 from workflow.freshness import explain_difference
 from workflow.tables import declared_columns, make_table, write_table
 
-TABLES = ("kernels", "phases", "ranges", "findings", "rank_steps", "collectives")
+TABLES = ("kernels", "phases", "ranges", "findings", "rank_steps")
 MEMORY_OPERATIONS = ("memcpy", "memset")
 OUTSIDE = "(outside)"
 
@@ -82,10 +82,8 @@ def make_run_tables(
     lacks something, and NotConserved if a table does."""
     spec, device = capture.key["spec"], capture.machine.device
     with read(path, classes) as profile:
-        errors, warnings = find_problems(profile, spec["measured_steps"], device, capture.profiler)
-        if errors:
-            raise TraceError("; ".join(errors))
-        activities, ranges = measured_activities(profile), measured_ranges(profile)
+        warnings = check_capture(profile, spec["measured_steps"], device, capture.profiler)
+        activities, ranges = place_in_steps(profile)
         findings = as_table(profile.diagnose("step", custom_rules)).rename(columns={"where": "located"})
     kernels, phases = sum_kernels(activities), sum_phases(activities, ranges)
     require_same("measured steps", phases["step"].nunique(), spec["measured_steps"])
@@ -102,82 +100,72 @@ def make_run_tables(
 def make_rank_tables(
     captures: Sequence[Path], steps: int, device: str, profiler: str, classes: Sequence[dict]
 ) -> dict[str, pd.DataFrame]:
-    """rank_steps and collectives of a run, from its captures in the order of the ranks; that of rank 0 is
-    already checked. Raises TraceError if another one is incomplete, or ranks do not fit together."""
-    from kernel_tables.ranks import Rank, collectives, communication, findings_of_ranks
+    """rank_steps of a run, from its captures in the order of the ranks; that of rank 0 is already checked. Raises
+    TraceError if another one is incomplete, or ranks do not fit together."""
+    from kernel_tables.ranks import Rank, communication, findings_of_ranks
 
     with ExitStack() as stack:
         ranks = []
         for number, path in enumerate(captures):
             profile = stack.enter_context(read(path, classes))
-            errors = find_problems(profile, steps, device, profiler)[0] if number else []
-            if errors:
-                raise TraceError(f"rank {number}: {'; '.join(errors)}")
+            if number:
+                check_capture(profile, steps, device, profiler, f"rank {number}: ")
             process = profile.capture.activities.process
             ranks.append(Rank(number, profile, int(process[0]) if len(process) else -1))
         for finding in findings_of_ranks(ranks, "step"):
             if finding.severity == ERROR:
                 raise TraceError(finding.message)
-        return {"rank_steps": communication(ranks, "step"), "collectives": collectives(ranks, "step")}
+        return {"rank_steps": communication(ranks, "step")}
 
 
-def find_problems(profile: Profile, steps: int, device: str, profiler: str) -> tuple[list[str], list[str]]:
-    """(errors, warnings) of a capture: why it is not used, and what may be odd. The messages of nsys itself name the
-    host, so they are printed (to the log), and another text stands for them."""
+def check_capture(profile: Profile, steps: int, device: str, profiler: str, where: str = "") -> list[str]:
+    """What may be odd in a capture, once of each kind. Raises TraceError if it is incomplete. The messages of nsys
+    itself name the host, so they are printed (to the log), and another text stands for them."""
     texts = {
         "nsys_lost_events": "nsys lost events: times and counts may be too small; capture less at a time",
         "nsys_error": "nsys reports an error: what it failed to record is missing",
         "nsys_warning": "nsys printed a warning, but no loss of events is known",
         "nsys_older_than_driver": "nsys does not know the CUDA of this driver: install a newer nsys",
     }
+    expected = ["nsys_hedge"]  # it is covered by the checks that all steps are there and alike
+    expected += ["no_kernels"] if profiler == "nsys" and device == "cpu" else []
     found: dict[str, dict[str, str]] = {ERROR: {}, WARNING: {}}  # the first message of each code
     for finding in profile.check(expected_steps=steps, equal_steps=True):
-        is_expected = finding.code == "no_kernels" and profiler == "nsys" and device == "cpu"
-        # nsys' hedge is covered by the checks that all steps are there and alike
-        if not is_expected and finding.code != "nsys_hedge":
+        if finding.code not in expected:
             if finding.code in texts:
                 print(f"{finding.code}: {finding.message}", file=sys.stderr)
             found[finding.severity].setdefault(finding.code, texts.get(finding.code, finding.message))
-    return list(found[ERROR].values()), list(found[WARNING].values())
+    if errors := found[ERROR].values():
+        raise TraceError(f"{where}{'; '.join(errors)}")
+    return list(found[WARNING].values())
+
+
+def place_in_steps(profile: Profile) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(activities or, on a CPU, operators of the measured window; range instances in its steps, by start), with the
+    columns `step`, the number of the measured step (−1 outside), `phase`, and `range`, the path inside the phase."""
+    inside = [path[path.index("step") + 1 :] if "step" in path else () for path in profile.paths]
+    phases = np.array([names[0] if names else OUTSIDE for names in inside], dtype=object)
+    inner = np.array([path_text(names[1:]) for names in inside], dtype=object)
+    is_in_step = np.array(["measure" in path and "step" in path for path in profile.paths], dtype=bool)
+    ranges = profile.range_instances()
+    ranges = ranges[is_in_step[ranges["path_id"]]].sort_values(["start_ns", "instance"])
+    steps = ranges[ranges["name"] == "step"]
+    numbers = pd.Series(np.arange(len(steps)), index=steps["instance"])  # in the order in which the steps began
+    is_measured = profile.enclosing("measure") >= 0
+    activities = profile.activities()[is_measured]
+    step_of_activity = pd.Series(profile.enclosing("step")[is_measured], activities.index).map(numbers)
+    step_of_range = np.searchsorted(steps["start_ns"].to_numpy(), ranges["start_ns"].to_numpy(), side="right") - 1
+
+    def place(rows: pd.DataFrame, step: pd.Series | np.ndarray) -> pd.DataFrame:
+        paths = rows["path_id"]
+        return rows.assign(step=step, phase=phases[paths], range=inner[paths]).reset_index(drop=True)
+
+    return place(activities, step_of_activity.fillna(-1).astype("int64")), place(ranges, step_of_range)
 
 
 def measured_activities(profile: Profile) -> pd.DataFrame:
-    """One row per activity (on a CPU, operator) of the measured window, with `step` (−1 outside), `phase`, `range`."""
-    is_measured = profile.enclosing("measure") >= 0
-    activities, steps = profile.activities()[is_measured], profile.enclosing("step")[is_measured]
-    instances = _instances_in_steps(profile)
-    instances = instances.loc[instances["name"] == "step", "instance"]
-    numbers = pd.Series(np.arange(len(instances)), index=instances)  # in the order in which the steps began
-    phases, inner = _split_paths(profile.paths)
-    return activities.assign(
-        step=pd.Series(steps, activities.index).map(numbers).fillna(-1).astype("int64"),
-        phase=phases[activities["path_id"]], range=inner[activities["path_id"]],
-    ).reset_index(drop=True)  # fmt: skip
-
-
-def measured_ranges(profile: Profile) -> pd.DataFrame:
-    """One row per measured step and range instance in it, by start, with the columns `step`, `phase` and `range`."""
-    instances = _instances_in_steps(profile)
-    step_starts = instances.loc[instances["name"] == "step", "start_ns"].to_numpy()
-    phases, inner = _split_paths(profile.paths)
-    return instances.assign(
-        step=np.searchsorted(step_starts, instances["start_ns"].to_numpy(), side="right") - 1,
-        phase=phases[instances["path_id"]], range=inner[instances["path_id"]],
-    ).reset_index(drop=True)  # fmt: skip
-
-
-def _instances_in_steps(profile: Profile) -> pd.DataFrame:
-    """The measured steps and the range instances in them, by start."""
-    is_wanted = np.array(["measure" in path and "step" in path for path in profile.paths], dtype=bool)
-    instances = profile.range_instances()
-    return instances[is_wanted[instances["path_id"]]].sort_values(["start_ns", "instance"])
-
-
-def _split_paths(paths: Iterable[tuple[str, ...]]) -> tuple[np.ndarray, np.ndarray]:
-    """(phases, paths inside the phase), by path: the name after `step`, or OUTSIDE if there is none; what follows."""
-    inside = [path[path.index("step") + 1 :] if "step" in path else () for path in paths]
-    phases = [names[0] if names else OUTSIDE for names in inside]
-    return np.array(phases, dtype=object), np.array([path_text(names[1:]) for names in inside], dtype=object)
+    """The first of place_in_steps."""
+    return place_in_steps(profile)[0]
 
 
 def sum_kernels(activities: pd.DataFrame) -> pd.DataFrame:
@@ -224,11 +212,9 @@ def sum_ranges(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     keys, ranges = ["step", "phase", "range"], ranges[ranges["phase"] != OUTSIDE]
     walls = ranges.assign(wall_ns=ranges["end_ns"] - ranges["start_ns"]).groupby(keys)["wall_ns"]
     work = activities[activities["step"] >= 0]
-    is_kernel, duration_ns = ~work["kind"].isin(MEMORY_OPERATIONS), work["duration_ns"]
-    terms = {
-        "gpu_time_ns": duration_ns.where(is_kernel, 0), "kernels": is_kernel.astype("int64"),
-        "memop_time_ns": duration_ns.where(~is_kernel, 0), "memops": (~is_kernel).astype("int64"),
-    }  # fmt: skip
+    is_kernel = ~work["kind"].isin(MEMORY_OPERATIONS)
+    parts = {"gpu_time_ns": is_kernel, "kernels": is_kernel, "memop_time_ns": ~is_kernel, "memops": ~is_kernel}
+    terms = {name: part * (work["duration_ns"] if "time" in name else 1) for name, part in parts.items()}
     sums = work.assign(**terms).groupby(keys)[list(terms)].sum().reset_index()
     outer = [[path_text(names[:length]) for length in range(len(names) + 1)] for names in map(names_in, sums["range"])]
     sums = sums.assign(range=outer).explode("range").groupby(keys).sum()
@@ -238,16 +224,13 @@ def sum_ranges(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
 
 
 def check_tensor_cores(kernels: pd.DataFrame, precision: str) -> list[str]:
-    """Contradictions between the kernels of a GPU program and its precision: matrix multiplies on tensor cores in fp32,
-    or none on them in another precision."""
+    """A warning if products in fp32 ran on tensor cores; the diagnosis says if none did in another precision."""
     matmuls = kernels[kernels["class"].map(family) == "gemm"]
     on_tensor_cores = matmuls["kernel"].str.contains(ON_TENSOR_CORES, case=False, regex=True)
-    if precision == "fp32" and on_tensor_cores.any():
-        share = matmuls.loc[on_tensor_cores, "total_ns"].sum() / matmuls["total_ns"].sum()
-        return [f"precision is fp32, and {100 * share:.0f} % of the matrix multiplies' time is on tensor cores"]
-    if precision != "fp32" and len(matmuls) and not on_tensor_cores.any():
-        return [f"precision is {precision}, and no matrix multiply has a kernel whose name belongs to tensor cores"]
-    return []
+    if precision != "fp32" or not on_tensor_cores.any():
+        return []
+    share = matmuls.loc[on_tensor_cores, "total_ns"].sum() / matmuls["total_ns"].sum()
+    return [f"precision is fp32, and {100 * share:.0f} % of the matrix multiplies' time is on tensor cores"]
 
 
 def require_same(quantity: str, actual: int, expected: int) -> None:
