@@ -11,11 +11,9 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from itertools import chain
 from math import inf
 from pathlib import Path
 from shutil import get_terminal_size
-from textwrap import fill
 from typing import TYPE_CHECKING
 
 from kernel_tables import files, output, version
@@ -24,8 +22,6 @@ from kernel_tables.errors import ERROR, IMPOSSIBLE, ImpossibleCapture, TraceErro
 if TYPE_CHECKING:
     from kernel_tables.errors import Finding
     from kernel_tables.profile import Profile
-    from kernel_tables.tables import Table
-
 CAPTURE = "an nsys SQLite export, a capture of `record`, or JSON of torch.profiler; gzipped or not"
 FILE, FLAG, TEXTS = {"type": Path, "metavar": "FILE"}, {"action": "store_true"}, {"action": "append", "default": []}
 # Arguments by name: keywords of argparse and the help. Those of one command have its name after theirs.
@@ -34,9 +30,8 @@ ARGUMENTS: dict[str, tuple[dict, str]] = {
     "captures": (FILE | {"metavar": "CAPTURE", "nargs": "+"}, f"{CAPTURE}; several: ranks of one run, rank 0 first"),
     "before": (FILE | {"metavar": "BEFORE"}, CAPTURE),
     "after": (FILE | {"metavar": "AFTER"}, CAPTURE),
-    "name": ({"metavar": "NAME"}, "the full name of a kernel, as `kernels --full` prints it"),
+    "name": ({"metavar": "NAME"}, "the full name of a kernel, as `kernels --format csv` prints it"),
     "--format": ({"choices": ("text", *output.FORMATS)}, "default: by FILE's suffix, or text in a terminal, else csv"),
-    "--format of trace": ({"choices": ("json",)}, "the only format: json"),
     "--output": (FILE, "write to FILE (default: standard output)"),
     "--output of trace": (FILE | {"required": True}, "write to FILE, compressed if it ends in .gz"),
     "--output of report": (FILE, "write to FILE (default: CAPTURE's name with .html, in this folder)"),
@@ -45,19 +40,16 @@ ARGUMENTS: dict[str, tuple[dict, str]] = {
         "a custom class for kernels whose full name matches, before the built-in rules; repeatable",
     ),
     "--step-name": ({"default": "step", "metavar": "NAME"}, "the range of one step (default: step)"),
-    "--under": ({"metavar": "NAME"}, "only inside ranges of this name (default: everything)"),
-    "--under of trace": ({"metavar": "NAME"}, "only inside ranges of this name (default: measure, if there is one)"),
+    "--under": ({"metavar": "NAME"}, "only in ranges of this name (default: all; of trace: measure, if there is one)"),
     "--ranks": (FLAG, "rows by rank, in text one table per rank (the default for several captures)"),
     "--top": ({"type": int, "metavar": "N"}, "the first N rows, 0 for all (default: all, in a terminal 40)"),
     "--tree": (FLAG, "one row per range path, inner ranges below outer ranges"),
-    "--full": (FLAG, "do not shorten names of kernels in a terminal"),
     "--steps": ({"type": int, "metavar": "N"}, "how many measured steps each process should have"),
     "--rules": (FILE, "custom rules, in TOML; tried after the built-in rules"),
     "--fail-on": (
         TEXTS | {"metavar": "RULE|PERCENT"},
         "exit status 1 if this rule reports a finding, or one costs this percent of a step or more; repeatable",
     ),
-    "--all of diagnose": (FLAG, "in text: list the rules that could not be checked, too"),
     "--all": (FLAG, "list names that are the same, too"),
     "--tolerance": ({"type": float, "default": 1.0, "metavar": "PERCENT"}, "smaller changes are none (default: 1)"),
     "--collectives": (FLAG, "by collective: its bytes, times and bandwidth"),
@@ -66,11 +58,10 @@ COMMANDS = {  # in the order of the help: the arguments, beside the format and t
     "record": ("", "run a Python program unchanged, record some of its steps, and print where the time goes"),
     "report": ("capture --step-name --class", "an HTML page of a capture, which needs no network"),
     "ranges": ("captures --under --ranks --top --tree", "time by range name, inner ranges included"),
-    "kernels": ("captures --under --ranks --top --full --class", "launches and times by range path and kernel"),
-    "classes": ("captures --under --ranks --top --full --class", "launches and times by class of kernels"),
+    "kernels": ("captures --under --ranks --top --class", "launches and times by range path and kernel"),
+    "classes": ("captures --under --ranks --top --class", "launches and times by class of kernels"),
     "trace": ("captures --under --class", "a timeline for ui.perfetto.dev: ranges, launches and kernels"),
-    "diagnose": ("capture --step-name --rules --fail-on --all",
-        "where time is lost, what a fix saves, and how"),
+    "diagnose": ("capture --step-name --rules --fail-on", "where time is lost, what a fix saves, and how"),
     "names": ("name --class", "the short name of a kernel, its class, and the rule that decided the class"),
     "check": ("captures --steps --step-name",
         "whether a capture is complete; exit status 1 if any finding is an error"),
@@ -122,7 +113,7 @@ def command_parser(for_record: bool) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (arguments, summary) in COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary)
-        common = {"record": "", "report": "--output"}.get(name, "--format --output")
+        common = {"record": "", "report": "--output", "trace": "--output"}.get(name, "--format --output")
         for argument in f"{arguments} {common}".split():
             flags = ("-o", argument) if argument == "--output" else (argument,)
             keywords, text = ARGUMENTS.get(f"{argument} of {name}") or ARGUMENTS[argument]
@@ -152,9 +143,7 @@ class Command:
         self.losses: list[tuple[str, Finding]] = []  # by name of the capture, once captures are read
         chosen = getattr(options, "format", None)
         self.format = chosen or output.format_of(options.output)
-        # Whether a table is written as aligned text. For `names`, that is the default also in a file or a pipe.
-        is_default = options.command == "names" or sys.stdout.isatty()
-        self.wants_text = chosen == "text" or (options.output is None and chosen is None and is_default)
+        self.wants_text = chosen == "text" or (chosen is None and options.output is None and sys.stdout.isatty())
         self.width = get_terminal_size((120, 24)).columns
         if options.output is not None:
             files.require_no_capture(options.output, self.paths)
@@ -168,9 +157,8 @@ class Command:
         with ExitStack() as stack:
             profiles = []
             for path in self.paths:
-                profile = stack.enter_context(read(path, self._classes()))
-                profiles.append(profile)
-                for note in profile.notes:
+                profiles.append(stack.enter_context(read(path, self._classes())))
+                for note in profiles[-1].notes:
                     say(f"{path.name}: {note}")
             if len(profiles) > 1 and "captures" in self.options and any(one.capture.is_torch for one in profiles):
                 from kernel_tables.ranks import numbers_in_run
@@ -178,11 +166,8 @@ class Command:
                 if numbers_in_run(profiles) is None:
                     reason = "not every capture names its rank (distributedInfo), or two name the same"
                     say(f"{reason}: ranks are numbered in the order of the arguments")
-            self.losses = [
-                (profile.capture.path.name, loss)
-                for profile in profiles
-                for loss in losses(profile, getattr(self.options, "step_name", "step"))
-            ]
+            step_name = getattr(self.options, "step_name", "step")
+            self.losses = [(one.capture.path.name, loss) for one in profiles for loss in losses(one, step_name)]
             if not self.wants_text:  # else they are a part of the text
                 for name, loss in self.losses:
                     say(f"{name}: {loss.message}")
@@ -200,13 +185,17 @@ class Command:
 
     def _show(self, text: str) -> None:
         """Writes a text, with what makes its figures wrong: above advice, below tables."""
-        if self.losses:
-            from kernel_tables.text import check_lines
-
-            rows = [(name, loss.severity, loss.code, loss.message) for name, loss in self.losses]
-            lost = check_lines(rows if len(self.paths) > 1 else [row[1:] for row in rows], self.width)
-            text = f"{lost}\n{text}" if self.options.command == "diagnose" else text + lost
+        lost = self._sentences(self.losses)
+        text = f"{lost}\n{text}" if lost and self.options.command == "diagnose" else text + lost
         output.write_text(text, self.options.output)
+
+    def _sentences(self, findings: list[tuple[str, Finding]]) -> str:
+        """Findings of `check`, with the names of captures if there are several, as text."""
+        from kernel_tables.text import sentence_lines
+
+        names = [f"{name}: " if name and len(self.paths) > 1 else "" for name, _ in findings]
+        texts = [f"{one.severity} {one.code}: {one.message}" for _, one in findings]
+        return sentence_lines(map("".join, zip(names, texts, strict=True)), self.width)
 
     def _write(self, table) -> None:
         """Writes a table to the output, as aligned text or in its format."""
@@ -221,63 +210,52 @@ class Command:
 
     def ranges(self) -> int:
         """Writes the table of the command: in text one table per rank, else rows with a column `rank`."""
-        from kernel_tables import text
+        from kernel_tables import tables, text
 
         options, is_tree = self.options, getattr(self.options, "tree", False)
-        default_top = text.ROWS_IN_A_TERMINAL if self.wants_text else 0
-        top = default_top if options.top is None else max(options.top, 0)
+        top = options.top if options.top is not None else text.ROWS_IN_A_TERMINAL if self.wants_text else 0
         with self._profiles() as profiles:
             parts = [(None, profiles[0], None)]
             if options.ranks or len(profiles) > 1:
                 from kernel_tables.ranks import ranks_of
 
                 parts = [(rank.number, rank.profile, rank.process) for rank in ranks_of(profiles)]
-            tables = [profile.table(options.command, options.under, process, is_tree) for _, profile, process in parts]
-            if not self.wants_text:
-                shown = [table.take(range(len(table))[: top or None]) for table in tables]
-                self._write(self._joined([rank for rank, *_ in parts], shown))
+            if self.wants_text:
+                self._show("\n".join(self._rank_lines(*part, top) for part in parts) + self._notes(profiles))
                 return 0
-            lines = []
-            for (rank, profile, process), table in zip(parts, tables, strict=True):
-                heading = f"rank {rank}\n" if len(parts) > 1 else ""
-                lines.append(heading + self._lines(profile, process, table, top))
-            notes = [text.CPU_ONLY_NOTE] if any(profile.is_cpu_only for profile in profiles) else []
-            notes += [text.GRAPHS_NOTE] if any(profile.has_graphs_as_one for profile in profiles) else []
-            self._show("\n".join(lines) + "".join(f"{fill(note, self.width)}\n" for note in notes))
+            found = [profile.table(options.command, options.under, process, is_tree) for _, profile, process in parts]
+            shown = [tables.first_rows(table, top) for table in found]
+            self._write(tables.joined([rank for rank, *_ in parts], shown))
         return 0
 
     kernels = classes = ranges
 
-    @staticmethod
-    def _joined(ranks: list[int | None], tables: list) -> Table:
-        """The tables below one another, with a first column for the rank of each row if ranks are known."""
-        import numpy as np
-
-        from kernel_tables.tables import Table
-
-        columns = {} if ranks[0] is None else {"rank": np.repeat(ranks, list(map(len, tables)))}
-        for name, first in tables[0].columns.items():
-            values = [table.columns[name] for table in tables]
-            columns[name] = list(chain.from_iterable(values)) if isinstance(first, list) else np.concatenate(values)
-        return Table(columns)
-
-    def _lines(self, profile: Profile, process: int | None, table: Table, top: int) -> str:
+    def _rank_lines(self, rank: int | None, profile: Profile, process: int | None, top: int) -> str:
         """The first rows as text, below a tree of the whole capture with the time of a step."""
         from kernel_tables import text
 
         name, under = self.options.command, self.options.under
-        if name == "ranges" and not len(table):
-            return "no range was recorded; `kernel-tables kernels` shows what ran\n"
+        heading = "" if rank is None else f"rank {rank}\n"
+        if name == "ranges" and not profile.capture.ranges.names:
+            return f"{heading}no range was recorded; `kernel-tables kernels` shows what ran\n"
         if name != "ranges" or not self.options.tree:
-            full = getattr(self.options, "full", False)
-            return text.ranking_lines(name, profile, table, top, self.width, under, process, full)
+            table = profile.table(name, under, process)
+            return heading + text.ranking_lines(name, profile, table, top, self.width, under, process)
         lines = text.tree_lines(profile, top, self.width, under, process)
         if under is None and process is None:
             from kernel_tables.steps import Scope, step_time
 
             time = step_time(Scope(profile, "step"))
-            lines += fill(time.sentence, self.width, subsequent_indent="  ") + "\n" if time and time.steps else ""
-        return lines
+            lines += text.sentence_lines([time.sentence] if time and time.steps else [], self.width)
+        return heading + lines
+
+    def _notes(self, profiles: list[Profile]) -> str:
+        """What a reader of text must know about the profiles."""
+        from kernel_tables import text
+
+        notes = [text.CPU_ONLY_NOTE] if any(profile.is_cpu_only for profile in profiles) else []
+        notes += [text.GRAPHS_NOTE] if any(profile.has_graphs_as_one for profile in profiles) else []
+        return text.sentence_lines(notes, self.width)
 
     def trace(self) -> int:
         """Writes the timeline."""
@@ -289,21 +267,13 @@ class Command:
         return 0
 
     def report(self) -> int:
-        """Writes the page, over an older page only; prints its name."""
-        page = self.options.output
-        is_replacement = page.is_file()
-        mark = b'<meta name="generator" content="kernel-tables">'
-        if is_replacement and mark not in files.first_bytes(page, 2000):
-            raise TraceError(
-                f"{page}: the file exists, and is not a page of kernel-tables, so it is not overwritten; remove it, or"
-                " name another with -o FILE"
-            )
+        """Writes the page; prints its name."""
         with self._profiles() as (profile,):
             from kernel_tables.page.page import write_page
 
-            write_page(profile, page, self.options.step_name)
-        print(page)
-        say(f"{'the previous page was replaced; ' if is_replacement else ''}open {page.absolute().as_uri()}")
+            write_page(profile, self.options.output, self.options.step_name)
+        print(self.options.output)
+        say(f"open {self.options.output.absolute().as_uri()}")
         return 0
 
     def diagnose(self) -> int:
@@ -324,8 +294,7 @@ class Command:
             scope = steps.Scope(profile, options.step_name)
             findings = diagnose.diagnose(scope, options.step_name, custom_rules)
             if self.wants_text:
-                time = steps.step_time(scope)
-                self._show(finding_lines(findings, self.width, time, options.all, scope.noun))
+                self._show(finding_lines(findings, self.width, steps.step_time(scope), scope.noun))
             elif self.format == "json":  # with evidence as objects, not as text
                 output.write_text(output.as_json([vars(finding) for finding in findings]), options.output)
             else:
@@ -339,21 +308,19 @@ class Command:
     def names(self) -> int:
         """Writes the short name of a kernel, its class and the rule."""
         from kernel_tables import names, text
-        from kernel_tables.tables import Table
 
         facts = names.name_facts(self.options.name, self._classes())
         if self.wants_text:
-            self._show(text.fact_lines(facts, self.width))
+            sentences = (f"{about}: {value} ({reason})" for about, value, reason in zip(*facts.values(), strict=True))
+            self._show(text.sentence_lines(sentences, self.width))
         else:
-            columns = map(list, zip(*facts, strict=True))
-            self._write(Table(dict(zip(("about", "value", "reason"), columns, strict=True))))
+            self._write(facts)
         return 0
 
     def check(self) -> int:
         """Writes what is wrong or odd, with several captures by file. The status is 1 for an error."""
         from kernel_tables.profile import read
         from kernel_tables.ranks import findings_of_ranks, ranks_of
-        from kernel_tables.tables import Table
 
         options, found = self.options, []
         with ExitStack() as stack:
@@ -366,14 +333,12 @@ class Command:
                     found += [(path.name, one) for one in error.findings]
             if not any(one.code in IMPOSSIBLE for _, one in found):
                 found += [("", one) for one in findings_of_ranks(ranks_of(profiles), options.step_name)]
-        columns = {"capture": [name for name, _ in found]} if len(self.paths) > 1 else {}
-        columns |= {key: [getattr(one, key) for _, one in found] for key in ("severity", "code", "message")}
         if self.wants_text:
-            from kernel_tables.text import check_lines
-
-            self._show(check_lines(zip(*columns.values(), strict=True), self.width) or "no problems found\n")
+            self._show(self._sentences(found) or "no problems found\n")
         else:
-            self._write(Table(columns))
+            columns = {"capture": [name for name, _ in found]} if len(self.paths) > 1 else {}
+            columns |= {key: [getattr(one, key) for _, one in found] for key in ("severity", "code", "message")}
+            self._write(columns)
         return int(any(one.severity == ERROR for _, one in found))
 
     def diff(self) -> int:
@@ -413,10 +378,8 @@ class Command:
         with self._profiles() as profiles:
             of_run = ranks.ranks_of(profiles)
             make = ranks.collectives if self.options.collectives else ranks.communication
-            table, findings = (
-                make(of_run, self.options.step_name),
-                ranks.findings_of_ranks(of_run, self.options.step_name),
-            )
+            table = make(of_run, self.options.step_name)
+            findings = ranks.findings_of_ranks(of_run, self.options.step_name)
             rank_count, by_nsys = ranks.ranks_in_run(of_run), not any(profile.capture.is_torch for profile in profiles)
         self._write(table)
         for finding in findings:

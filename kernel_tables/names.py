@@ -8,7 +8,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
-from typing import NamedTuple
 
 from kernel_tables.classes import FIELDS, UNKNOWN, rule_for
 from kernel_tables.output import visible
@@ -44,21 +43,15 @@ RENAMED = {  # operations that are called otherwise in PyTorch's interface
 }  # fmt: skip
 
 
-class NameFact(NamedTuple):
-    about: str  # short name, class or rule
-    value: str
-    reason: str
-
-
-def name_facts(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> list[NameFact]:
-    """A kernel's short name, its class, and what the rule that decided the class searches."""
+def name_facts(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> dict[str, list[str]]:
+    """A kernel's short name, its class, and what the rule that decided the class searches, as a table."""
     rule = rule_for(name, extra_rules)
     kernel_class, reason = (rule.kernel_class, rule.reason) if rule else (UNKNOWN, "no rule fits; --class adds one")
     more = "more is added where another kernel of a table would have the same"
-    facts = [NameFact("short name", short_names([name])[name], more), NameFact("class", kernel_class, reason)]
+    facts = [("short name", short_names([name])[name], more), ("class", kernel_class, reason)]
     for field, pattern in rule.patterns.items() if rule else ():
-        facts.append(NameFact("rule", " ".join(pattern.split()), f"searched in {FIELDS[field]}"))
-    return facts
+        facts.append(("rule", " ".join(pattern.split()), f"searched in {FIELDS[field]}"))
+    return dict(zip(("about", "value", "reason"), map(list, zip(*facts, strict=True)), strict=True))
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:

@@ -40,8 +40,10 @@ def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: st
     A missing number is an empty cell; in JSON it is null, in Parquet missing.
     """
     if table_format == "parquet":
-        buffer, table = io.BytesIO(), table.to_pandas() if hasattr(table, "to_pandas") else table
-        table.to_parquet(buffer, index=False)
+        from kernel_tables.tables import as_frame
+
+        buffer = io.BytesIO()
+        as_frame(table).to_parquet(buffer, index=False)
         write_text(buffer.getvalue(), path)
         return
     columns = columns_of(table)
@@ -55,8 +57,7 @@ def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: st
                 return ""
             return f"{value:.3f}" if isinstance(value, float) else escaped(visible(" ".join(str(value).split())))
 
-        own = table.columns if isinstance(table.columns, dict) else table
-        kinds = [getattr(getattr(own[name], "dtype", None), "kind", "O") for name in columns]
+        kinds = [getattr(getattr(table[name], "dtype", None), "kind", "O") for name in columns]
         right = [index for index, kind in enumerate(kinds) if kind in "iuf"]
         text = compact_table(list(map(cell, columns)), (map(cell, row) for row in rows), right)
     else:
@@ -83,8 +84,7 @@ def write_text(text: str | bytes, path: Path | None) -> None:
 
 def columns_of(table: Table | pd.DataFrame) -> dict[str, list]:
     """The columns of a table by name, as Python's values; a missing one is None."""
-    columns = table.columns if isinstance(table.columns, dict) else {name: table[name] for name in table.columns}
-    lists = {name: values if isinstance(values, list) else values.tolist() for name, values in columns.items()}
+    lists = {name: table[name] if isinstance(table[name], list) else table[name].tolist() for name in table}
     # pd.NA is compared first: it has no truth value. NaN is not itself.
     return {
         name: [None if type(value).__name__ == "NAType" or value != value else value for value in values]
@@ -154,20 +154,11 @@ def csv_cell(text: str) -> str:
 
 def duration(ns: float) -> str:
     """A time with three digits and its unit: 1.23 s, 45.6 ms, 789 µs, 12 ns; "–" for NaN."""
-    return _in_unit(ns, ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1, "ns")))
-
-
-def size(byte_count: float) -> str:
-    """Bytes with three digits and their unit: 1.23 GiB, 45.6 MiB, 12 B; "–" for NaN."""
-    return _in_unit(byte_count, ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")))
-
-
-def _in_unit(amount: float, units: Sequence[tuple[float, str]]) -> str:
-    if isnan(amount):
+    if isnan(ns):
         return "–"
-    size_of_unit, unit = next((pair for pair in units if abs(amount) >= pair[0]), units[-1])
-    value = amount / size_of_unit
-    decimals = 0 if size_of_unit == 1 or abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
+    unit_ns, unit = next((pair for pair in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")) if abs(ns) >= pair[0]), (1, "ns"))
+    value = ns / unit_ns
+    decimals = 0 if unit_ns == 1 or abs(value) >= 99.95 else 1 if abs(value) >= 9.995 else 2
     return f"{value:,.{decimals}f} {unit}"
 
 

@@ -87,7 +87,7 @@ class Profile(AbstractContextManager):
         count; with `process` (a global id), only those of this process. The same holds for the tables below. With
         `tree`, one row per range path, inner ranges below outer ones: range (the path), depth, and these columns.
         """
-        return self.table("ranges", under, process, tree).to_pandas()
+        return tables.as_frame(self.table("ranges", under, process, tree))
 
     def kernels(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per range path and activity name.
@@ -95,11 +95,11 @@ class Profile(AbstractContextManager):
         Columns: range (the path, as attribution.path_text writes it), kernel, class, launches, total_ns, mean_ns,
         min_ns, max_ns, std_ns (the sample standard deviation, NaN for one launch).
         """
-        return self.table("kernels", under, process).to_pandas()
+        return tables.as_frame(self.table("kernels", under, process))
 
     def classes(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
         """One row per class: class, kernels, launches, total_ns, share_of_gpu_time, largest_kernel, unknown_names."""
-        return self.table("classes", under, process).to_pandas()
+        return tables.as_frame(self.table("classes", under, process))
 
     def table(
         self, name: str, under: str | None = None, process: int | None = None, tree: bool = False

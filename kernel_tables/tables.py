@@ -1,9 +1,9 @@
 """The tables of a profile. Times are integer nanoseconds; the longest time comes first.
 
-A Table is made without pandas, whose import takes as long as reading most captures.
+Tables are made without pandas, whose import takes as long as reading most captures.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,36 +20,40 @@ if TYPE_CHECKING:
     from kernel_tables.profile import Profile
 
 
-class Table:
-    """Columns by name: lists of texts, arrays of numbers."""
+Table = dict[str, list | np.ndarray]  # columns by name: lists of texts, arrays of numbers
 
-    def __init__(self, columns: dict):
-        self.columns = columns
 
-    def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
+def first_rows(table: Table, count: int) -> Table:
+    """The first `count` rows, or all if that is 0."""
+    return {name: column[: count or None] for name, column in table.items()}
 
-    def rows(self) -> Iterator[tuple]:
-        """The rows as Python's values, a missing number (NaN) as None."""
-        lists = [column.tolist() if isinstance(column, np.ndarray) else column for column in self.columns.values()]
-        return (tuple(None if value != value else value for value in row) for row in zip(*lists, strict=True))
 
-    def take(self, rows: list[int]) -> "Table":
-        """These rows, in this order."""
-        columns = self.columns.items()
-        return Table({k: c[rows] if isinstance(c, np.ndarray) else [c[row] for row in rows] for k, c in columns})
+def joined(ranks: Sequence[int | None], tables: Sequence[Table]) -> "Table | pd.DataFrame":
+    """The tables below one another, with a first column for the rank of each row if ranks are known."""
+    if ranks[0] is None:
+        return tables[0]
+    import pandas as pd
 
-    def sorted(self, time: str, *names: str) -> "Table":
-        """The rows, the longest time first, then by name."""
-        keys = list(zip((-self.columns[time]).tolist(), *(self.columns[name] for name in names), strict=True))
-        return self.take(sorted(range(len(self)), key=keys.__getitem__))
+    frames = list(map(as_frame, tables))
+    for rank, frame in zip(ranks, frames, strict=True):
+        frame.insert(0, "rank", np.full(len(frame), rank))
+    return pd.concat(frames, ignore_index=True)
 
-    def to_pandas(self) -> "pd.DataFrame":
-        """The table as a DataFrame."""
-        import pandas as pd
 
-        texts = {name: "str" for name, column in self.columns.items() if isinstance(column, list)}
-        return pd.DataFrame(self.columns).astype(texts)
+def as_frame(table: "Table | pd.DataFrame") -> "pd.DataFrame":
+    """The table as a DataFrame."""
+    import pandas as pd
+
+    texts = {name: "str" for name in table if isinstance(table[name], list)}
+    return pd.DataFrame(table).astype(texts)
+
+
+def _longest_first(table: Table, time: str, *names: str) -> Table:
+    """The rows, the longest time first, then by name."""
+    keys = list(zip((-table[time]).tolist(), *(table[name] for name in names), strict=True))
+    rows = sorted(range(len(keys)), key=keys.__getitem__)
+    columns = table.items()
+    return {name: c[rows] if isinstance(c, np.ndarray) else [c[row] for row in rows] for name, c in columns}
 
 
 @dataclass
@@ -134,19 +138,18 @@ def kernels(profile: "Profile", under: str | None = None, process: int | None = 
     """One row per range path and activity name, as Profile.kernels."""
     group = _selected(profile, under, process)
     label = {path: path_text(profile.paths[path]) for path in np.unique(group.path).tolist()}
-    return Table(
-        {
-            "range": [label[path] for path in group.path.tolist()],
-            "kernel": [profile.capture.activities.names[name] for name in group.name.tolist()],
-            "class": [profile.activity_classes[name] for name in group.name.tolist()],
-            "launches": group.launches,
-            "total_ns": group.total_ns,
-            "mean_ns": np.where(group.timed > 0, group.total_ns / np.maximum(group.timed, 1), np.nan),
-            "min_ns": group.min_ns,
-            "max_ns": group.max_ns,
-            "std_ns": group.std_ns,
-        }
-    ).sorted("total_ns", "range", "kernel")
+    table = {
+        "range": [label[path] for path in group.path.tolist()],
+        "kernel": [profile.capture.activities.names[name] for name in group.name.tolist()],
+        "class": [profile.activity_classes[name] for name in group.name.tolist()],
+        "launches": group.launches,
+        "total_ns": group.total_ns,
+        "mean_ns": np.where(group.timed > 0, group.total_ns / np.maximum(group.timed, 1), np.nan),
+        "min_ns": group.min_ns,
+        "max_ns": group.max_ns,
+        "std_ns": group.std_ns,
+    }
+    return _longest_first(table, "total_ns", "range", "kernel")
 
 
 def classes(profile: "Profile", under: str | None = None, process: int | None = None) -> Table:
@@ -160,17 +163,16 @@ def classes(profile: "Profile", under: str | None = None, process: int | None = 
         members.setdefault(profile.activity_classes[name], []).append(name)
     ns = np.array([total[of_class].sum() for of_class in members.values()], np.int64)
     unknown = "; ".join(names[name] for name in members.get(UNKNOWN, []))
-    return Table(
-        {
-            "class": list(members),
-            "kernels": np.array(list(map(len, members.values())), np.int64),
-            "launches": np.array([launches[of_class].sum() for of_class in members.values()], np.int64),
-            "total_ns": ns,
-            "share_of_gpu_time": ns / max(int(ns.sum()), 1),
-            "largest_kernel": [names[of_class[0]] for of_class in members.values()],
-            "unknown_names": [unknown if name == UNKNOWN else "" for name in members],
-        }
-    ).sorted("total_ns", "class")
+    table = {
+        "class": list(members),
+        "kernels": np.array(list(map(len, members.values())), np.int64),
+        "launches": np.array([launches[of_class].sum() for of_class in members.values()], np.int64),
+        "total_ns": ns,
+        "share_of_gpu_time": ns / max(int(ns.sum()), 1),
+        "largest_kernel": [names[of_class[0]] for of_class in members.values()],
+        "unknown_names": [unknown if name == UNKNOWN else "" for name in members],
+    }
+    return _longest_first(table, "total_ns", "class")
 
 
 def ranges(profile: "Profile", under: str | None = None, process: int | None = None) -> Table:
@@ -190,7 +192,7 @@ def ranges(profile: "Profile", under: str | None = None, process: int | None = N
     instances = np.bincount(paths.last_name[opened[inside[opened]]], minlength=len(paths.names))
     shown = np.flatnonzero((instances > 0) | (by_name[:, 0] > 0) | (by_name[:, 2] > 0))
     columns = {"range": [paths.names[name] for name in shown.tolist()], "instances": instances[shown]}
-    return Table(columns | _sum_columns(by_name[shown])).sorted("gpu_time_ns", "range")
+    return _longest_first(columns | _sum_columns(by_name[shown]), "gpu_time_ns", "range")
 
 
 def range_tree(profile: "Profile", under: str | None = None, process: int | None = None) -> Table:
@@ -209,7 +211,7 @@ def range_tree(profile: "Profile", under: str | None = None, process: int | None
     order = sorted(np.flatnonzero(shown).tolist(), key=place.__getitem__)
     depth = paths.depth[order]
     columns = {"range": [path_text(paths.tuples[path]) for path in order], "depth": depth - depth.min(initial=1 << 30)}
-    return Table(columns | {"instances": instances[order]} | _sum_columns(sums[order]))
+    return columns | {"instances": instances[order]} | _sum_columns(sums[order])
 
 
 def activities(profile: "Profile") -> "pd.DataFrame":

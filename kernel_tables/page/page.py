@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from kernel_tables.capture import KINDS, numbered
+from kernel_tables.capture import numbered
 from kernel_tables.classes import family
 from kernel_tables.diagnose import abstained_by_reason, diagnose
 from kernel_tables.files import written_whole
 from kernel_tables.names import short_names
+from kernel_tables.output import columns_of
 from kernel_tables.page import parts
 from kernel_tables.page.parts import Leaf, Names
 from kernel_tables.profile import Profile
@@ -18,6 +19,17 @@ from kernel_tables.text import CPU_ONLY_NOTE, time_heading
 from kernel_tables.tree import COMMUNICATION, readable_name, with_phases_as_siblings
 
 MAX_ROWS, MAX_LEAVES = 1000, 3000  # of a table and a flame graph
+TABLES = {  # by name the headings, with the column and its kind
+    "classes": {
+        "class": ("class", "text"), "kernels": ("kernels", "count"), "launches": ("launches", "count"),
+        "GPU time": ("total_ns", "time"), "share": ("share", "share"), "most time in": ("largest_kernel", "kernel"),
+    },
+    "kernels": {
+        "kernel": ("kernel", "kernel"), "launches": ("launches", "count"), "GPU time": ("total_ns", "time"),
+        "share": ("share", "share"), "mean": ("mean_ns", "time"), "min": ("min_ns", "time"), "max": ("max_ns", "time"),
+        "class": ("class", "text"), "range": ("range", "path"),
+    },
+}  # fmt: skip
 
 
 def write_page(profile: Profile, path: Path, step_name: str = "step") -> None:
@@ -33,7 +45,8 @@ def write_page(profile: Profile, path: Path, step_name: str = "step") -> None:
     text = parts.html_environment().get_template("capture.html.j2").render(
         title=profile.capture.path.name, program=str(profile.recorded_window.get("program", "")), scope=scope,
         machine=_describe(profile), on_cpu=on_cpu, cpu_note=CPU_ONLY_NOTE, time_heading=time_heading(on_cpu), time=time,
-        of_what="one step" if scope.has_steps else "the capture", names_of=names.as_lists, tables=_tables(scope, under),
+        of_what="one step" if scope.has_steps else "the capture", names_of=names.as_lists,
+        tables=_tables(profile, under),
         flames={"step": parts.flame(shown, names, root)}, small_leaves=sum(one.ms <= most_small_ms for one in leaves),
         rows=parts.step_rows(leaves, time and time.ns / 1e6, idle_ms), short=short_names(scope.activities.names),
         findings=[finding for finding in findings if not finding.abstained], unchecked=abstained_by_reason(findings),
@@ -59,37 +72,18 @@ def _describe(profile: Profile) -> str:
     return " · ".join(filter(None, about))
 
 
-def _tables(scope: Scope, under: str | None) -> dict[str, tuple]:
+def _tables(profile: Profile, under: str | None) -> dict[str, tuple]:
     """The tables by name: the kinds of columns by heading, the rows, a sentence on rows that were left out, a title."""
-    profile, work, ns, tables = scope.profile, scope.activities, scope.duration_ns, {}
-    classes = list(profile.table("classes", under).rows())
-    kernels = [row for row in profile.table("kernels", under).rows() if row[2] not in ("memcpy", "memset")]
-    all_ns, moved = sum(row[3] for row in classes) or 1, profile.capture.source.copies()["bytes"]
-    time = f"{time_heading(profile.is_cpu_only)}=time | share=share"
-
-    def add(title: str, columns: str, rows: list) -> None:
-        name, left_out = title.partition(" ")[0].lower(), len(rows) - MAX_ROWS
+    tables, time = {}, time_heading(profile.is_cpu_only)
+    for name, columns in TABLES.items():
+        values = columns_of(profile.table(name, under))
+        all_ns = sum(values["total_ns"]) or 1
+        values["share"] = [ns / all_ns for ns in values["total_ns"]]
+        rows = list(zip(*(values[key] for key, _ in columns.values()), strict=True))
+        left_out = len(rows) - MAX_ROWS
         rest = f"{left_out:,} more have no room here; kernel-tables prints all." if left_out > 0 else ""
-        tables[name] = dict(column.split("=") for column in columns.split(" | ")), rows[:MAX_ROWS], rest, title
-
-    rows = [(name, count, launches, ns, ns / all_ns, largest) for name, count, launches, ns, _, largest, _ in classes]
-    add("Classes of kernels", f"class=text | kernels=count | launches=count | {time} | most time in=kernel", rows)
-    rows = [
-        (kernel, launches, ns, ns / all_ns, mean, least, most, kernel_class, path or "(no range)")
-        for path, kernel, kernel_class, launches, ns, mean, least, most, _ in kernels
-    ]
-    columns = f"kernel=kernel | launches=count | {time} | mean=time | min=time | max=time | class=text | range=text"
-    add("Kernels by range", columns, rows)
-    whole_ns, rows = int(ns.sum()) or 1, []
-    for name in np.unique(work.name[scope.is_memory]).tolist():
-        mine = np.flatnonzero(scope.is_memory & (work.name == name))
-        total_ns, size = int(ns[mine].sum()), None
-        if profile.name_kinds[name] == KINDS.index("memcpy") and len(moved) and (moved[mine] >= 0).all():
-            size = int(moved[mine].sum())
-        rate = size / total_ns if size is not None and total_ns else None
-        rows.append((work.names[name], len(mine), total_ns, total_ns / whole_ns, total_ns / len(mine), size, rate))
-    columns = "operation=kernel | times=count | time=time | share=share | mean=time | moved=size | rate=rate"
-    add("Memory operations", columns, sorted(rows, key=lambda row: -row[2]))
+        kinds = {heading.replace("GPU time", time): kind for heading, (_, kind) in columns.items()}
+        tables[name] = kinds, rows[:MAX_ROWS], rest, name.capitalize()
     return tables
 
 

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from kernel_tables.classes import family
 from kernel_tables.names import short_names
-from kernel_tables.output import as_json, duration, percent, size, visible
+from kernel_tables.output import as_json, duration, percent, visible
 from kernel_tables.tree import Node, longest, tree_of
 
 PHASES = ("forward", "loss", "backward", "optimizer")
@@ -108,7 +108,6 @@ def html_environment(*folders: Path) -> jinja2.Environment:
     }
     formats = {  # of cells
         "count": lambda count: f"{count:,.{0 if count == int(count) else 1}f}", "time": duration, "share": percent,
-        "size": size, "rate": lambda rate: f"{rate:,{'.0f' if rate >= 100 else '.3g'}} GB/s",  # of bytes per nanosecond
     }  # fmt: skip
     style, script = (Markup((own / name).read_text("utf-8")) for name in ("style.css", "page.js"))
     environment.globals |= {"formats": formats, "looks": LOOKS, "style": style, "script": script}

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from kernel_tables.output import code, compact_table, csv_cell, duration, escaped, percent, size, visible, write_table
-from kernel_tables.tables import Table
+from kernel_tables.output import code, compact_table, csv_cell, duration, escaped, percent, visible, write_table
 
 NAMES = [
     r"<script>alert(1)</script>|$\input{x}$", "plain_name-1.2", "*bold* _it_ __init__ ~x~ [a](b) ![c](d)", "a|b\\|c\\",
@@ -50,7 +49,7 @@ def test_names_that_need_no_escape_stay_readable_and_none_takes_two_lines_or_hid
 
 def test_every_format_holds_the_same_table_with_missing_numbers(tmp_path):
     frame = pd.DataFrame({"name": ["a|b", "=1"], "n": [1, 2], "x": [0.1, None], "is": [True, False]})
-    table = Table({name: frame[name].tolist() if name == "name" else frame[name].to_numpy() for name in frame})
+    table = {name: frame[name].tolist() if name == "name" else frame[name].to_numpy() for name in frame}
     for one in (frame, table):
         assert written(one, "csv", tmp_path).decode() == "name,n,x,is\na|b,1,0.1,True\n'=1,2,,False\n"
         rows = json.loads(written(one, "json", tmp_path))
@@ -68,7 +67,7 @@ def test_every_format_holds_the_same_table_with_missing_numbers(tmp_path):
 @example(HOSTILE)
 @example(["=", "'=", "''", "\\", "\\n", "\n"])
 def test_a_name_breaks_no_row_colours_no_terminal_is_no_formula_and_comes_back(tmp_path, names):
-    table = Table({"kernel": names})
+    table = {"kernel": names}
     texts = {name: written(table, name, tmp_path) for name in ("csv", "md", "json", "parquet")}
     for name in ("csv", "md", "json"):
         text = texts[name].decode()
@@ -81,8 +80,7 @@ def test_a_name_breaks_no_row_colours_no_terminal_is_no_formula_and_comes_back(t
     assert texts["md"].decode().count("\n") == 2 + len(names)
 
 
-def test_times_and_sizes_have_three_digits_and_a_unit():
+def test_times_have_three_digits_and_a_unit():
     times = [0, 999, 1000, 99_949, 999_499, 1_234_567, 61e9, float("nan")]
     assert [*map(duration, times)] == ["0 ns", "999 ns", "1.00 µs", "99.9 µs", "999 µs", "1.23 ms", "61.0 s", "–"]
-    assert [size(count) for count in (0, 1023, 4096, 1023 * 2**20)] == ["0 B", "1,023 B", "4.00 KiB", "1,023 MiB"]
     assert [percent(share) for share in (0, 0.0001, 0.5)] == ["0.0 %", "<0.1 %", "50.0 %"]

@@ -33,7 +33,7 @@ def capture(tmp_path) -> Path:
     for step, length in ((0, 3_000), (40_000, 5_000)):
         made = made.range("step", step, step + 30_000).range("forward", step + 10, step + 20_000)
         made = made.range(HOSTILE, step + 20, step + 15_000).kernel("ampere_sgemm_64x32_nn", step + 30, duration=length)
-    return made.memcpy(at=85_000, duration=2_000, size=4_096).write(tmp_path / "capture.sqlite")
+    return made.memcpy(at=85_000, duration=2_000).write(tmp_path / "capture.sqlite")
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,6 @@ def test_names_are_text_and_nothing_asks_for_the_network(capture):
     assert html.count("<script") == 2 and "<b>" not in html and SHOWN in html
     assert not {"\x00", "\u202e"} & set(html)
     assert "default-src 'none'" in html and "http" not in html.replace("http-equiv", "")
-    assert "4.00 KiB" in html and "2.05 GB/s" in html, "a copy of 4 KiB in 2 us"
 
 
 def test_what_has_no_room_is_counted(capture, monkeypatch):
