@@ -20,9 +20,9 @@ SUMMARIES += ["attention_backward"]
 COURSE = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention"]
 STUDIES = {  # by question: its script, the tables that it makes, its figure
     "time_lost": ("time_lost", ["time_lost"], []),
-    "f_precision": ("speed_ups", ["speed_ups"], ["precision"]),
-    "g_compile": ("speed_ups", ["speed_ups"], ["compile"]),
-    "h_attention": ("speed_ups", ["speed_ups"], ["attention"]),
+    "f_precision": ("speed_ups", ["speed_ups"], ["speed_ups_precision"]),
+    "g_compile": ("speed_ups", ["speed_ups"], ["speed_ups_compile"]),
+    "h_attention": ("speed_ups", ["speed_ups"], ["speed_ups_attention"]),
     "i_memory": ("memory_parts", ["memory_peak"], ["memory_timeline"]),
     "j_checkpoint": ("checkpoint", ["checkpoint"], ["checkpoint"]),
     "l_counters": ("counters", ["counter_kernels"], ["measured_roofline"]),

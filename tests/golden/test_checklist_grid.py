@@ -136,7 +136,7 @@ def own(tmp_path_factory) -> Path:
     (folder / "bin/nsys").write_text(NSYS.format(python=sys.executable))
     (folder / "bin/nsys").chmod(0o755)
     (folder / "bin/report").write_bytes(gzip.decompress(CAPTURE.read_bytes()))
-    snakemake(folder, f"results/runs/{OWN}/status.json", "results/processes/steps.csv", path=folder / "bin")
+    snakemake(folder, f"results/runs/{OWN}/status.json", "results/tables/steps.csv", path=folder / "bin")
     return folder
 
 
@@ -145,7 +145,7 @@ def alone(tmp_path_factory) -> Path:
     """The results of attention alone, in all formats."""
     product = {"program": "attention", "head_dims": [8], "context_lengths": [8, 16], "batch_sizes": [2]}
     product |= {"attentions": ["eager", "math", "mine:attend"], "precisions": ["bf16"]}
-    settings = {"operator": {"warmup_passes": 0, "measured_passes": 2, "bench_s": 0.01}}
+    settings = {"operator": {"warmup_passes": 0, "measured_passes": 2}}
     folder = write_grid(tmp_path_factory.mktemp("alone"), product, formats=["markdown", "latex", "typst"], **settings)
     (folder / "mine.py").write_text("from torch.nn.functional import scaled_dot_product_attention as attend\n")
     documents = [f"results/answers/answers.{suffix}" for suffix in ("md", "tex", "typ")]
@@ -237,12 +237,12 @@ TABLES = {  # merged over all runs, and columns that a user relies on
     "kernels": RUN_TABLES["kernels"], "phases": RUN_TABLES["phases"], "ranges": RUN_TABLES["ranges"],
     "forward_time": "forward_wall_ms forward_gpu_busy_ms unprofiled_step_ms matches_python idle_share",  # (a)
     "top_kernels": "scope rank kernel class gpu_time_ms invocations share",  # (b)
-    "forward_classes": "class gpu_time_ms invocations share", "forward_parts": "part gpu_time_ms share",  # (c)
-    "class_shares": "phase class gpu_time_ms share", "training_parts": "pass part gpu_time_ms share",  # (d)
+    "forward_parts": "part gpu_time_ms share",  # (c)
+    "class_shares": "phase class gpu_time_ms invocations share", "training_parts": "pass part gpu_time_ms share",  # (d)
     "attention": "part gpu_time_ms flops_per_layer flop_per_s runtime_to_matmuls flops_to_matmuls",  # (e)
     "attention_backward": "part gpu_time_ms flops_per_layer",
     "time_lost": "code gain_ms gain_percent sure message advice",
-    "memory_peak": "category bytes peak_bytes share", "memory_parts": "part bytes share",  # (i)
+    "memory_peak": "category bytes peak_bytes share", "memory_activations": "part bytes",  # (i)
     "memory_timeline": RUN_TABLES["memory_timeline"],
     # (l): throughput, occupancy with its limiter, stalls, DRAM and L2 bytes, roofline; no rows without a GPU
     "counters": "kernel occupancy limited_by stall dram_bytes l2_bytes flops flops_per_byte compute_share memory_share",
@@ -251,7 +251,6 @@ TABLES = {  # merged over all runs, and columns that a user relies on
     # (n): NCCL by rank and step, exposed and hidden; scaling; steps without communication
     "communication_steps": "rank step_ms compute_ms exposed_communication_ms idle_ms waiting_ms bytes overlap",
     "communication_times": "mean_ms without_mean_ms cost_ms", "communication_scaling": "kind speed_up efficiency",
-    "communication_collectives": "operation bytes duration_ms exposed_ms transfer_ms algorithm_gb_per_s bus_gb_per_s",
 }  # fmt: skip
 WITHOUT_ROWS = ("counters", "counter_kernels", "energy")  # here
 
@@ -318,7 +317,7 @@ def test_ones_own_program_is_measured_with_its_functions_annotated_and_replaced(
     runs = own / f"results/runs/{OWN}"  # `replace` and `environment`: else the program fails
     assert json.loads((runs / "timing.json").read_text())["status"] == "complete"
     assert ask(runs / "capture.sqlite", "SELECT COUNT(*) FROM NVTX_EVENTS")[0][0]
-    steps = pd.read_csv(own / "results/processes/steps.csv")
+    steps = pd.read_csv(own / "results/tables/steps.csv")
     assert 2 in set(steps["process"]) and set(steps["step"]) == {0, 1, 2}  # timing.processes, measured_steps
 
 

@@ -40,7 +40,7 @@ def write_folder(folder: Path, *further: tuple[str, int], **counters_changes) ->
     write_result(make_result(RUN, "capture", machine={"device_name": "NVIDIA H200"}), folder / "capture.json")
     counted = {"status": "complete", "key": make_key(RUN, "counters")} | counters_changes
     write_result(make_result(RUN, "counters", **counted), folder / "counters.json")
-    columns = METRICS | OPERATION_INDICATORS
+    columns = dict.fromkeys((*METRICS, *OPERATION_INDICATORS), ("",))
     with (folder / "ncu.csv").open("w", newline="") as file:
         if counted["status"] == "complete":  # else the file is empty
             writer = csv.writer(file, quoting=csv.QUOTE_ALL)

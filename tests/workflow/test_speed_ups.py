@@ -30,8 +30,8 @@ def made(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("made")
     tables, summed = write_tables(folder, *RUNS), [str(folder / f"{name}.parquet") for name in SUMMARIES]
     summaries.main(tables, summed)
-    table, *figures = outputs = [folder / "speed_ups.parquet", *(folder / f"{key}.svg" for key in speed_ups.BASES)]
-    speed_ups.main(tables, list(map(str, outputs)))
+    table, figures = folder / "speed_ups.parquet", [folder / f"speed_ups_{name}.svg" for name in speed_ups.BASES]
+    speed_ups.main(tables, list(map(str, [table, *figures])))
     assert all("GPU time" in figure.read_text() for figure in figures)
     answers.main([*tables, *summed, str(table)], [str(TEMPLATES / f"{name}.md.j2") for name in NAMES], str(folder))
     return folder

@@ -6,43 +6,39 @@ import pytest
 
 from workflow.tables import KEYS, WrongTable, make_table, read_table, read_tables, write_table
 
-STEP = {"phase": "forward", "step": 0, "ms": 1.5}
-
 
 def a_run(**values):
     numbers = dict.fromkeys(("context_length", "batch_size", "gpus"), 1)
     return {key: numbers.get(key, "0") for key in KEYS} | values
 
 
+STEP = a_run(phase="forward", step=0, ms=1.5)
+
+
 def test_a_table_is_written_as_parquet_with_units_and_as_csv_in_the_declared_order(tmp_path):
-    frame = pd.DataFrame([a_run(**STEP)])
+    frame = pd.DataFrame([STEP])
     write_table(frame[sorted(frame.columns)].assign(more=1), tmp_path / "warmup_steps.parquet")
     schema = pq.read_schema(tmp_path / "warmup_steps.parquet")
     assert schema.names == [*KEYS, "phase", "step", "ms"]
     assert schema.field("ms").metadata[b"unit"] == b"ms" and b"profiler" in schema.field("ms").metadata[b"meaning"]
     assert (tmp_path / "warmup_steps.csv").read_text().splitlines()[0] == ",".join(schema.names)
-    assert read_tables([tmp_path / "warmup_steps.parquet"])["warmup_steps"].equals(
-        read_table(tmp_path / "warmup_steps.parquet")
-    )
+    path = tmp_path / "warmup_steps.parquet"
+    assert read_tables([path])["warmup_steps"].equals(read_table(path))
     assert list(tmp_path.glob(".*")) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "frame", "message"),
+    ("name", "row", "message"),
     [
-        ("warmup_steps", [a_run(**STEP | {"ms": "long"})], "column ms is declared as float, and has .* such as 'long'"),
-        (
-            "warmup_steps",
-            [a_run(**STEP | {"step": 0.5})],
-            "column step is declared as int, and has float64 such as 0.5",
-        ),
-        ("warmup_steps", [{"phase": "forward", "step": 0}], "no column run, model"),
-        ("mine", [STEP], "not declared; add its columns to workflow/columns.yaml"),
+        ("warmup_steps", STEP | {"ms": "long"}, "column ms is declared as float, and has .* such as 'long'"),
+        ("warmup_steps", STEP | {"step": 0.5}, "column step is declared as int, and has float64 such as 0.5"),
+        ("warmup_steps", {"phase": "forward", "step": 0}, "no column run, model"),
+        ("mine", STEP, "not declared; add its columns to workflow/columns.yaml"),
     ],
 )
-def test_what_is_not_as_declared_is_refused_by_table_and_column(tmp_path, name, frame, message):
+def test_what_is_not_as_declared_is_refused_by_table_and_column(tmp_path, name, row, message):
     with pytest.raises(WrongTable, match=f"table {name}: {message}"):
-        write_table(pd.DataFrame(frame), tmp_path / f"{name}.parquet")
+        write_table(pd.DataFrame([row]), tmp_path / f"{name}.parquet")
     assert not list(tmp_path.iterdir())
 
 

@@ -38,7 +38,7 @@ def join_documents(documents: list[str], runs: pd.DataFrame) -> str:
     sections = ["#" + document.replace(f"\n\n{machine}", "") for document in documents]
     if missing := text.list_missing(runs):
         sections.append("## Not measured\n\n" + "\n".join(f"- {line}" for line in missing))
-    started = runs[[name for name in runs if name.endswith("_started_utc")]].stack().dropna()
+    started = runs["started_utc"].dropna() if "started_utc" in runs else []
     when = f"\n- measured {started.min()} to {started.max()}" if len(started) else ""
     sections.append(f"## Provenance\n\n- {len(runs)} runs; {describe_models(runs)}\n- {machine}{when}")
     return "\n\n".join(["# Answers", *sections])

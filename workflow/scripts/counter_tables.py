@@ -39,7 +39,7 @@ from kernel_tables.counters import (
 from kernel_tables.errors import NotConserved, TraceError
 from kernel_tables.profile import Profile, read
 from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
-from workflow.scripts.run_tables import MEMORY_OPERATIONS, measured_activities
+from workflow.scripts.run_tables import MEMORY_OPERATIONS, place_in_steps
 from workflow.tables import make_table, write_table
 
 LEFT_OUT = "left out: communication"
@@ -71,7 +71,7 @@ def find_launches(profile: Profile) -> pd.DataFrame:
     """A row per launch of a kernel in the measured steps: kernel, class, grid, block, duration_ns."""
     is_measured = profile.enclosing("measure") >= 0
     sizes = profile.capture.source.sizes()
-    rows = measured_activities(profile).rename(columns={"name": "kernel"})
+    rows = place_in_steps(profile)[0].rename(columns={"name": "kernel"})
     rows = rows.assign(grid=sizes["grid"][is_measured], block=sizes["block"][is_measured])
     rows = rows[(rows["step"] >= 0) & ~rows["kind"].isin(MEMORY_OPERATIONS)]
     return rows[[*CONFIGURATION, "class", "duration_ns"]].astype({"kernel": "str", "class": "str"})

@@ -23,7 +23,7 @@ def list_windows(result: Energy) -> list[dict]:
     return [
         {
             "window": number, "kind": window.kind, "seconds": window.seconds, "joules": 1e-6 * window.microjoules,
-            "steps": window.steps, "tick_ms": 1e3 * result.tick_s,
+            "steps": window.steps,
         }
         for number, window in enumerate(result.windows)
     ]  # fmt: skip
@@ -44,7 +44,6 @@ def summarize_energy(windows: pd.DataFrame, runs: pd.DataFrame, phases: pd.DataF
     # a backward pass has two products for each of the forward pass
     flops = runs["forward_flops"].astype("float64") * np.where(table["mode"] == "forward", 1, 3)
     table["tflops_per_watt"] = 1e-12 * flops / table["joules_per_step"]
-    table["tick_share"] = by_run["tick_ms"].first() / (1e3 * by_run["seconds"].min())
     steps = phases[(phases["phase"] == "step") & (phases["gpu_busy_ns"] > 0)]
     on_gpu = runs["device"] == "cuda"
     busy_ms = (steps.groupby("run")["gpu_busy_ns"].mean().astype("float64") / 1e6).reindex(table.index)[on_gpu]

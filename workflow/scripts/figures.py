@@ -1,5 +1,5 @@
-"""From tables to the figures of (a) to (e): phase_times, class_shares, roofline and scaling, each as .svg and .png. GPU
-time is the time in which anything ran."""
+"""From tables to the figures of (a) to (e): phase_times, class_shares, top_kernels, attention, roofline
+and scaling, each as .svg and .png. GPU time is the time in which anything ran."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,9 +12,10 @@ from kernel_tables.classes import family
 from workflow import charts
 from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
 from workflow.tables import read_tables, sort_runs
-from workflow.text import MODES, describe_machine, describe_run, write_number, write_percent, write_range
+from workflow.text import MODES, describe_machine, describe_run, shorten, write_number, write_percent, write_range
 
 CONTEXT = alt.X("context_length:O", title="context length (tokens)", axis=alt.Axis(labelAngle=0))
+ATTENTION_PARTS = ["computing attention scores", "final matmul", "mask and scale", "computing softmax"]
 MAX_BARS = 24  # of a figure that is read in ten seconds
 Figure = tuple[alt.TopLevelMixin, str] | None  # the chart and its result in a sentence; None if there is no data
 
@@ -111,6 +112,53 @@ def draw_shares(part: pd.DataFrame, column: str, rows: pd.DataFrame, y: alt.Y) -
     return alt.layer(bars, texts.encode(x="middle:Q", y=y, text="text", color=color))
 
 
+def draw_top_kernels(tables: dict[str, pd.DataFrame]) -> Figure:
+    """(b) The kernels with the most time of the run with the most, in its forward pass and in the entire step."""
+    table = tables["top_kernels"]
+    if table.empty:
+        return None
+    whole = table[table["scope"] == "all phases"]
+    run = whole.assign(ms=whole["gpu_time_ms"] / whole["share"]).sort_values("ms", kind="stable")["run"].iloc[-1]
+    rows = table[table["run"] == run]
+    rows = charts.label_rows(rows.assign(kernel=shorten(rows["kernel"], table), family=rows["class"].map(family)))
+    name = f"{rows['label'].iloc[0]} · {MODES[rows['mode'].iloc[0]]}"
+    scopes = {"forward": "its forward pass", "all phases": f"all of one {MODES[rows['mode'].iloc[0]]}"}
+    panels, furthest = [], rows["gpu_time_ms"].max() * 1.35
+    for scope, title in scopes.items():
+        part = rows[rows["scope"] == scope]
+        texts = zip(part["gpu_time_ms"], part["share"], part["invocations"], strict=True)
+        part = part.assign(text=[f"{write_number(ms)} ms, {write_percent(share)}, {n:.0f}×" for ms, share, n in texts])
+        x = alt.X("gpu_time_ms:Q", title="ms", scale=alt.Scale(domain=[0, furthest], nice=False))
+        base = alt.Chart(part).encode(x=x, y=charts.label_axis(part, "kernel"))
+        bars = base.mark_bar().encode(color=charts.part_color(rows, "family"))
+        labels = base.mark_text(align="left", dx=5).encode(text="text")
+        panels.append(alt.layer(bars, labels).properties(title=title, width=480, height=alt.Step(20)))
+    first = rows[(rows["scope"] == "all phases") & (rows["rank"] == 1)].iloc[0]
+    result = f"{first['kernel']} takes {write_percent(first['share'])} of the GPU time of {name}"
+    return alt.vconcat(*panels), result
+
+
+def draw_attention(tables: dict[str, pd.DataFrame]) -> Figure:
+    """(e) The parts of attention as shares of its GPU time, and of its FLOPs."""
+    table = tables["attention"]
+    table = table[table["part"].isin(ATTENTION_PARTS) & (table["mode"].isin(choose_modes(table)[:1]))]
+    if table.empty:
+        return None
+    rows = charts.label_rows(table)
+    labels, panels = list(dict.fromkeys(rows["label"]))[-MAX_BARS:], []
+    rows = rows[rows["label"].isin(labels)]
+    for title, column in {"share of time": "gpu_time_ms", "share of FLOPs": "flops_per_layer"}.items():
+        part = rows.assign(share=rows[column].astype("float64") / rows.groupby("run")[column].transform("sum"))
+        y = alt.Y("label:N", title=None, sort=labels, axis=None if panels else alt.Axis())
+        panels.append(draw_shares(part, "part", rows, y).properties(title=title, width=300, height=alt.Step(20)))
+    softmax = table[table["part"] == "computing softmax"]
+    result = (
+        f"Softmax takes {write_range(softmax['runtime_to_matmuls'])} times as long as both matrix multiplies of"
+        f" attention, with {write_range(softmax['flops_to_matmuls'], 'percent')} of their FLOPs"
+    )
+    return alt.hconcat(*panels), result
+
+
 def draw_roofline(tables: dict[str, pd.DataFrame]) -> Figure:
     """Every part's FLOP/s against the FLOPs for each byte that it has to move, both from the shapes."""
     table = tables["forward_parts"].merge(tables["runs"], how="left")
@@ -130,12 +178,9 @@ def draw_roofline(tables: dict[str, pd.DataFrame]) -> Figure:
     rows = sort_runs(charts.label_rows(rows, but=("mode", "context_length")), tables["runs"])
     precision, device, best = rows["precision"].iloc[0], rows["device_name"].iloc[0], rows.loc[rows["tera"].idxmax()]
     peak, parts = peak_flop_per_s(device, precision), list(dict.fromkeys(rows["part"]))
-    result = (
-        f"At context {best['context_length']}, {best['part']} reaches the most: {write_number(best['tera'])} TFLOP/s"
-    )
-    result += f"; no peak of {device} is known" if np.isnan(peak) else (
-        f", {write_percent(1e12 * best['tera'] / peak)} of the peak in {precision}"
-    )  # fmt: skip
+    rate = f"{write_number(best['tera'])} TFLOP/s"
+    of_peak = f"{write_percent(1e12 * best['tera'] / peak)} of the peak in {precision}" if peak > 0 else "no known peak"
+    result = f"At context {best['context_length']}, {best['part']} reaches the most: {rate}, {of_peak}"
     scale, legend = alt.Scale(domain=parts, range=charts.SERIES[: len(parts)]), alt.Legend(orient="right")
     color = alt.Color("part:N", title=None, scale=scale, legend=legend)
     shape = charts.series_shape(rows, "label").legend(orient="right")
@@ -198,6 +243,8 @@ def draw_scaling(tables: dict[str, pd.DataFrame]) -> Figure:
 DRAWN = {  # by name: the function, and the quantity that is shown
     "phase_times": (draw_phase_times, "Time of each phase, ms: GPU time (lines), without a profiler (hollow marks)"),
     "class_shares": (draw_class_shares, "Kernel classes as shares of the time of all kernels and memory operations"),
+    "top_kernels": (draw_top_kernels, "The five kernels with the most GPU time: ms, share and launches in one pass"),
+    "attention": (draw_attention, "Parts of attention in the forward pass as shares of its GPU time and of its FLOPs"),
     "roofline": (draw_roofline, "FLOP/s of each part of the forward pass against FLOP per byte, from the shapes"),
     "scaling": (draw_scaling, "GPU time of a step, ms, against parameters and against context length"),
 }

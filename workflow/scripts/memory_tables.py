@@ -61,10 +61,8 @@ class History:
         self.allocations["category"] = self.categories()
 
     def categories(self) -> np.ndarray:
-        rows = self.allocations
-        backward = self.ranges[(self.ranges["phase"] == "backward") & (self.ranges["part"] == NO_RANGE)].set_index(
-            "step"
-        )
+        rows, ranges = self.allocations, self.ranges
+        backward = ranges[(ranges["phase"] == "backward") & (ranges["part"] == NO_RANGE)].set_index("step")
         begin, end = (rows["step"].map(backward[name]).fillna(np.inf) for name in ("opened", "closed"))
         was_freed = rows["freed"] < len(self.time_us)
         is_gradient = was_freed & (rows["phase"] == "backward") & (rows["freed"] >= end)

@@ -1,4 +1,4 @@
-"""(f, g, h) From runs that differ in one dimension alone to what its values gain: GPU time first, wall time beside it."""
+"""(f, g, h) From runs that differ in one dimension alone to what its values gain, in GPU time first."""
 
 from collections.abc import Iterable
 
@@ -15,12 +15,12 @@ BASES = {"precision": "fp32", "compile": "off", "attention": "eager", "optimizer
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
-    """Reads runs, timings, phases and kernels; writes the table and the figures, by dimension, that are named."""
+    """Reads runs, timings, phases, kernels; writes the table and the figures speed_ups_DIMENSION that are named."""
     tables = read_tables(inputs)
     table = compare_dimensions(tables)
     write_tables({"speed_ups": table}, outputs)
     machine = describe_machine(tables["runs"])
-    charts.save_all({dimension: draw(table, dimension, machine) for dimension in BASES}, outputs)
+    charts.save_all({f"speed_ups_{name}": draw(table, name, machine) for name in BASES}, outputs)
 
 
 def compare_dimensions(tables: dict[str, pd.DataFrame], dimensions: Iterable[str] = BASES) -> pd.DataFrame:
@@ -72,7 +72,7 @@ def draw(table: pd.DataFrame, dimension: str, machine: str) -> alt.TopLevelMixin
     values, labels = list(dict.fromkeys(rows[dimension])), list(dict.fromkeys(rows["label"]))
     rows = rows.assign(furthest=rows[["speed_up", "wall_speed_up"]].max(axis=1))
     scale = alt.Scale(domain=[0, rows["furthest"].max() * 1.1], nice=False)
-    base, panels = f"{dimension} {BASES[dimension]}", []
+    base, panels = f"with {dimension}: {BASES[dimension]}", []
     for mode in rows["mode"].unique():
         y = alt.Y("label:N", title=None, sort=labels, axis=None if panels else alt.Axis())
         bars = alt.Chart(rows[rows["mode"] == mode]).encode(y=y, yOffset=alt.YOffset(f"{dimension}:N", sort=values))
