@@ -12,8 +12,7 @@ import numpy as np
 
 from kernel_tables.attribution import path_text
 from kernel_tables.capture import NONE
-from kernel_tables.evidence import Context, Hit
-from kernel_tables.rules import RULES, Rule
+from kernel_tables.rules import RULES, Context, Hit, Rule
 from kernel_tables.steps import IDLE, Scope
 
 if TYPE_CHECKING:

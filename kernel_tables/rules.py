@@ -6,8 +6,10 @@ A mask or an array "by activity" is in the order of capture.activities.
 
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated
 
@@ -16,16 +18,119 @@ import numpy as np
 
 from kernel_tables.classes import is_fp32_without_tensor_cores, pattern_problem
 from kernel_tables.errors import TraceError
-from kernel_tables.evidence import Context, Hit
-from kernel_tables.idle import EVALUATION, GPU, LAUNCHING
-from kernel_tables.intervals import covered_ns
-from kernel_tables.output import duration
+from kernel_tables.idle import CAUSES, FUNCTION, GPU, HOST, LAUNCHING, HostCalls, Idle
+from kernel_tables.intervals import covered_ns, difference
 from kernel_tables.steps import COMMUNICATION, IDLE, OUTSIDE, Scope, phases_and_parts
 
+OPTIMIZER = re.compile(r"(?i)^optimizer(?!.*zero_grad)")  # also PyTorch's own, Optimizer.step#AdamW.step
 MANY_OPTIMIZER_KERNELS = 20  # of a step; clipping gradients before a fused optimizer takes six
-# The ten steps of small, context 512, lie within 10 % on an H200, whose clocks fall by 5 % in 80 ms of bf16 products.
-OUTLIER = 1.25
 CUSTOM_EXAMPLE = "code = 'slow_norm', kernel = 'rms_norm', share = 0.05, advice = '...'"
+
+
+@dataclass(frozen=True)
+class Hit:
+    """What a rule found."""
+
+    gain_ns: int  # the most that a fix saves
+    message: str
+    evidence: dict[str, object]
+    ns_by_activity: np.ndarray = field(repr=False)  # what it counts of each activity and of the gap that this ended
+    counted_ns: int | None = None  # the time that must reach the rule's share of the span; by default gain_ns
+
+
+class Context:
+    """What rules look at: a scope, its host's calls, its idle time, and kernels by purpose."""
+
+    def __init__(self, scope: Scope):
+        self.scope = scope
+        # By activity: what the rules count to which the one that runs leaves kernels and idle time.
+        self.claimed_ns = np.zeros(len(scope.activities), np.int64)
+
+    def lacks(self, need: str) -> str:
+        """Why the capture lacks what a rule needs; "" if it has that."""
+        scope = self.scope
+        # Classes of kernels that only a model launches, not an optimizer.
+        of_models = "gemm", "attention", "softmax", "normalization", "embedding", "other/convolution", "other/loss"
+        match need:
+            case "kernels" if not scope.devices:
+                return "nothing that ran was recorded"
+            case "gpu" if scope.profile.is_cpu_only:
+                return "the program ran on the CPU, without a GPU"
+            case "calls" if not self.calls.are_known:
+                return "the capture lacks the names or the ends of API calls, so the CPU may have waited for anything"
+            case "complete" if scope.is_incomplete:
+                return "launches lack their kernels, or these their times, so it is not known when the GPU was idle"
+            case "steps" if not scope.has_steps:
+                what = f"no {scope.noun} ran in a range {scope.step_name!r}"
+                return f"{what}: name the range of one step with --step-name"
+            case "memory kinds" if not self.calls.has_memory_kinds:
+                return "the capture lacks the sizes of copies and their kinds of memory"
+            case "optimizer" if not any(map(OPTIMIZER.match, scope.ranges.names)):
+                return "no range is named optimizer, and what an optimizer launches looks like other elementwise work"
+            case "optimizer" if (self.is_update & scope.is_of_class(*of_models)).any():
+                return "the optimizer's range also holds work of a model, as of a closure passed to step"
+            case "communication" if not scope.is_of_class("communication").any():
+                return "no communication between processes was recorded"
+        return ""
+
+    @cached_property
+    def calls(self) -> HostCalls:
+        return HostCalls(self.scope)
+
+    @cached_property
+    def idle(self) -> Idle:
+        return Idle(self.scope, self.calls)
+
+    @cached_property
+    def time_by_activity(self) -> np.ndarray:
+        """By activity: how long it ran, in full if it is partly in the span of its device, and 0 if it is outside."""
+        return np.where(self.scope.is_in_span, self.scope.duration_ns, 0)
+
+    @cached_property
+    def is_update(self) -> np.ndarray:
+        """By activity: whether an optimizer launched it."""
+        return self.scope.is_in_range(OPTIMIZER.match) & self.scope.is_in_span & self.scope.is_kernel
+
+    def times(self, mask: np.ndarray) -> np.ndarray:
+        """By activity: how long it ran if it is in `mask`, else 0."""
+        return np.where(mask, self.time_by_activity, 0)
+
+    def time_hit(self, mask: np.ndarray, subject: str) -> Hit:
+        """The hit for kernels of `mask` in the span. `subject` is the beginning of its message."""
+        scope, mask = self.scope, mask & self.scope.is_in_span
+        total_ns = scope.busy_ns(mask)
+        evidence = {"kernels_per_step": scope.per_step(mask), "ms": scope.per_step_ms(total_ns)}
+        return Hit(total_ns, f"{subject} {scope.in_words(total_ns)}", evidence, self.times(mask))
+
+    def idle_hit(self, cause: str, waits: str) -> Hit | None:
+        """The hit for the time in which a device idles between activities or only copies because of `cause`. `waits`
+        says when it waits, in words."""
+        scope, calls = self.scope, self.calls
+        number = CAUSES.index(cause) if cause in CAUSES else len(CAUSES)  # else no call or copy is the cause
+        is_copy = (calls.copy_cause == number) & scope.is_in_span
+        idle_ns = np.maximum(self.idle.by_activity(cause) - self.claimed_ns, 0)
+        copying = [difference(device.time_of(is_copy), device.time_of(scope.is_kernel)) for device in scope.devices]
+        copying_ns = sum(times.total_ns for times in copying)
+        counted_ns = int(idle_ns.sum()) + copying_ns
+        evidence = {
+            "gaps_per_step": round(int((idle_ns > 0).sum()) / scope.step_count, 2),
+            "longest_ms": int(idle_ns.max(initial=0)) / 1e6,
+        }
+        message = f"the GPU waits {scope.in_words(counted_ns)} {waits}"
+        functions = sorted(set(scope.profile.capture.host_functions[2]))[:3]
+        if why := {HOST: scope.compiled_in_words, FUNCTION: ", ".join(functions)}.get(cause):
+            message += f" ({why})"
+        if cause in CAUSES:  # how often and for how long calls held up the host in the spans of the devices
+            first_ns = min(device.first_ns for device in scope.devices)
+            last_ns = max(device.last_ns for device in scope.devices)
+            held_up = (calls.cause == number) & (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
+            counts = Counter(calls.functions[function] for function in np.sort(calls.function[held_up]).tolist())
+            evidence["functions_per_step"] = {name: round(n / scope.step_count, 2) for name, n in counts.items()}
+            evidence["host_ms"] = scope.per_step_ms(calls.time_of(held_up).total_ns)
+        if copying_ns:
+            evidence["copying_alone_ms"] = scope.per_step_ms(copying_ns)
+        gain_ns = max(counted_ns, self.idle.avoidable_ns.get(cause, 0) + copying_ns)
+        return Hit(gain_ns, message, evidence, idle_ns + self.times(is_copy), counted_ns)
 
 
 @dataclass(frozen=True)
@@ -38,8 +143,8 @@ class Rule:
     advice: str
     sure: str  # certain: counted; likely: profiling makes it larger; possible: to be checked in the program
     needs: tuple[str, ...]  # of Context.lacks; without one of them it abstains
-    find: Callable[[Context], Hit | None] | None = None  # None: Context.wait_hit
-    waits: str = ""  # when the GPU waits, in words, for wait_hit
+    find: Callable[[Context], Hit | None] | None = None  # None: Context.idle_hit
+    waits: str = ""  # when the GPU waits, in words, for idle_hit
     threshold: str = "{size}"  # in words; {size} is the share
     is_idle_only: bool = False  # whether it counts only idle time
     leaves_to: tuple[str, ...] = ()  # codes of rules whose kernels and idle time this one does not count
@@ -198,40 +303,8 @@ def exposed_communication(context: Context) -> Hit | None:
     return Hit(exposed_ns, message, evidence, context.times(is_communication))
 
 
-def unsteady_steps(context: Context) -> Hit | None:
-    """Steps that are slow. Idle time that other findings claim, or of an evaluation that waits for data, does not
-    count."""
-    scope, step, count = context.scope, context.scope.step_by_activity, len(context.scope.step_ranges)
-    idle_ns = np.minimum(context.idle.by_activity(), context.claimed_ns + context.idle.by_activity(EVALUATION))
-    # The first activity of a step ends idle time of the step before: searchsorted finds that one.
-    of_step = np.maximum(np.searchsorted(scope.step_starts_ns, scope.activities.start) - 1, 0)
-    claimed_ns = np.bincount(of_step, idle_ns, count) / len(scope.devices)
-    time_ns = np.maximum(scope.step_times_ns - claimed_ns, 1)  # by step, as are all arrays below
-    median_ns = float(np.median(time_ns))
-    is_slow = time_ns > OUTLIER * median_ns
-    if not is_slow.any():
-        return None
-    longer_ns = np.where(is_slow, time_ns - median_ns, 0)
-    evidence = {
-        "median_ms": median_ns / 1e6,
-        "slow_steps_ms": {str(step): float(time_ns[step]) / 1e6 for step in np.flatnonzero(is_slow).tolist()},
-        "longer_ms": float(longer_ns.sum()) / 1e6,
-    }
-    more, usual = (np.median(scope.launches_by_step[steps]) for steps in (is_slow, ~is_slow))
-    message = (
-        f"{int(is_slow.sum())} of {count} steps take{'s' if is_slow.sum() == 1 else ''} more than {OUTLIER}"
-        f" times the median of {duration(median_ns)}; they launch {more:,.0f} {scope.noun}, and the others {usual:,.0f}"
-    )
-    ns_by_activity = context.times(np.isin(step, np.flatnonzero(longer_ns > 0)))
-    return Hit(int(longer_ns.sum()) * len(scope.devices), message, evidence, ns_by_activity)
-
-
 ON_GPU, FROM_CALLS = ("kernels", "gpu", "complete"), ("kernels", "gpu", "complete", "calls")
 IN_STEP = "{size}, and at least one call after which its step launches more kernels"
-RULES_WITH_IDLE_TIME = (  # those that count idle time, and perhaps other time
-    "launch_bound", "idle_host", "waiting_for_data", "idle_sync", "idle_copy", "idle_allocation", "small_kernels",
-    "sync_in_step", "copy_in_step", "pageable_copy", "allocation_in_step", "unfused_optimizer",
-)  # fmt: skip
 RULES = (  # by position: code, looks_for, share, advice, sure, needs
     Rule(
         "waiting_for_data", "the GPU idle, or a program on the CPU held up, while a DataLoader gets the next batch",
@@ -335,17 +408,11 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         "certain", ("kernels", "communication"), exposed_communication, threshold="overlap below 30%, and {size}",
         source="nsys-ai, overlap of NCCL",
     ),
-    Rule(
-        "unsteady_steps", "steps that take longer than others, and whether they launch more", 0.05,
-        "look at only the slow steps; if they do other work, as an evaluation does, record steps without it (record"
-        " --skip); if the same work takes longer, see what else ran on the machine, and fix the GPU's clocks"
-        " (nvidia-smi -lgc)",
-        "possible", ("kernels", "gpu", "complete", "steps", "several steps"), unsteady_steps,
-        leaves_to=RULES_WITH_IDLE_TIME, threshold=f"a step over {OUTLIER} times the median, and {{size}} in all",
-        source="scatter of ten steps on an H200",
-    ),
 )  # fmt: skip
 CODES = tuple(rule.code for rule in RULES)
+RULES_WITH_IDLE_TIME = tuple(
+    rule.code for rule in RULES if not rule.find or rule.find in (waiting_for_data, small_kernels, unfused_optimizer)
+)
 
 
 NotEmpty = Annotated[str, msgspec.Meta(min_length=1)]

@@ -60,16 +60,7 @@ def launch(program: Program, names: list[str], us: float | None = None) -> None:
         program.launch(name, us or (200 if name == GEMM else 100))
 
 
-def allocate_varying(program: Program, number: int) -> None:
-    program.free()
-    program.allocate(150 if number % 3 else 5000)
-
-
 PRECEDENCE = {  # of several rules that could report the same time, the one that names the cause does
-    "steps that differ in how long they allocate": ("allocation_in_step", lambda: training(allocate_varying)),
-    "steps that differ in how late they launch": (
-        "launch_bound", lambda: training(lambda p, number: [p.launch(GEMM, 5, 100 * number) for _ in range(6)]),
-    ),
     "memory that is freed between steps and allocated in them": (
         "idle_allocation", lambda: training(lambda p, _: p.allocate(800), between=Program.free),
     ),
@@ -181,18 +172,6 @@ def test_an_optimizer_with_a_closure_that_runs_the_model_is_not_judged(tmp_path)
     assert said.abstained and said.message.startswith("the optimizer's range also holds work of a model")
 
 
-def test_a_slow_step_is_found_with_what_it_launches(tmp_path):
-    program = Program()
-    for number in range(6):
-        with program.range("step"):
-            launch(program, [GEMM] * (5 if number == 1 else 2), 300)
-            program.pause(1)
-    said = said_of(program, tmp_path)["unsteady_steps"]
-    assert said.message.startswith("1 of 6 steps takes more than 1.25 times the median of 60")
-    assert said.message.endswith("; they launch 5 kernels, and the others 2")
-    assert said.gain_ms == pytest.approx(0.15, rel=0.05)
-
-
 @pytest.mark.parametrize("before_ms", [2.5, 0.9, 60])
 def test_gains_are_of_a_step_before_recording_which_leaves_less_idle_time_on_a_gpu(before_ms, tmp_path):
     program = Program()  # each step has a millisecond of kernels, and takes five
@@ -243,9 +222,6 @@ def test_what_a_capture_lacks_is_said(tmp_path):
     assert message(operator, "launch_bound") == "the program ran on the CPU, without a GPU"
     with kernel_tables.read(CAPTURES / "tiny_2022.4.2.sqlite.gz") as profile:
         assert [one.code for one in diagnose(profile) if one.abstained] == list(CODES)
-    with kernel_tables.read(CAPTURES / "tiny_2025.3.1.sqlite.gz") as profile:
-        said = {one.code: one.message for one in diagnose(profile)}
-    assert said["unsteady_steps"].startswith("only 3 steps were recorded, and it takes 6 to tell a slow step from")
 
 
 def test_a_users_rule_reports_from_its_share_on(tmp_path):
@@ -296,7 +272,7 @@ def found_in(name):
 
 def test_a_gap_in_which_the_profiler_was_busy_is_no_finding():
     findings, parts = found_in("overhead")
-    assert "idle_host" not in findings and "unsteady_steps" not in findings
+    assert "idle_host" not in findings
     assert parts["idle, the profiler's own time"] == 4_800_000 / 6
 
 
