@@ -5,7 +5,6 @@ The hooks are removed while torch.compile traces a model. If it saw them, it wou
 the compiled model, and compile again once they are gone.
 """
 
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, suppress
@@ -27,12 +26,12 @@ class mark:
     """Opens a range around every call of every module of a model, forward and backward, and a range `backward` around
     each backward pass, until the end of its `with` block, or `end()`.
 
-    The ranges have the names of `module_names`, to `depth` components (None: all). They are of PyTorch's profiler, or
-    what another `emitter` opens: `nvtx_emitter()` for nsys. One model is marked at a time.
+    The ranges have the names of `module_names`. They are of PyTorch's profiler, or what another `emitter` opens:
+    `nvtx_emitter()` for nsys. One model is marked at a time.
     """
 
-    def __init__(self, model: nn.Module, emitter: Emitter | None = None, depth: int | None = None) -> None:
-        names = {id(module): name for module, name in module_names(model, depth)}
+    def __init__(self, model: nn.Module, emitter: Emitter | None = None) -> None:
+        names = {id(module): name for module, name in module_names(model)}
         marker = Marker(record_function_emitter() if emitter is None else emitter)
         self._parts = ModuleParts(marker.part, lambda module: names.get(id(module)))
         follow_backward(marker, "backward")
@@ -52,8 +51,8 @@ class mark:
 
 class ModuleParts:
     """Opens and closes the parts. `name_of` returns the name of a module, or None for no part; `part` makes the context
-    manager of a name. `around` makes another one for each outermost call, from the module and the arguments; a call
-    inside of a backward pass, which may compute a module again, is not outermost.
+    manager of a name. `around` makes another one for each outermost call of a module; a call inside of a backward pass,
+    which may compute a module again, is not outermost.
 
     No model is compiled again for these parts. Modules inside a compiled model are not called, so they have no parts.
     """
@@ -64,7 +63,7 @@ class ModuleParts:
         self,
         part: Callable[[str], AbstractContextManager],
         name_of: Callable[[nn.Module], str | None],
-        around: Callable[[nn.Module, tuple, dict[str, Any]], AbstractContextManager] | None = None,
+        around: Callable[[nn.Module], AbstractContextManager] | None = None,
     ) -> None:
         self._part, self._name_of, self._around = part, name_of, around
         self._handles: list[RemovableHandle] = []
@@ -100,14 +99,14 @@ class ModuleParts:
             handle.remove()
 
     @uncompiled
-    def call_begins(self, module: nn.Module, args: tuple) -> None:
+    def call_begins(self, module: nn.Module, *_: Any) -> None:
         """Opens the ranges of a module that is called now. Public for a call that began before `begin`."""
         if torch.compiler.is_compiling() or self not in self.active:
             return
         calls, name = self._calls, self._name_of(module)
         contexts = []
         if self._around and not calls and not is_in_backward():
-            contexts.append(self._around(module, args, keyword_arguments()))
+            contexts.append(self._around(module))
         outer_name = next((outer for _, outer, _ in reversed(calls) if outer is not None), None)
         if name not in (None, outer_name):  # a wrapper and its module have the same name, but get one range
             contexts.append(self._part(name))
@@ -150,14 +149,6 @@ def _hide_from_compiler() -> None:
     when_imported("torch._dynamo", watch)
 
 
-def keyword_arguments() -> dict[str, Any]:
-    """The keyword arguments of the call before which a hook runs. PyTorch passes them to no hook for all modules."""
-    frame = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename != nn.modules.module.__file__:
-        frame = frame.f_back
-    return (frame and frame.f_locals.get("kwargs")) or {}
-
-
 # The attributes in which the wrappers of torch.compile, FSDP and checkpoints keep the module that they wrap.
 WRAPPERS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
@@ -182,14 +173,12 @@ def model_name(model: nn.Module) -> str:
     return class_name(model) if inner is None else model_name(inner)
 
 
-def module_names(model: nn.Module, depth: int | None = None) -> Iterator[tuple[nn.Module, str | None]]:
+def module_names(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
     """The model with the name of its class, and every module in it with its path, as in the names of parameters, but
     without numbers:
 
     - In an nn.ModuleList of one class, members have the name of the list: `blocks.3.attention` is `blocks.attention`.
     - In other containers, the class replaces the number: `head.0` is `head.Linear`.
-
-    A name of more than `depth` components is None.
     """
     root_name = model_name(model)
     yield model, root_name
@@ -207,6 +196,5 @@ def module_names(model: nn.Module, depth: int | None = None) -> Iterator[tuple[n
             elif key.isdigit():
                 key = class_name(child)
             child_path = ".".join(filter(None, (path, key)))
-            is_too_deep = depth is not None and child_path.count(".") >= depth
-            yield child, None if is_too_deep else child_path or root_name  # no path: it is the wrapped model
+            yield child, child_path or root_name  # no path: it is the wrapped model
             unvisited.append((child, child_path))

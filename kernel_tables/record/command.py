@@ -45,17 +45,16 @@ def add_options(command: argparse.ArgumentParser) -> None:
         (kinds, "--range", {"metavar": "NAME", "help": "record instances of this range of the program instead"}),
         (kinds, "--calls", {"action": "store_true", "help":
             "record calls of the model, even if there is an optimizer"}),
-        (command, "--ranges", {"default": handover.AUTO, "metavar": "modules[:DEPTH]|none", "help":
-            "ranges for every module of the models (to DEPTH parts of their names), or none; default: modules, if the"
-            " program opens no ranges itself; otherwise only a range for each step, unless it opens `step` itself"}),
+        (command, "--ranges", {"choices": (handover.MODULES, handover.NONE), "default": handover.AUTO, "help":
+            "ranges for every module of the models, or none; default: modules, if the program opens no ranges itself;"
+            " otherwise only a range for each step, unless it opens `step` itself"}),
         (command, "--profiler", {"choices": (NSYS, TORCH), "help":
             "default: nsys if it is on PATH and there is a GPU, else torch"}),
         (command, "--nsys-options", {"type": shlex.split, "default": [], "metavar": '"..."', "help":
-            "further options of nsys profile, such as \"--trace=cuda,nvtx,osrt --python-sampling=true\","
-            " for `kernel-tables host`"}),
+            "further options of nsys profile, for `kernel-tables host`:"
+            " --nsys-options=\"--trace=cuda,nvtx,osrt --python-sampling=true\""}),
         (command, "--end", {"action": "store_true", "help":
             "stop the program, with status 0, once the window is recorded"}),
-        (command, "--time-limit", {"type": float, "metavar": "S", "help": "stop the program after S seconds"}),
     ):  # fmt: skip
         group.add_argument(name, **details)
     command.add_argument(
@@ -64,17 +63,6 @@ def add_options(command: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     program = {"nargs": argparse.REMAINDER, "metavar": "-- PROGRAM ...", "help": "the program and its arguments"}
     command.add_argument("program", **program)
-    parse = command.parse_known_args
-
-    def parse_with_nsys_options(words: Sequence[str], namespace: object = None) -> object:
-        """Parses the arguments; argparse alone takes a value that begins with -- for another option."""
-        name, words = "--nsys-options", list(words)
-        if name in words[: words.index("--") if "--" in words else None]:
-            place = words.index(name)
-            words[place : place + 2] = ["=".join(words[place : place + 2])]
-        return parse(words, namespace)
-
-    command.parse_known_args = parse_with_nsys_options
 
 
 def settings_of(options: argparse.Namespace) -> handover.Settings:
@@ -86,7 +74,7 @@ def settings_of(options: argparse.Namespace) -> handover.Settings:
     has_gpu = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
     profiler = options.profiler or (NSYS if nsys.find() and has_gpu else TORCH)
     ours = r"--(output|export|force-overwrite|capture-range|command-file)"
-    refused = [one for one in options.nsys_options if re.match(ours, one) or not re.match(r"--[a-z][a-z-]*(=.|$)", one)]
+    refused = [one for one in options.nsys_options if re.match(ours, one) or not one.startswith("--")]
     for is_invalid, message in (
         (options.steps < 1 or options.skip < 0, "--steps has to be at least 1, and --skip at least 0"),
         (window == handover.STEPS and options.skip < 1,
@@ -99,22 +87,10 @@ def settings_of(options: argparse.Namespace) -> handover.Settings:
     ):  # fmt: skip
         if is_invalid:
             raise TraceError(message)
-    added_ranges, depth = parse_ranges(options.ranges)
     return handover.Settings(
         profiler=profiler, window=window, skip=options.skip, steps=options.steps, range=options.range,
-        added_ranges=added_ranges, depth=depth,
+        added_ranges=options.ranges,
     )  # fmt: skip
-
-
-def parse_ranges(text: str) -> tuple[str, int | None]:
-    """Whether modules get ranges (AUTO, ALWAYS, NEVER), and how many components their names have (None: all), from the
-    text of --ranges. TraceError if it is invalid."""
-    if text in (handover.AUTO, "none"):
-        return (handover.NEVER if text == "none" else handover.AUTO), None
-    match = re.fullmatch(r"modules(?::0*([1-9][0-9]*))?", text)
-    if not match:
-        raise TraceError(f"--ranges {text!r}: expected modules, modules:DEPTH such as modules:2, or none")
-    return handover.ALWAYS, int(match[1]) if match[1] else None
 
 
 def record(options: argparse.Namespace) -> int:
@@ -132,7 +108,6 @@ def record(options: argparse.Namespace) -> int:
         settings.write(folder)
         program_end = run_recorded(
             program, folder, nsys_options=options.nsys_options if settings.profiler == NSYS else None,
-            time_limit_s=options.time_limit,
             end_when=lambda: options.end and is_recorded(handover.read_notes(folder)),
         )  # fmt: skip
         notes = handover.read_notes(folder)
@@ -141,37 +116,31 @@ def record(options: argparse.Namespace) -> int:
         recordings = [outcome.recording(program_text(program)) for outcome in recorded]
         try:
             captures = keeping.write_captures(folder, output, recordings)
-        except (TraceError, OSError) as error:
-            if isinstance(error, OSError):
-                error = TraceError(f"{output}: {error.strerror or error}; check the path and the space on its disk")
+        except TraceError as error:
             captures = [error] * len(recorded)
     with suppress(BrokenPipeError):  # nobody reads the messages; the captures are kept, and the exit status is the same
-        if program_end.timed_out:
-            say(f"the program was ended at the time limit of {options.time_limit:g} s")
-        elif program_end.by_request:
-            say("the program was ended as by Ctrl-C, since its window is recorded")
-        elif program_end.returncode:
+        if program_end.returncode:
             say(f"the program {program_end.phrase}")
         for outcome in outcomes:
             if not outcome.has_recording:
                 say(f"nothing was recorded{outcome.rank_phrase}: {outcome.missing_reason()}")
-        for outcome, capture in zip(recorded, captures, strict=True):
-            if isinstance(capture, TraceError):
-                say(f"nothing is kept{outcome.rank_phrase}: {capture}")
-        kept = [pair for pair in zip(recorded, captures, strict=True) if isinstance(pair[1], Path)]
-        if kept:
-            _print_captures(kept)
-    return program_end.exit_status or (0 if kept else 3)
+        _print_captures(list(zip(recorded, captures, strict=True)))
+    return program_end.exit_status or (0 if any(isinstance(capture, Path) for capture in captures) else 3)
 
 
-def _print_captures(kept: Sequence[tuple[Outcome, Path]]) -> None:
-    """Prints which captures were written and remarks on them, and what is in each (the first one last, and in full)."""
-    sentences = [sentence for outcome, _ in kept for sentence in outcome.remarks()]
-    say(*dict.fromkeys(sentences), *kept[0][0].cost_sentence())
+def _print_captures(pairs: Sequence[tuple[Outcome, Path | TraceError]]) -> None:
+    """Prints remarks on what was recorded, which captures were written, and what is in each, the first in full."""
+    say(*dict.fromkeys(sentence for outcome, _ in pairs for sentence in outcome.remarks()))
+    for outcome, capture in pairs:
+        if isinstance(capture, TraceError):
+            say(f"nothing is kept{outcome.rank_phrase}: {capture}")
+    kept = [(outcome, capture) for outcome, capture in pairs if isinstance(capture, Path)]
     for outcome, capture in kept:
         say(f"{capture}: {outcome.window_phrase()}; kernel-tables report {capture} makes a page of it")
-    for outcome, capture in [*kept[1:], kept[0]]:
+    for outcome, capture in kept:
         _print_contents(capture, outcome, in_full=capture is kept[0][1])
+    if kept:
+        say(*filter(None, [kept[0][0].cost_sentence()]))
     if len(kept) > 1:
         range_name = kept[0][0].settings.range
         option = f" --step-name {shlex.quote(range_name)}" if range_name else ""
@@ -184,11 +153,12 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
     from kernel_tables.profile import read
     from kernel_tables.steps import Scope, step_time
 
-    losses, percent_base, step_name = [], "", outcome.settings.range or STEP
+    sentences, step_name = [], outcome.settings.range or STEP
     # nsys warns of every window that ends before the program, and of processes that use no GPU; neither is a problem.
     # The step in which the program ended is short, or without a kernel, which is said of it.
     expected = {"nsys_hedge", "nsys_warning", *(["short_steps"] if outcome.was_cut else [])}
-    expected |= {"no_kernels"} if outcome.ended_before_a_step else set()
+    expected |= set() if outcome.has_complete_step else {"no_kernels"}
+    rank = "" if in_full else outcome.rank_phrase
     try:
         with read(capture) as profile:
             scope = Scope(profile, step_name)
@@ -196,30 +166,25 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
             findings = [one for one in profile.check(outcome.expected_steps) if one.code not in expected]
             if in_full:
                 time = step_time(scope)
-                _print_tree_or_kernels(profile, capture, under=STEP if outcome.has_prelude else None)
-                say(*([time.sentence] if time else []))
-                percent_base = time.percent_base if time else ""  # what percentages of losses are shares of
+                if profile.capture.ranges.names:
+                    _print_tree(profile, capture, under=STEP if outcome.has_prelude else None)
+                sentences += [time.sentence] if time else []
                 if not any(finding.severity == ERROR for finding in findings):
                     losses = [loss for loss in profile.diagnose(step_name) if not loss.abstained][:3]
+                    sentences += [loss.sentence(time.percent_base if time else "") for loss in losses]
     except TraceError as error:
         say(f"no table is made of it: {error}")
         return
-    rank = "" if in_full else outcome.rank_phrase
-    say(*(f"{one.severity}{rank}: {one.message}" for one in findings), *(one.sentence(percent_base) for one in losses))
+    say(*sentences, *(f"{finding.severity}{rank}: {finding.message}" for finding in findings))
 
 
-def _print_tree_or_kernels(profile: Profile, capture: Path, under: str | None) -> None:
-    """Prints the tree of ranges (all, or inside `under`), or without ranges the kernels."""
+def _print_tree(profile: Profile, capture: Path, under: str | None) -> None:
+    """Prints the tree of ranges (all, or inside `under`)."""
     from kernel_tables import text
 
-    width, file = get_terminal_size().columns, shlex.quote(str(capture))
-    if profile.capture.ranges.names:
-        command = f"kernel-tables ranges --tree{f' --under {under}' if under else ''} {file} --top 0"
-        lines = text.tree_lines(profile, text.ROWS_IN_A_TERMINAL, width, under, all_rows_command=command)
-    else:
-        command = f"kernel-tables kernels {file} --top 0"
-        kernels, top = profile.table("kernels"), text.ROWS_IN_A_TERMINAL
-        lines = text.ranking_lines("kernels", profile, kernels, top, width, all_rows_command=command)
+    command = f"kernel-tables ranges --tree{f' --under {under}' if under else ''} {shlex.quote(str(capture))} --top 0"
+    width = get_terminal_size().columns
+    lines = text.tree_lines(profile, text.ROWS_IN_A_TERMINAL, width, under, all_rows_command=command)
     encoding = sys.stderr.encoding or "utf-8"  # it may lack the characters of bars
     print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
     say(*([text.CPU_ONLY_NOTE] if profile.is_cpu_only else []))

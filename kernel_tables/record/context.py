@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
-from contextlib import ExitStack
-from functools import wraps
+from contextlib import ContextDecorator, ExitStack
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kernel_tables.errors import TraceError
-from kernel_tables.record.handover import ALWAYS, MODULES
+from kernel_tables.record.handover import MODULES, NONE
 
 if TYPE_CHECKING:
     from kernel_tables.profile import Profile
 
 
-class recorded:
+class recorded(ContextDecorator):
     """Records a block or a function by PyTorch's profiler, with the range `name` around it:
 
         with kernel_tables.recorded("step") as recording:
@@ -29,9 +27,9 @@ class recorded:
         def train_step(): ...
 
     The block runs `skip` times unrecorded; the next `steps` times are recorded in one capture; afterwards only the
-    range is opened. Create the object once, before a loop. `ranges="modules"` or `"modules:DEPTH"` gives ranges to the
-    modules, also in what inductor compiles between the creation and the end of the window. `capture` is the file, once
-    it is written (`output`, or recording.sqlite, or if that exists recording-2.sqlite and so on); `profile()` reads it.
+    range is opened. Create the object once, before a loop. `ranges="modules"` gives ranges to the modules; a compiled
+    model has one. `capture` is the file, once it is written (`output`, or recording.sqlite, or if that exists
+    recording-2.sqlite and so on); `profile()` reads it.
 
     Raises TraceError if `output` exists or cannot be written, or the profiler recorded nothing; RuntimeError if
     PyTorch's profiler is running already. If a recorded block raises, there is no capture. In a program under
@@ -39,25 +37,18 @@ class recorded:
     """
 
     def __init__(
-        self, name: str, *, skip: int = 0, steps: int = 1, output: str | os.PathLike | None = None, ranges: str = "none"
+        self, name: str, *, skip: int = 0, steps: int = 1, output: str | os.PathLike | None = None, ranges: str = NONE
     ) -> None:
-        from kernel_tables.record.command import parse_ranges
-
-        if skip < 0 or steps < 1:
-            raise ValueError("skip has to be at least 0, and steps at least 1")
+        if skip < 0 or steps < 1 or ranges not in (NONE, MODULES):
+            raise ValueError("skip has to be at least 0, steps at least 1, and ranges 'modules' or 'none'")
         self.name, self.skip, self.steps = name, skip, steps
         self.capture: Path | None = None
-        added_ranges, self._depth = parse_ranges(ranges)
-        self._has_modules = added_ranges == ALWAYS
+        self._has_modules = ranges == MODULES
         self._requested_output = None if output is None else Path(output)
         self._times = 0  # how often a block was entered that is not inside another
         self._open_ranges: list = []  # of nested blocks
         self._profiler: Any = None  # while the window is open
-        self._window, self._compilation = ExitStack(), ExitStack()  # end the window, and restore inductor
-        if self._has_modules:
-            from kernel_tables.record.ranges import CompilationHooks
-
-            self._compilation.callback(CompilationHooks(in_torch_profile=True).close)
+        self._window = ExitStack()  # ends the window
 
     def __enter__(self) -> recorded:
         from torch.autograd.profiler import record_function
@@ -76,25 +67,13 @@ class recorded:
             return
         if error_type or self._times == self.skip + self.steps:
             profiler, self._profiler = self._profiler, None
-            with self._compilation:
-                self._window.close()
+            self._window.close()
             if not error_type:
                 self._keep(profiler)
 
-    def __call__(self, function: Callable) -> Callable:
-        @wraps(function)
-        def called(*args: Any, **kwargs: Any) -> Any:
-            with self:
-                return function(*args, **kwargs)
-
-        return called
-
     def __repr__(self) -> str:
-        return f"<recorded {self.name!r}: {self.capture or self._progress}>"
-
-    @property
-    def _progress(self) -> str:
-        return f"ran {self._times} of {self.skip + self.steps} times"
+        progress = f"ran {self._times} of {self.skip + self.steps} times"
+        return f"<recorded {self.name!r}: {self.capture or progress}>"
 
     def _repr_html_(self) -> str:
         """The view in a notebook: where the time went, once it is recorded."""
@@ -110,7 +89,7 @@ class recorded:
         from kernel_tables.profile import read
 
         if self.capture is None:
-            raise TraceError(f"{self.name!r} is not recorded yet: it {self._progress}")
+            raise TraceError(f"there is no capture yet: {self!r}")
         return read(self.capture)
 
     def _open_window(self) -> None:
@@ -119,22 +98,19 @@ class recorded:
         from kernel_tables.record.ranges import AddedRanges, ProgramRanges
         from kernel_tables.record.recorder import wait_for_device
 
-        with ExitStack() as failed:
-            failed.push(self._compilation)
-            failed.push(self._window)
-            self._output = keeping.free_output(self._requested_output)
+        self._output = keeping.free_output(self._requested_output)
+        with ExitStack() as window:
             profiler, program_ranges = TorchProfiler(), ProgramRanges(to_nvtx=False)
-            added = AddedRanges(lambda kind: kind == MODULES and self._has_modules, self._depth, to_nvtx=False)
+            added = AddedRanges(has_modules=self._has_modules, has_steps=False, to_nvtx=False)
             wait_for_device()
             profiler.start()
-            self._window.callback(profiler.stop)
+            window.callback(profiler.stop)
             program_ranges.watch_record_function()
-            self._window.callback(program_ranges.leave_record_function)
-            self._window.callback(added.end)
-            self._window.callback(wait_for_device)
+            window.callback(program_ranges.leave_record_function)
+            window.callback(added.end)
+            window.callback(wait_for_device)
             added.begin()
-            self._profiler = profiler
-            failed.pop_all()
+            self._window, self._profiler = window.pop_all(), profiler
 
     def _keep(self, profiler: Any) -> None:
         """Writes the capture."""

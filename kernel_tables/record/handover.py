@@ -10,9 +10,10 @@ from pathlib import Path
 
 TORCH, NSYS = "torch", "nsys"  # profilers
 STEPS, CALLS, RANGE = "steps", "calls", "range"  # what opens a window
-OPTIMIZER, GRAPH, MODULE = "optimizer", "graph", "module"  # a step is one of an optimizer, a replay, a call of a model
-AUTO, ALWAYS, NEVER = "auto", "always", "never"  # whether the recorder opens ranges
+# what defines a step, beside RANGE: the step of an optimizer, the replay of a CUDA graph, the call of a model
+OPTIMIZER, GRAPH, MODULE = "optimizer", "graph", "module"
 STEP, MODULES = "step", "modules"  # kinds of ranges that the recorder opens; STEP is also the name of such a range
+AUTO, NONE = "auto", "none"  # beside MODULES, which ranges it opens
 UNFINISHED = "step (unfinished)"  # the name of the range of a step in which the window ended
 DEFAULT_SKIP = 5
 DEFAULT_STEPS = 6  # the diagnosis compares steps only if there are as many
@@ -25,9 +26,8 @@ class Settings:
     """How the window is found, and what records it.
 
     `window` says what opens it: STEPS of any kind, CALLS of a model, or instances of a RANGE; `skip` of them are
-    skipped, `steps` recorded. `added_ranges`: whether steps and modules get ranges. AUTO: steps, if the program
-    has opened no range `step` before; modules, if it has opened no range itself. Names of modules, such as "h.0.mlp",
-    have up to `depth` components (None: all).
+    skipped, `steps` recorded. `added_ranges`: whether steps and modules get ranges: both (MODULES), NONE, or with AUTO
+    steps, if the program has opened no range `step` before, and modules, if it has opened no range itself.
     """
 
     profiler: str = TORCH
@@ -36,7 +36,6 @@ class Settings:
     steps: int = DEFAULT_STEPS
     range: str | None = None
     added_ranges: str = AUTO
-    depth: int | None = None
 
     def write(self, folder: Path) -> None:
         """Writes the settings for the processes of the program."""
@@ -51,9 +50,9 @@ def read_settings(folder: Path) -> Settings:
 class Notes:
     """The notes of this process, in the folder that the command and the processes of the program share.
 
-    Its events: python, or old_python; torch, once it is imported; rank, if it has joined others; profile, if the
-    program uses PyTorch's profiler; elsewhere, if another process is recorded; of a window: open, steps, closed, saved,
-    lost; refused, if the profiler did not start; exit.
+    Its events: python; torch, once it is imported; profile, if the program uses PyTorch's profiler;
+    rank, if it has joined others before its window; elsewhere, if another process is recorded; of a window: open,
+    steps, closed, saved, lost; refused, if the profiler did not start; exit.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -73,14 +72,12 @@ class Notes:
     def claim(self, name: str, run: str | None = None) -> bool:
         """Whether this process gets what only one may have: the first process that calls this with `name` does, and if
         it is a rank, so do the other ranks of its `run`; none if the folder is gone."""
-        own, claimant = self.folder / f"{name}-of-{os.getpid()}", run or f"process {os.getpid()}"
-        try:
-            own.write_text(claimant)
+        path, claimant = self.folder / name, run or f"process {os.getpid()}"
+        with suppress(OSError):
             with suppress(FileExistsError):
-                os.link(own, self.folder / name)  # at once, and with its content
-            return (self.folder / name).read_text() == claimant
-        except OSError:
-            return False
+                path.symlink_to(claimant)  # a link exists at once with its text
+            return os.readlink(path) == claimant
+        return False
 
 
 def read_notes(folder: Path) -> list[dict]:
@@ -100,11 +97,3 @@ def trace_file(folder: Path, pid: int) -> Path:
 def one_line_error(error: Exception) -> str:
     """The class and the first line of an error; of a RuntimeError, the line."""
     return f"{type(error).__name__}: {error}".removeprefix("RuntimeError: ").partition("\n")[0]
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process is running; a zombie is not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False

@@ -47,35 +47,23 @@ class Recording:
     by_nsys: bool
     torch_version: str
     ended_in_step: bool = False  # the window ended inside the last range `step`
-    reason_if_empty: str = ""  # why there may be nothing in the window; "" if that is a fault
     rank: int | None = None
     rank_count: int = 1
     window_facts: dict[str, object] = field(default_factory=dict)
 
     def write(self, folder: Path, path: Path) -> None:
-        """Writes the capture, completely or not at all. Raises TraceError without a usable trace, or if nothing ran in
-        a window that may be empty."""
+        """Writes the capture, completely or not at all. Raises TraceError without a usable trace."""
         with written_whole(path) as partial:
             if self.by_nsys:
-                from kernel_tables.export import TABLES
                 from kernel_tables.publish import write_publishable
 
                 process = None if self.rank is None else self.pid  # None: everything in the report
                 write_publishable(folder / "export.sqlite", partial, process=process)
-                with closing(sqlite3.connect(partial)) as database:
-                    found = {name for (name,) in database.execute("SELECT name FROM sqlite_master")} & {*TABLES}
-                    rows = (database.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() for table in found)
-                    if self.reason_if_empty and not any(rows):
-                        raise TraceError(self.reason_if_empty)
             else:
                 from kernel_tables.publish import write_capture
                 from kernel_tables.trace import read_recorded
 
-                try:
-                    capture = read_recorded(trace_file(folder, self.pid), self.torch_version)
-                except TraceError as error:
-                    raise TraceError(self.reason_if_empty or error) from None
-                write_capture(capture, partial)
+                write_capture(read_recorded(trace_file(folder, self.pid), self.torch_version), partial)
             with full_disk_as_os_error(path), closing(sqlite3.connect(partial)) as database, database:
                 facts = [] if self.rank is None else [(RANK_KEY, str(self.rank)), (RANKS_KEY, str(self.rank_count))]
                 facts += [(WINDOW_KEY, json.dumps(self.window_facts))] if self.window_facts else []
@@ -83,10 +71,10 @@ class Recording:
                 for table in {"META_DATA_EXPORT", "EXPORT_META_DATA"} & found:  # by nsys's version
                     database.executemany(f"INSERT INTO {table} (name, value) VALUES (?, ?)", facts)
                 if self.ended_in_step:
-                    name_unfinished_step(database)
+                    _name_unfinished_step(database)
 
 
-def name_unfinished_step(database: sqlite3.Connection) -> None:
+def _name_unfinished_step(database: sqlite3.Connection) -> None:
     """Gives the last step of a new capture the name UNFINISHED; a capture without ranges is unchanged. It is the one
     that ends last, since a step of the recorder encloses those that the program opens."""
     columns = {column for _, column, *_ in database.execute("PRAGMA table_info(NVTX_EVENTS)")}
@@ -102,7 +90,7 @@ def write_captures(folder: Path, output: Path, recordings: Sequence[Recording]) 
     """Returns for each recording the path of its capture, or the error why there is none.
 
     The path is `output`, for a rank N > 0 `output_rankN`; if a file has appeared there meanwhile, the next free number.
-    Raises TraceError if nsys wrote no report or cannot export it, OSError if the disk is full; then nothing is kept.
+    Raises TraceError if nsys wrote no report or cannot export it.
     """
     if any(recording.by_nsys for recording in recordings):  # one report of all processes
         if not (folder / REPORT_FILE).exists():
@@ -110,18 +98,14 @@ def write_captures(folder: Path, output: Path, recordings: Sequence[Recording]) 
             raise TraceError(f"nsys wrote no report; it said: {said}")
         nsys.export_report(folder / REPORT_FILE, folder / "export.sqlite", payloads=True)
     captures: list[Path | TraceError] = []
-    try:
-        for recording in recordings:
-            rank = recording.rank
-            path = _free_path(output.with_name(f"{output.stem}_rank{rank}{output.suffix}") if rank else output)
-            try:
-                recording.write(folder, path)
-                captures.append(path)
-            except TraceError as error:
-                captures.append(error)
-    except OSError:
-        for path in captures:
-            if isinstance(path, Path):
-                path.unlink()
-        raise
+    for recording in recordings:
+        suffix = f"_rank{recording.rank}" if recording.rank else ""
+        path = _free_path(output.with_stem(f"{output.stem}{suffix}"))
+        try:
+            recording.write(folder, path)
+            captures.append(path)
+        except OSError as error:
+            captures.append(TraceError(f"{path}: {error.strerror or error}; check the path and the space on its disk"))
+        except TraceError as error:
+            captures.append(error)
     return captures

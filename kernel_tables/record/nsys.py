@@ -69,7 +69,6 @@ def _run(arguments: list[str], timeout_s: float) -> subprocess.CompletedProcess[
         return subprocess.run(
             [nsys, *arguments], capture_output=True, text=True, errors="replace", check=False, timeout=timeout_s
         )
-    except subprocess.TimeoutExpired as error:
-        raise TraceError(f"{nsys} {arguments[0]}: ended after {timeout_s:g} s without an answer") from error
-    except OSError as error:
-        raise TraceError(f"{nsys}: cannot be started ({error.strerror}); check the installation") from error
+    except (subprocess.TimeoutExpired, OSError) as error:
+        reason = type(error).__name__
+        raise TraceError(f"nsys {arguments[0]}: gave no answer ({reason}); check the installation") from error

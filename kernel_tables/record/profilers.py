@@ -1,7 +1,6 @@
 """The two profilers of a window, PyTorch's own and nsys around the program; and the ranks whose window nsys shares."""
 
 import os
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ import torch.distributed
 from torch.autograd import profiler as torch_profiler
 
 from kernel_tables.files import written_whole
-from kernel_tables.record.handover import RANK_WAIT_S, Notes, is_alive, read_notes, trace_file
+from kernel_tables.record.handover import RANK_WAIT_S, Notes, trace_file
 
 
 def with_callbacks(
@@ -48,13 +47,12 @@ class TorchProfiler:
     """
 
     torch_version = torch.__version__
-    # closes the window of the Recorder, if this process has one: what `kernel_tables.recorded` calls before it starts
+    # closes the window of the Recorder, if this process has one, before `kernel_tables.recorded` starts the profiler
     _leave_profiler: ClassVar[Callable[[], None]] = staticmethod(lambda: None)
 
     def __init__(self) -> None:
         self.is_taken = False
         self._is_switching = False  # this object starts or stops the profiler
-        self._is_of_recorder = False  # else it is of `kernel_tables.recorded`, which the program uses itself
         self._profile: torch_profiler.profile  # since `start`
 
     def watch_program(self, leave_profiler: Callable[[], None]) -> None:
@@ -69,14 +67,13 @@ class TorchProfiler:
             if not self._is_switching:
                 self.is_taken = False
 
-        self._is_of_recorder, TorchProfiler._leave_profiler = True, staticmethod(leave_profiler)
+        TorchProfiler._leave_profiler = staticmethod(leave_profiler)
         for name in START_FUNCTIONS:
             setattr(torch_profiler, name, with_callbacks(getattr(torch_profiler, name), before=begins))
         setattr(torch_profiler, END_FUNCTION, with_callbacks(getattr(torch_profiler, END_FUNCTION), after=ends))
 
     def start(self) -> None:
-        if not self._is_of_recorder:
-            self._leave_profiler()
+        self._leave_profiler()
         if torch.autograd._profiler_enabled():  # a second profiler would take the events of the first
             raise RuntimeError("the program is using PyTorch's profiler itself; record it by nsys, or without that")
         # The class below torch.profiler.profile: that one imports the compiler at its start, which takes seconds.
@@ -85,12 +82,9 @@ class TorchProfiler:
         with self._switching():
             self._profile.__enter__()
 
-    def stop(self, *, program_ended: bool = False) -> None:
+    def stop(self, *, at_exit: bool = False) -> None:
         if not torch.autograd._profiler_enabled():
-            raise RuntimeError(
-                "the profiler has ended on this thread: the window closes on another thread than it opened on, or the"
-                " program ended the profiler"
-            )
+            raise RuntimeError("the profiler has ended, or the window closes on another thread than it opened on")
         try:
             with self._switching():
                 self._profile.__exit__(None, None, None)
@@ -118,47 +112,48 @@ class TorchProfiler:
 
 class Ranks:
     """Knows whether this process is a rank, and lets ranks wait for each other. `run` is an id that the ranks share
-    which joined each other by `init_process_group`; None before that, and without other ranks.
+    which joined each other by `init_process_group`; None before `find`, and without other ranks.
 
     nsys has one window for all processes of its session. If it opens while a rank is in the middle of a step, kernels
     of that step are lost. If it closes while a kernel of NCCL waits for another rank, nsys blocks the rank that closed
-    it for 30 s (nsys 2025.3, two ranks). So ranks meet at both ends. They know of each other by their notes, and meet
-    by files in the folder of the notes.
+    it for 30 s (nsys 2025.3, two ranks). So ranks meet at both ends, by files in the folder of the notes.
     """
 
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self.run: str | None = None
+        self._count = 1
+        self._is_parents = False  # the group that this process has joined, since it was forked from a rank
 
-    def watch(self) -> None:
-        """Notes this process's rank as soon as it has joined others."""
-        if not torch.distributed.is_available():
+    def find(self) -> None:
+        """Notes this process's rank if it has joined others. Nothing is raised in the program."""
+        if self._is_parents or not self._has_joined():
             return
-        original = torch.distributed.init_process_group
-        watched = with_callbacks(original, after=self._note_rank)
-        for name in ("torch.distributed", "torch.distributed.distributed_c10d", "torch.distributed.device_mesh"):
-            if getattr(module := sys.modules.get(name), original.__name__, None) is original:
-                setattr(module, original.__name__, watched)
-
-    def _note_rank(self, *_: Any) -> None:
-        """Notes this process's rank if there are several. Nothing is raised in the program."""
-        self.run = None
         with suppress(Exception):
-            if (world_size := torch.distributed.get_world_size()) > 1:
+            if (count := torch.distributed.get_world_size()) > 1:
                 store = torch.distributed.distributed_c10d._get_default_store()
                 # in a store that all ranks share: every rank gets the first one's id
                 self.run = store.compare_set("kernel_tables_run", "", uuid.uuid4().hex).decode()
-                self._notes.add("rank", run=self.run, number=torch.distributed.get_rank(), of=world_size)
+                self._count = int(os.environ.get("LOCAL_WORLD_SIZE", count))  # of this machine
+                self._notes.add("rank", run=self.run, number=torch.distributed.get_rank(), of=count)
+
+    def forget(self) -> None:
+        """In a process that was forked: it is no rank yet."""
+        self.run, self._is_parents = None, self._has_joined()
+
+    @staticmethod
+    def _has_joined() -> bool:
+        return torch.distributed.is_available() and torch.distributed.is_initialized()
 
     def call_once(self, point: str, call: Callable[[], Any]) -> None:
-        """A barrier: when all live ranks of this run have reached `point`, or after RANK_WAIT_S, one of them makes the
-        call. All return once it is done. A process that is not a rank just calls."""
+        """A barrier: when all ranks of this run have reached `point`, or after RANK_WAIT_S, one of them makes the call.
+        All return once it is done. A process that is not a rank just calls."""
         if self.run is None:
             call()
             return
         folder = self._notes.folder
         (folder / f"{point}-{os.getpid()}").touch()
-        self._wait(lambda: all((folder / f"{point}-{pid}").exists() for pid in self._live_ranks()), RANK_WAIT_S)
+        self._wait(lambda: len([*folder.glob(f"{point}-[0-9]*")]) >= self._count, RANK_WAIT_S)
         if self._notes.claim(f"{point}-call"):
             try:
                 call()
@@ -173,13 +168,6 @@ class Ranks:
         deadline = time.monotonic() + limit_s
         while not is_over() and time.monotonic() < deadline:
             time.sleep(0.002)
-
-    def _live_ranks(self) -> set[int]:
-        """The ids of the running processes of the ranks of this run."""
-        notes = read_notes(self._notes.folder)
-        ended = {note["pid"] for note in notes if note["event"] == "exit"}
-        ranks = {note["pid"] for note in notes if note["event"] == "rank" and note["run"] == self.run}
-        return {pid for pid in ranks - ended if is_alive(pid)}
 
 
 class NsysProfiler:
@@ -198,9 +186,9 @@ class NsysProfiler:
     def start(self) -> None:
         self._ranks.call_once("start", torch.cuda.profiler.start)
 
-    def stop(self, *, program_ended: bool) -> None:
+    def stop(self, *, at_exit: bool) -> None:
         # If one of several ranks ends, the others may be at work; nsys stops when the last of them ends.
-        if not (program_ended and self._ranks.run):
+        if not (at_exit and self._ranks.run):
             self._ranks.call_once("stop", torch.cuda.profiler.stop)
 
     def save(self, folder: Path) -> None:

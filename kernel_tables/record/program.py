@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -25,7 +24,6 @@ class ProgramEnd:
     """How the program ended."""
 
     returncode: int  # negative: the signal
-    timed_out: bool = False  # this command ended it at the time limit
     by_request: bool = False  # this command ended it once its window was recorded, as --end requests
 
     @property
@@ -36,6 +34,8 @@ class ProgramEnd:
     @property
     def phrase(self) -> str:
         """How it ended, in words: "ended with exit status 3", or "was ended by SIGTERM"."""
+        if self.by_request:
+            return "was ended as by Ctrl-C, since its window is recorded"
         number = -self.returncode if self.returncode < 0 else self.returncode - 128
         if number in set(signal.Signals):
             return f"was ended by {signal.Signals(number).name}"
@@ -53,23 +53,19 @@ def require_program(program: Sequence[str]) -> None:
 
 
 def run_recorded(
-    program: Sequence[str], folder: Path, *, nsys_options: Sequence[str] | None, time_limit_s: float | None,
-    end_when: Callable[[], bool],
-) -> ProgramEnd:  # fmt: skip
-    """Runs the program, under nsys unless `nsys_options` is None, and ends it at its time limit, or once `end_when`,
-    which is called regularly, returns true.
+    program: Sequence[str], folder: Path, *, nsys_options: Sequence[str] | None, end_when: Callable[[], bool]
+) -> ProgramEnd:
+    """Runs the program, under nsys unless `nsys_options` is None, and ends it once `end_when`, which is called
+    regularly, returns true.
 
     The notes of its processes and the files of nsys are in the folder afterwards. Ctrl-C reaches the program from the
     terminal, as always; this process passes other signals on.
     """
     with _running_program(program, folder, nsys_options) as process, _signals_passed_to(process):
-        deadline = time.monotonic() + (time_limit_s or float("inf"))
         while True:
             try:
                 return ProgramEnd(process.wait(0.2))
             except subprocess.TimeoutExpired:
-                if time.monotonic() >= deadline:
-                    return ProgramEnd(_end_program(process), timed_out=True)
                 if end_when():
                     return ProgramEnd(_end_program(process), by_request=True)
 

@@ -7,16 +7,13 @@ torch.cuda.nvtx or the package nvtx are translated; not those by `range_start`, 
 import gc
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from functools import cache, partial, wraps
-from itertools import groupby, takewhile
-from operator import attrgetter
+from collections.abc import Callable
+from functools import cache, wraps
 from types import ModuleType
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.autograd.profiler import record_function
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -25,18 +22,19 @@ from kernel_tables.marks.backward import follow_backward
 from kernel_tables.marks.compiled import PartRange
 from kernel_tables.marks.marker import Emitter, Marker, encoded, record_function_emitter, uncompiled
 from kernel_tables.marks.modules import ModuleParts, children_of, module_names
-from kernel_tables.record.handover import MODULES, STEP
+from kernel_tables.record.handover import STEP
 
 ORIGINAL_PUSH, ORIGINAL_POP = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
 
 
 class OpenRanges(threading.local):
-    """The open ranges of the calling thread, outermost first: of record_function (itself, and the optimizer
-    whose step it contains, if any), and of NVTX (its name and its translation)."""
+    """The open ranges of the calling thread: those of NVTX, outermost first (name and translation), and the one that
+    PyTorch opened around the step of an optimizer, with that optimizer."""
 
     def __init__(self) -> None:
-        self.record_functions: list[tuple[record_function, Any]] = []
         self.nvtx_ranges: list[tuple[str, record_function | None]] = []
+        self.step_range: record_function | None = None
+        self.optimizer: Any = None
 
 
 class ProgramRanges:
@@ -47,8 +45,6 @@ class ProgramRanges:
     `after(name, optimizer)` after it has closed, with the optimizer if the range was around its step.
     """
 
-    OPTIMIZER_STEP = "Optimizer.step#"  # prefix of the range that PyTorch opens around the step of an optimizer
-
     def __init__(
         self,
         *,
@@ -58,7 +54,7 @@ class ProgramRanges:
         after: Callable[[str, Any], None] = lambda name, optimizer: None,
     ) -> None:
         self._to_nvtx, self._is_recording, self._before, self._after = to_nvtx, is_recording, before, after
-        self._open_ranges = OpenRanges()
+        self._open = OpenRanges()
 
     def watch_torch(self) -> None:
         """Listens to the ranges that are opened through PyTorch, from now on."""
@@ -72,9 +68,9 @@ class ProgramRanges:
         annotate = nvtx.annotate
         nvtx.push_range = self._push_wrapper(nvtx.push_range, lambda message=None, *_, **__: message or "")
         nvtx.pop_range = self._pop_wrapper(nvtx.pop_range)
-        annotate.__enter__ = self._push_wrapper(annotate.__enter__, self._message)
+        annotate.__enter__ = self._push_wrapper(annotate.__enter__, message_of)
         annotate.__exit__ = self._pop_wrapper(annotate.__exit__)
-        annotate.__call__ = self._decorator_wrapper(annotate.__call__)
+        annotate.__call__ = opening_decorator(annotate.__call__)
 
     def watch_record_function(self) -> None:
         """Listens to record_function, and to optimizers, until `leave_record_function`."""
@@ -82,18 +78,17 @@ class ProgramRanges:
 
         @wraps(record_function.__enter__)
         def enter(range_: record_function) -> record_function:
-            caller = sys._getframe(1)  # of Optimizer.step, whose `self` is the optimizer, or of any code
-            package = caller.f_globals.get("__name__", "").partition(".")[0]
+            package = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
             self._before(range_.name, of_torch=package == "torch")
-            optimizer = caller.f_locals.get("self") if range_.name.startswith(self.OPTIMIZER_STEP) else None
-            self._open_ranges.record_functions.append((range_, optimizer))
+            if range_.name.startswith("Optimizer.step#"):
+                self._open.step_range = range_
             return self._enter(range_)
 
         @wraps(record_function.__exit__)
         def exit_(range_: record_function, *error: Any) -> Any:
-            opened = self._open_ranges.record_functions
-            optimizer = next((actor for other, actor in opened if other is range_), None)
-            opened[:] = [one for one in opened if one[0] is not range_]
+            optimizer = None
+            if range_ is self._open.step_range:
+                optimizer, self._open.step_range, self._open.optimizer = self._open.optimizer, None, None
             has_failed = any(detail is not None for detail in error)
             try:
                 return self._exit(range_, *error)
@@ -110,34 +105,33 @@ class ProgramRanges:
         record_function.__enter__, record_function.__exit__ = self._original_enter, self._original_exit
 
     @uncompiled
-    def _before_step(self, _: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
+    def _before_step(self, optimizer: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
         """A hook that returns new arguments of the step, with a wrapped closure, or None. args[0] is the optimizer.
 
         PyTorch opens a range around `optimizer.step(closure)`. LBFGS needs a closure, and PyTorch Lightning always
         passes one. Then forward and backward pass run inside that call, and their kernels would count as the
         optimizer's. So the range is closed while the closure runs."""
-        if torch.compiler.is_compiling() or not self._is_recording():
+        if torch.compiler.is_compiling():
+            return None
+        self._open.optimizer, range_ = optimizer, self._open.step_range
+        if range_ is None or not self._is_recording():
             return None
         if callable(kwargs.get("closure")):
-            return args, kwargs | {"closure": self._outside_optimizer(kwargs["closure"])}
+            return args, kwargs | {"closure": self._outside(range_, kwargs["closure"])}
         if len(args) > 1 and callable(args[1]):
-            return (args[0], self._outside_optimizer(args[1]), *args[2:]), kwargs
+            return (args[0], self._outside(range_, args[1]), *args[2:]), kwargs
         return None
 
-    def _outside_optimizer(self, closure: Callable[..., Any]) -> Callable[..., Any]:
-        """The closure, inside which the range of the optimizer's step on this thread is closed, if it is innermost."""
+    def _outside(self, range_: record_function, closure: Callable[..., Any]) -> Callable[..., Any]:
+        """The closure, inside which the range is closed."""
 
         @wraps(closure)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            innermost = self._open_ranges.record_functions[-1:]
-            closed = [range_ for range_, _ in innermost if range_.name.startswith(self.OPTIMIZER_STEP)]
-            for range_ in closed:
-                self._exit(range_, None, None, None)
+            self._exit(range_, None, None, None)
             try:
                 return closure(*args, **kwargs)
             finally:
-                for range_ in closed:
-                    self._enter(range_)
+                self._enter(range_)
 
         return uncompiled(wrapper, with_calls=False)
 
@@ -167,7 +161,7 @@ class ProgramRanges:
             result = original(*args, **kwargs)
             translated = not self._to_nvtx and self._is_recording()
             translation = self._original_enter(record_function(encoded(name))) if translated else None
-            self._open_ranges.nvtx_ranges.append((name, translation))
+            self._open.nvtx_ranges.append((name, translation))
             return result
 
         return uncompiled(push)
@@ -176,8 +170,8 @@ class ProgramRanges:
         @wraps(original)
         def pop(*args: Any, **kwargs: Any) -> Any:
             result = original(*args, **kwargs)
-            if self._open_ranges.nvtx_ranges:  # else the range was opened before this object listened
-                name, translation = self._open_ranges.nvtx_ranges.pop()
+            if self._open.nvtx_ranges:  # else the range was opened before this object listened
+                name, translation = self._open.nvtx_ranges.pop()
                 if translation is not None:
                     self._original_exit(translation, None, None, None)
                 self._after(name, None)
@@ -185,28 +179,27 @@ class ProgramRanges:
 
         return uncompiled(pop)
 
-    def _decorator_wrapper(self, original: Callable) -> Callable:
-        """nvtx.annotate as a decorator that opens its range as a block does. Without nsys, `original` leaves the
-        function as it is."""
 
-        @wraps(original)
-        def decorate(annotation: Any, function: Callable) -> Callable:
-            original(annotation, function)  # which names a range without a message by the function
-            annotation.init_args = (self._message(annotation) or function.__name__, *annotation.init_args[1:])
+def message_of(annotation: Any) -> str:
+    """The message of an nvtx.annotate, whether or not it records anything."""
+    return getattr(annotation, "init_args", ("",))[0] or ""
 
-            @wraps(function)
-            def annotated(*args: Any, **kwargs: Any) -> Any:
-                with annotation:
-                    return function(*args, **kwargs)
 
-            return annotated
+def opening_decorator(original: Callable) -> Callable:
+    """nvtx.annotate as a decorator that opens its range as a block does; `original` opens none without nsys."""
 
-        return decorate
+    def decorate(annotation: Any, function: Callable) -> Callable:
+        original(annotation, function)  # which names a range without a message by the function
+        annotation.init_args = (message_of(annotation) or function.__name__, *annotation.init_args[1:])
 
-    @staticmethod
-    def _message(annotation: Any) -> str:
-        """The message of an nvtx.annotate, whether or not it records anything."""
-        return getattr(annotation, "init_args", ("",))[0] or ""
+        @wraps(function)
+        def annotated(*args: Any, **kwargs: Any) -> Any:
+            with annotation:
+                return function(*args, **kwargs)
+
+        return annotated
+
+    return decorate
 
 
 def nvtx_text(name: str) -> str:
@@ -217,41 +210,37 @@ def nvtx_text(name: str) -> str:
 class AddedRanges:
     """The ranges that the recorder opens between `begin` and `end`, in the window: one for each step; and one for each
     module of all models of this process, forward and backward, for each call of backward, and for each outermost call
-    of a module, named by its kind. `is_wanted` says for each kind, MODULES or STEP, whether to do so."""
+    of a module: `forward` with gradients, else `inference`."""
 
-    def __init__(self, is_wanted: Callable[[str], bool], depth: int | None, *, to_nvtx: bool) -> None:
-        self._is_wanted, self._depth, self._to_nvtx = is_wanted, depth, to_nvtx
+    def __init__(self, *, has_modules: bool, has_steps: bool, to_nvtx: bool) -> None:
+        self.has_modules, self.has_steps, self._to_nvtx = has_modules, has_steps, to_nvtx
         # the original functions, since ProgramRanges replaces those of PyTorch to see the program's own ranges
         nvtx = Emitter(lambda name: ORIGINAL_PUSH(nvtx_text(name)), ORIGINAL_POP)
         self._marker = Marker(nvtx if to_nvtx else record_function_emitter())
         self._parts = ModuleParts(
-            self._marker.part, self._name_of, lambda *call: self._marker.range(self.classify_call(*call))
-        )
-        self._has_modules, self.has_steps = False, False  # whether they get ranges in the window that is open
+            self._marker.part, self._name_of,
+            lambda _: self._marker.range("forward" if torch.is_grad_enabled() else "inference"),
+        )  # fmt: skip
         self._close_step: Callable[[], object] | None = None
-        self._names: dict[int, str | None] = {}
-        self._named_modules: list[nn.Module] = []  # kept alive, so that no other module gets their ids
-        self._max_tokens: dict[int, int] = {}  # of the longest call so far, by the id of the module
-        self._decoding: set[int] = set()  # the ids of modules that were called with one token after a longer call
+        # by id, the module (kept alive, so that no other gets its id) and its name
+        self._named: dict[int, tuple[nn.Module | None, str | None]] = {}
 
     def begin(self) -> None:
         """Finds the names of the modules of all models that exist, and opens ranges from now on."""
-        self._has_modules, self.has_steps = self._is_wanted(MODULES), self._is_wanted(STEP)
-        if self._has_modules:
+        if self.has_modules:
             for model in models_of_this_process():
                 self._add_names(model)
             follow_backward(self._marker, "backward")
-            open_ranges_of_chains(self._marker, self._names.get)
+            open_ranges_of_chains(self._marker, lambda module_id: self._named.get(module_id, (None, None))[1])
             self._parts.begin()
 
     def end(self) -> None:
         """Ends all ranges, before the window closes."""
-        if self._has_modules:
+        if self.has_modules:
             self._parts.end()
             compiled.open_ranges(None)
             follow_backward(None)
-            self._names.clear()
-            self._named_modules.clear()
+            self._named.clear()
         self.step_ends()
 
     def step_begins(self) -> None:
@@ -272,36 +261,19 @@ class AddedRanges:
             close, self._close_step = self._close_step, None
             close()
 
-    def call_begins(self, module: nn.Module, args: tuple) -> None:
+    def call_begins(self, module: nn.Module) -> None:
         """Opens the range of a call of this module, in whose hooks the window has opened."""
-        if self._has_modules:
-            self._parts.call_begins(module, args)
-
-    def classify_call(self, module: nn.Module, args: tuple, keywords: dict[str, Any]) -> str:
-        """The kind of a call that is about to begin: forward with gradients, else inference; of a model that was called
-        with many tokens and then with one, prefill (a prompt) or decode. It remembers the length: earlier calls
-        distinguish decoding from other inference."""
-        if torch.is_grad_enabled():
-            return "forward"
-        tensors = (value for value in (*args, *keywords.values()) if isinstance(value, Tensor))
-        tokens = (tensor.shape[1] for tensor in tensors if not tensor.is_floating_point() and tensor.dim() == 2)
-        count, module_id = next(tokens, None), id(module)
-        self._max_tokens[module_id] = max(self._max_tokens.get(module_id, 0), count or 0)
-        if count == 1 and self._max_tokens[module_id] > 1:
-            self._decoding.add(module_id)
-        if count is None or module_id not in self._decoding:
-            return "inference"
-        return "decode" if count == 1 else "prefill"
+        if self.has_modules:
+            self._parts.call_begins(module)
 
     def _name_of(self, module: nn.Module) -> str | None:
-        if id(module) not in self._names:  # created since the window opened
+        if id(module) not in self._named:  # created since the window opened
             self._add_names(module)
-        return self._names[id(module)]
+        return self._named[id(module)][1]
 
     def _add_names(self, model: nn.Module) -> None:
-        for module, name in module_names(model, self._depth):
-            self._names.setdefault(id(module), name)
-            self._named_modules.append(module)
+        for module, name in module_names(model):
+            self._named.setdefault(id(module), (module, name))
 
 
 def models_of_this_process() -> list[nn.Module]:
@@ -312,39 +284,22 @@ def models_of_this_process() -> list[nn.Module]:
     return [module for module in modules if id(module) not in child_ids]
 
 
-class CompilationHooks:
-    """Changes inductor until `close`: graphs that are compiled meanwhile open the ranges of the modules of each kernel,
-    since a compiled model calls no modules, only kernels. What is written so must not be used by other processes, so
-    inductor's caches are neither read nor written. With `in_torch_profile`, fused kernels of a CPU become events of
-    PyTorch's profiler. Graphs that were compiled before `close` still name modules, without effect."""
+def follow_compilation(*, in_torch_profile: bool) -> None:
+    """From now on, graphs that inductor compiles open the ranges of the modules of each kernel, since a compiled model
+    calls no modules, only kernels. What is written so must not be used by other processes, so inductor's caches are
+    neither read nor written. With `in_torch_profile`, fused kernels of a CPU become events of PyTorch's profiler."""
 
-    def __init__(self, *, in_torch_profile: bool) -> None:
-        self._is_open, self._restorations = True, ExitStack()
-        self._in_torch_profile = in_torch_profile
-        when_imported("torch._inductor.config", self._set_options)
-        when_imported("torch._functorch.config", self._set_options)
-        when_imported("torch._inductor.compile_fx", self._follow)
+    def change_inductor(_: ModuleType) -> None:
+        from torch._functorch import config as autograd_config
+        from torch._inductor import config
 
-    def close(self) -> None:
-        """Restores inductor."""
-        self._is_open = False
-        self._restorations.close()
+        config.fx_graph_cache = False
+        if hasattr(autograd_config, "enable_autograd_cache"):  # in this PyTorch
+            autograd_config.enable_autograd_cache = False
+        config.cpp.enable_kernel_profile |= in_torch_profile
+        compiled.follow_compiled(module_chains)
 
-    def _set_options(self, config: Any) -> None:
-        """Sets the options that this PyTorch has, until `close`."""
-        caches = ("fx_graph_cache", "fx_graph_remote_cache", "enable_autograd_cache", "enable_remote_autograd_cache")
-        options = [(config, name, False) for name in caches]
-        if self._in_torch_profile and hasattr(config, "cpp"):
-            options.append((config.cpp, "enable_kernel_profile", True))
-        for owner, name, value in options:
-            if self._is_open and hasattr(owner, name):
-                self._restorations.callback(setattr, owner, name, getattr(owner, name))
-                setattr(owner, name, value)
-
-    def _follow(self, _: ModuleType) -> None:
-        if self._is_open:
-            compiled.follow_compiled(module_chains)
-            self._restorations.callback(compiled.leave_compiled)
+    when_imported("torch._inductor.compile_fx", change_inductor)
 
 
 Chain = tuple[int, ...]  # the ids of modules, each called inside the one before
@@ -363,37 +318,33 @@ def module_chains(_: list[str], nodes: list[Any]) -> tuple[Chain, ...]:
 
 def ranges_of_chains(chains: tuple[Chain, ...], name_of: Callable[[int], str | None]) -> list[PartRange]:
     """The ranges around a kernel of these chains of modules: first those with which all chains begin. If a chain goes
-    on, one more range follows, named by the set of all innermost modules. A wrapper, which repeats the name around it,
-    has none."""
-    by_chain = []
-    for chain in chains:
-        ranges = [PartRange(name, module_id) for module_id in chain if (name := name_of(module_id))]
-        if ranges:
-            by_chain.append([next(group) for _, group in groupby(ranges, attrgetter("name"))])
-
-    def joint(ranges: Sequence[PartRange]) -> PartRange:
-        name = compiled.joint_name(one.name for one in ranges)
-        return PartRange(name, frozenset(one.instance for one in ranges))
-
-    levels = takewhile(lambda level: len({one.name for one in level}) == 1, zip(*by_chain, strict=False))
-    common = [joint(level) for level in levels]
-    if all(len(ranges) == len(common) for ranges in by_chain):
-        return common
-    return [*common, joint([ranges[-1] for ranges in by_chain])]
+    on, one more range follows, named by the set of all innermost modules."""
+    # by name, so that a wrapper, which repeats the name around it, has no range
+    paths = [{name: module_id for module_id in chain if (name := name_of(module_id))} for chain in chains]
+    paths = [[*path.items()] for path in paths if path]
+    levels = []
+    for level in zip(*paths, strict=False):
+        if len({name for name, _ in level}) > 1:
+            break
+        levels.append(level)
+    if any(len(path) > len(levels) for path in paths):
+        levels.append([path[-1] for path in paths])
+    return [PartRange(compiled.joint_name(name for name, _ in level), frozenset(level)) for level in levels]
 
 
 def open_ranges_of_chains(marker: Marker, name_of: Callable[[int], str | None]) -> None:
     """Opens ranges of modules around kernels of compiled graphs from now on; `name_of` gives the name of the module
     with an id. Ranges that are open already, in a forward or a backward pass, are not opened again."""
-    ranges_of = cache(partial(ranges_of_chains, name_of=name_of))
+
+    @cache
+    def ranges_and_names(chains: tuple[Chain, ...]) -> tuple[list[PartRange], list[str]]:
+        ranges = ranges_of_chains(chains, name_of)
+        return ranges, [part_range.name for part_range in ranges]
 
     def ranges_to_open(chains: tuple[Chain, ...]) -> list[PartRange]:
-        ranges, state = ranges_of(chains), marker.state
-        names = [part_range.name for part_range in ranges]
-        open_names = [part.name for part in state.forward_parts or state.reopened_parts]
-        for count in range(min(len(open_names), len(names)), 0, -1):
-            if open_names[-count:] == names[:count]:
-                return ranges[count:]
-        return ranges
+        ranges, names = ranges_and_names(chains)
+        open_names = [part.name for part in marker.state.forward_parts or marker.state.reopened_parts]
+        counts = range(len(names), 0, -1)
+        return ranges[next((count for count in counts if open_names[-count:] == names[:count]), 0) :]
 
     compiled.open_ranges(marker, ranges_to_open)

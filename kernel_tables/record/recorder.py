@@ -31,10 +31,10 @@ class Recorder:
     """
 
     def __init__(self, notes: Notes, ranks: Ranks, profiler: TorchProfiler | NsysProfiler, ranges: AddedRanges) -> None:
-        self._notes, self._ranks, self._profiler, self.ranges = notes, ranks, profiler, ranges
+        self.notes, self._ranks, self._profiler, self.ranges = notes, ranks, profiler, ranges
         self.is_waiting, self.is_open = True, False  # neither once the window is over
         self.completed = 0
-        self.progress: Callable[[], dict[str, Any]] = dict
+        self.progress: Callable[[], dict[str, Any]] = lambda: {"repeated": []}
         self._has_noted_profile = False
         self._compiled_before = 0
 
@@ -48,8 +48,9 @@ class Recorder:
             self.note_profile()
             return
         self.is_waiting = False
-        if not self._notes.claim("window", self._ranks.run):
-            self._notes.add("elsewhere")
+        self._ranks.find()
+        if not self.notes.claim("window", self._ranks.run):
+            self.notes.add("elsewhere")
             return
         started_s = time.perf_counter()
         try:
@@ -62,7 +63,7 @@ class Recorder:
             self._profiler.start()
         except Exception as error:
             self.ranges.end()
-            self._notes.add("refused", reason=one_line_error(error))
+            self.notes.add("refused", reason=one_line_error(error))
             return
         self.is_open = True
         if multiprocessing.parent_process() is not None:
@@ -70,51 +71,39 @@ class Recorder:
             multiprocessing.util.Finalize(None, self._at_exit, exitpriority=0)
         self._compiled_before = count_compiled()
         facts |= {"torch": torch.__version__, "has_steps": self.ranges.has_steps}
-        self._notes.add("open", start_s=time.perf_counter() - started_s, **facts)
-
-    def add_facts(self, **facts: Any) -> None:
-        """Notes further facts about the steps of the open window."""
-        self._notes.add("steps", **facts)
+        self.notes.add("open", start_s=time.perf_counter() - started_s, **facts)
 
     def note_profile(self) -> None:
         """Notes, once, that the program uses PyTorch's profiler itself."""
         if not self._has_noted_profile:
             self._has_noted_profile = True
-            self._notes.add("profile")
+            self.notes.add("profile")
 
-    def close(self, *, program_ended: bool = False, **facts: Any) -> None:
-        """Ends the window, and writes its content; not in a backward pass, unless the program ends there."""
-        if not self.is_open or (is_in_backward() and not program_ended):
+    def close(self, *, by_profile: bool = False, at_exit: bool = False) -> None:
+        """Ends the window, and writes its content; not in a backward pass, unless the program ends there. `by_profile`:
+        the program is about to start PyTorch's profiler."""
+        if not self.is_open or (is_in_backward() and not at_exit):
             return
-        started_s = time.perf_counter()
-        if not self._stop(program_ended=program_ended):
-            return
-        stopped_s = time.perf_counter()
-        if program_ended:
+        self.is_open, facts = False, {}
+        if at_exit:
             error_type = getattr(sys, "last_type", None)  # of the uncaught error that ends this process
-            facts |= {"ended": True, "error": error_type and error_type.__name__}
+            facts["cut_by"] = f"the program ended{f' ({error_type.__name__})' if error_type else ''}"
+        elif by_profile:
+            facts["cut_by"] = "the program started PyTorch's profiler itself"
         if compiled := count_compiled() - self._compiled_before:
             facts["compilations"] = compiled
-        self._notes.add("closed", done=self.completed, stop_s=stopped_s - started_s, **facts, **self.progress())
-        try:
-            self._profiler.save(self._notes.folder)
-        except Exception as error:
-            self._notes.add("lost", reason=one_line_error(error))
-        else:
-            self._notes.add("saved", save_s=time.perf_counter() - stopped_s)
-
-    def _stop(self, *, program_ended: bool) -> bool:
-        """Ends ranges and profiler, and returns whether that succeeded."""
-        self.is_open = False
+        started_s = time.perf_counter()
         try:
             with suppress(RuntimeError):  # the device may have failed
                 wait_for_device()
             self.ranges.end()
-            self._profiler.stop(program_ended=program_ended)
+            self._profiler.stop(at_exit=at_exit)
+            stopped_s = time.perf_counter()
+            self.notes.add("closed", done=self.completed, stop_s=stopped_s - started_s, **facts, **self.progress())
+            self._profiler.save(self.notes.folder)
+            self.notes.add("saved", save_s=time.perf_counter() - stopped_s)
         except Exception as error:
-            self._notes.add("lost", reason=one_line_error(error))
-            return False
-        return True
+            self.notes.add("lost", reason=one_line_error(error))
 
     def end_with_process(self) -> None:
         """Closes the window when this process ends, and leaves forked children without a window."""
@@ -123,17 +112,23 @@ class Recorder:
 
     def _at_exit(self) -> None:
         """Closes a window in which the program ended, and notes how far this process came."""
-        self.close(program_ended=True)
-        self._notes.add("exit", **self.progress())
+        self.close(at_exit=True)
+        self.notes.add("exit", **self.progress())
 
     def _in_forked_child(self) -> None:
         """Ends the window in a child of the recorded process: the profiler belongs to its parent, and it is no rank."""
-        self._ranks.run, self.is_open = None, False
+        self.is_open = False
+        self._ranks.forget()
+
+
+def is_capturing() -> bool:
+    """Whether this thread captures a CUDA graph."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def wait_for_device() -> None:
     """Waits for all launched work, so that the window contains the work launched in it."""
-    if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+    if torch.cuda.is_initialized() and not is_capturing():
         torch.cuda.synchronize()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -20,32 +21,29 @@ from kernel_tables.marks.modules import ModuleParts, model_name
 from kernel_tables.record import handover
 from kernel_tables.record.handover import Notes, Settings
 from kernel_tables.record.profilers import NsysProfiler, Ranks, TorchProfiler, with_callbacks
-from kernel_tables.record.ranges import AddedRanges, CompilationHooks, ProgramRanges
-from kernel_tables.record.recorder import Recorder
+from kernel_tables.record.ranges import AddedRanges, ProgramRanges, follow_compilation
+from kernel_tables.record.recorder import Recorder, is_capturing
 
 
 class Window:
-    """The base of all windows: notes whether the program opened ranges itself before the window, and whether `step`."""
+    """The base of both windows: a program that opened ranges itself before the window gets none with AUTO."""
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         self.recorder, self.settings = recorder, settings
         recorder.progress = self.progress
-        self.has_own_ranges, self.has_own_steps = False, False  # opened by the program before the window
-
-    def attach(self) -> None:
-        """Begins to look for the window, once PyTorch is imported."""
 
     def before_range(self, name: str, *, of_torch: bool) -> None:
         """A range is about to open, with `of_torch` one that PyTorch opens itself."""
-        self.has_own_ranges |= not of_torch and self.recorder.is_waiting
-        self.has_own_steps |= name == handover.STEP and self.recorder.is_waiting
+        if self.settings.added_ranges == handover.AUTO and self.recorder.is_waiting:
+            self.recorder.ranges.has_modules &= of_torch
+            self.recorder.ranges.has_steps &= name != handover.STEP
 
     def after_range(self, name: str, optimizer: Any = None) -> None:
         """A range has closed. If it was around the step of an optimizer, `optimizer` is that."""
 
     def progress(self) -> dict[str, Any]:
-        """How far this process came towards the window, for the notes."""
-        return {}
+        """How far this process came towards the window, for the notes: what it `repeated`, by kind, name and count."""
+        raise NotImplementedError
 
 
 class RangeWindow(Window):
@@ -64,7 +62,7 @@ class RangeWindow(Window):
         if self._depth.value == 1 and self.recorder.is_waiting:
             self._instances += 1
             if self._instances > self.settings.skip:
-                self.recorder.open(first=self._instances)
+                self.recorder.open(first=self._instances, by=handover.RANGE, name=f"range '{name}'")
 
     def after_range(self, name: str, optimizer: Any = None) -> None:
         if name != self.settings.range or not getattr(self._depth, "value", 0):
@@ -76,17 +74,17 @@ class RangeWindow(Window):
                 self.recorder.close()
 
     def progress(self) -> dict[str, Any]:
-        return {"reached": self._instances}
+        return {"repeated": [[handover.RANGE, f"range '{self.settings.range}'", self._instances]]}
 
 
-def watched_calls(before_call: Callable[[nn.Module, tuple, dict[str, Any]], object]) -> ModuleParts:
+def watched_calls(before_call: Callable[[nn.Module], object]) -> ModuleParts:
     """Hooks that call `before_call` before every outermost call of a module on the thread that made the first."""
     first_thread: list[int] = []
 
-    def around(*call: Any) -> AbstractContextManager:
+    def around(module: nn.Module) -> AbstractContextManager:
         first_thread[:] = first_thread or [threading.get_ident()]
         if first_thread == [threading.get_ident()]:
-            before_call(*call)
+            before_call(module)
         return nullcontext()
 
     return ModuleParts(nullcontext, lambda module: None, around)
@@ -99,17 +97,9 @@ class RepeatedAction:
     kind: str  # OPTIMIZER, GRAPH or MODULE
     name: str  # of the object
     count: int = 0
-    last_s: float | None = None  # when the last one ended, or the window opened: the time for that belongs to no step
-    durations_s: dict[str, list[float]] = field(default_factory=lambda: {"step_before_s": []})  # before it, and in it
-
-    def repeat(self) -> None:
-        """Counts a repetition, with which a step has ended."""
-        now_s = time.perf_counter()
-        if self.last_s is not None:
-            durations_s = [*self.durations_s.values()][-1]
-            durations_s.append(now_s - self.last_s)
-            del durations_s[:-20]
-        self.last_s, self.count = now_s, self.count + 1
+    # when steps ended before the window opened; and when it had opened, and steps ended in it
+    before_s: list[float] = field(default_factory=list)
+    within_s: list[float] = field(default_factory=list)
 
 
 class StepsWindow(Window):
@@ -135,30 +125,28 @@ class StepsWindow(Window):
         self._step_action: RepeatedAction | None = None  # defines what a step is
         self._has_optimizer = False
         self._calls = watched_calls(self._before_call)
-
-    def attach(self) -> None:
         self._calls.begin()
-        if self.settings.window == handover.CALLS:
-            return
-        graph = torch.cuda.graphs.CUDAGraph
-        graph.replay = with_callbacks(graph.replay, after=self._after_replay)
-        graph.capture_begin = with_callbacks(graph.capture_begin, before=self._before_capture)
-        Optimizer.__init__ = with_callbacks(Optimizer.__init__, after=self._after_new_optimizer)
+        if settings.window != handover.CALLS:
+            graph = torch.cuda.graphs.CUDAGraph
+            graph.replay = with_callbacks(graph.replay, after=self._after_replay)
+            graph.capture_begin = with_callbacks(graph.capture_begin, before=self._before_capture)
+            Optimizer.__init__ = with_callbacks(Optimizer.__init__, after=self._after_new_optimizer)
 
     def after_range(self, name: str, optimizer: Any = None) -> None:
         """Counts the step of the optimizer, if the range was around one."""
-        if optimizer is None or self.settings.window == handover.CALLS or self._is_capturing():
+        if optimizer is None or self.settings.window == handover.CALLS or is_capturing():
             return
         if not is_in_backward():
             self._drop_other_counts()
             self._count(handover.OPTIMIZER, optimizer, type(optimizer).__name__)
 
     def progress(self) -> dict[str, Any]:
-        repeated = [[action.kind, action.name, action.count] for action in self._actions.values()]
-        facts = {"reached": max((count for *_, count in repeated), default=0), "repeated": repeated[:20]}
-        durations_s = self._step_action.durations_s if self._step_action else {}
-        facts |= {name: statistics.median(values) for name, values in durations_s.items() if values}
-        return facts | ({"has_optimizer": True} if self._has_optimizer else {})
+        facts: dict[str, Any] = {"repeated": [[one.kind, one.name, one.count] for one in self._actions.values()][:20]}
+        if (action := self._step_action) is not None:
+            for name, times_s in (("step_before_s", action.before_s), ("step_within_s", action.within_s)):
+                durations_s = [later_s - earlier_s for earlier_s, later_s in pairwise(times_s[-21:])]
+                facts |= {name: statistics.median(durations_s)} if durations_s else {}
+        return facts
 
     def _after_new_optimizer(self, *_: Any) -> None:
         self._has_optimizer = True
@@ -171,37 +159,33 @@ class StepsWindow(Window):
             if action.kind != handover.OPTIMIZER and action is not self._step_action:
                 del self._actions[key]
 
-    @staticmethod
-    def _is_capturing() -> bool:
-        return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
-
     def _before_capture(self, *_: Any) -> None:
-        if not self._is_capturing():
+        if not is_capturing():
             self.recorder.open()
 
     def _after_replay(self, graph: Any) -> None:
-        if not self._is_capturing():
+        if not is_capturing():
             self._count(handover.GRAPH, graph, "a CUDA graph")
 
-    def _before_call(self, module: nn.Module, args: tuple, keywords: dict[str, Any]) -> None:
+    def _before_call(self, module: nn.Module) -> None:
         was_waiting = self.recorder.is_waiting
         if not (was_waiting or self.recorder.is_open):  # the window is over
             self._calls.end()
-        if self._is_capturing() or next(module.parameters(), None) is None:
+        if is_capturing() or next(module.parameters(), None) is None:
             return
-        if was_waiting:  # the kinds of calls in the window depend on the calls before it
-            self.recorder.ranges.classify_call(module, args, keywords)
         # With CALLS, optimizers are not watched, so there seem to be none.
         if not self._has_optimizer or (self._step_action is not None and self._step_action.kind == handover.MODULE):
             self._count(handover.MODULE, module, model_name(module))
         if was_waiting and self.recorder.is_open:  # the window opened in this call, so its range is not open yet
-            self.recorder.ranges.call_begins(module, args)
+            self.recorder.ranges.call_begins(module)
 
     def _count(self, kind: str, actor: Any, name: str) -> None:
         """Counts an action of the object `actor` with this name. With a call of a model, a step is about to begin;
         otherwise one has ended."""
         recorder, action = self.recorder, self._actions.setdefault((kind, id(actor)), RepeatedAction(kind, name))
-        action.repeat()
+        action.count += 1
+        if recorder.is_waiting or recorder.is_open:
+            (action.within_s if action is self._step_action else action.before_s).append(time.perf_counter())
         if recorder.is_open and action is self._step_action:
             recorder.completed += 1
             recorder.ranges.step_ends()
@@ -219,12 +203,11 @@ class StepsWindow(Window):
     def _begin_window(self, action: RepeatedAction, **facts: Any) -> None:
         """Opens the window, if it can open, and begins its first step."""
         if self.recorder.is_open:  # since the capture of a CUDA graph
-            self.recorder.add_facts(**facts)
+            self.recorder.notes.add("steps", **facts)
         else:
             self.recorder.open(**facts)
         if self.recorder.is_open:
-            self._step_action = action
-            action.last_s, action.durations_s["step_within_s"] = time.perf_counter(), []
+            self._step_action, action.within_s = action, [time.perf_counter()]
             self.recorder.ranges.step_begins()
         elif not self.recorder.is_waiting:  # it never opens; else it may open at a later step
             self._calls.end()
@@ -232,20 +215,15 @@ class StepsWindow(Window):
 
 def watch_for_window(settings: Settings, notes: Notes) -> None:
     """Sets the hooks that record the window of this process. Raises RuntimeError if nsys cannot record this PyTorch."""
-    to_nvtx = settings.profiler == handover.NSYS
+    to_nvtx, has_ranges = settings.profiler == handover.NSYS, settings.added_ranges != handover.NONE
     if to_nvtx and not torch.backends.cuda.is_built():
         raise RuntimeError("this PyTorch is built without CUDA, so nsys has nothing to record of it")
-    if settings.added_ranges != handover.NEVER:
-        CompilationHooks(in_torch_profile=not to_nvtx)  # never closed
-
-    def is_wanted(kind: str) -> bool:
-        has_own = window.has_own_ranges if kind == handover.MODULES else window.has_own_steps
-        return settings.added_ranges == handover.ALWAYS or (settings.added_ranges != handover.NEVER and not has_own)
-
+    if has_ranges:
+        follow_compilation(in_torch_profile=not to_nvtx)
     ranks = Ranks(notes)
-    ranks.watch()
     profiler = NsysProfiler(ranks) if to_nvtx else TorchProfiler()
-    recorder = Recorder(notes, ranks, profiler, AddedRanges(is_wanted, settings.depth, to_nvtx=to_nvtx))
+    added_ranges = AddedRanges(has_modules=has_ranges, has_steps=has_ranges, to_nvtx=to_nvtx)
+    recorder = Recorder(notes, ranks, profiler, added_ranges)
     window = (RangeWindow if settings.window == handover.RANGE else StepsWindow)(recorder, settings)
     ranges = ProgramRanges(
         to_nvtx=to_nvtx, is_recording=lambda: recorder.is_open, before=window.before_range, after=window.after_range
@@ -253,6 +231,5 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
     ranges.watch_torch()
     when_imported("nvtx", ranges.watch_nvtx)
     # nsys records on while the program profiles itself; PyTorch's profiler is left to the program.
-    profiler.watch_program(recorder.note_profile if to_nvtx else partial(recorder.close, profile=True))
-    window.attach()
+    profiler.watch_program(recorder.note_profile if to_nvtx else partial(recorder.close, by_profile=True))
     recorder.end_with_process()

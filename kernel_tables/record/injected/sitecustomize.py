@@ -5,7 +5,6 @@ nothing more than before but the recorder and what that imports. Older Pythons h
 """
 
 import importlib.util
-import json
 import os
 import sys
 from importlib.machinery import PathFinder
@@ -33,11 +32,6 @@ def run_own_sitecustomize():
 
 def attach(folder):
     """Starts a recorder in this process as soon as PyTorch is imported, or notes why it cannot."""
-    if sys.version_info < (3, 11):  # noqa: UP036 (of the program's Python)
-        with open(os.path.join(folder, "notes.jsonl"), "a") as notes:
-            note = {"event": "old_python", "pid": os.getpid(), "version": sys.version.split()[0]}
-            notes.write(json.dumps(note) + "\n")
-        return
     sys.meta_path.insert(0, OnlyTheRecorder)
     from pathlib import Path
 
@@ -62,7 +56,8 @@ def attach(folder):
 sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != FOLDER]
 try:
     HANDOVER = os.environ.get("KERNEL_TABLES_RECORDING", "")
-    if os.path.isdir(HANDOVER):  # else the command has ended, and a service of the program lives on
+    # else the command has ended, and a service of the program lives on
+    if os.path.isdir(HANDOVER) and sys.version_info >= (3, 11):
         attach(HANDOVER)
 finally:
     run_own_sitecustomize()

@@ -18,8 +18,8 @@ class Model(nn.Module):
             self.add_module(name, part)
 
 
-def names(model, depth=None):
-    return [name for _, name in module_names(model, depth)]
+def names(model):
+    return [name for _, name in module_names(model)]
 
 
 def test_the_layers_of_one_list_have_one_name():
@@ -39,11 +39,6 @@ def test_what_is_called_itself_or_holds_different_things_names_its_members_by_cl
 def test_a_part_of_two_models_or_twice_in_one_has_its_first_name():
     shared = nn.Linear(2, 2)
     assert names(Model(one=shared, other=shared)) == ["Model", "one"]
-
-
-def test_names_of_more_parts_than_wanted_are_none():
-    model = Model(blocks=nn.ModuleList([Block()]), head=nn.Linear(2, 2))
-    assert [name for name in names(model, depth=1) if name] == ["Model", "blocks", "head", "blocks"]
 
 
 def test_a_compiled_model_has_the_names_of_the_model():

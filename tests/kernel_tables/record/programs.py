@@ -4,6 +4,7 @@
 """
 
 import hashlib
+import multiprocessing
 import os
 import random
 import sys
@@ -13,7 +14,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-STEPS = 14
+STEPS = 12
 
 
 def print_digest(*models):
@@ -58,65 +59,37 @@ def train(model, optimizer):
     optimizer.zero_grad()
 
 
-def accumulates():
-    """Gradient accumulation, clipping, a scheduler, autocast, and an evaluation every seventh step."""
-    model = Net().to(DEVICE)
-    optimizer = torch.optim.AdamW(model.parameters())
-    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, STEPS)
-    for step in range(STEPS):
-        if step % 7 == 6:
-            with torch.no_grad():
-                print(f"step {step}: validation {sum(model(randn(4, 16)).mean().item() for _ in range(3)):.6f}")
-        for _ in range(2):
-            with torch.autocast(DEVICE, dtype=torch.bfloat16):
-                loss = model(randn(4, 16)).float().square().mean() / 2
-            loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        scheduler.step()
-    print_digest(model)
-
-
-def takes_turns():
-    """Two models and two optimizers of one class; an error in a forward pass; and an exit status."""
+def trains():
+    """Two models, each with an optimizer, gradient accumulation, clipping, a scheduler, autocast, an evaluation, an
+    error in a forward pass, and an exit status."""
     generator, discriminator = Net().to(DEVICE), Net().to(DEVICE)
-    optimizers = [torch.optim.Adam(model.parameters()) for model in (discriminator, generator)]
+    optimizers = [torch.optim.AdamW(model.parameters()) for model in (generator, discriminator)]
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizers[0], STEPS)
     for step in range(STEPS):
+        if step == 6:
+            with torch.no_grad():
+                print(f"validation {sum(generator(randn(4, 16)).mean().item() for _ in range(3)):.6f}")
         try:
-            discriminator(randn(4, 15 if step == 7 else 16)).mean().backward()
+            generator(randn(4, 15 if step == 7 else 16)).mean().backward()
         except RuntimeError as error:
             print("caught", error)
+        with torch.autocast(DEVICE, dtype=torch.bfloat16):
+            loss = discriminator(generator(randn(4, 16)).repeat(1, 4)).float().square().mean()
+        loss.backward()
+        nn.utils.clip_grad_norm_(generator.parameters(), 1.0)
         for optimizer in optimizers:
-            discriminator(generator(randn(4, 16)).repeat(1, 4)).square().mean().backward()
             optimizer.step()
             optimizer.zero_grad()
+        scheduler.step()
     print_digest(generator, discriminator)
     sys.exit(5)
 
 
-class Decoder(nn.Module):
-    """Keeps a running state in the place of a cache of keys and values."""
-
-    def __init__(self):
-        super().__init__()
-        self.embedding, self.head = nn.Embedding(32, 16), nn.Linear(16, 32)
-
-    def forward(self, input_ids, state=None):
-        x = self.embedding(input_ids).cumsum(1) + (0 if state is None else state)
-        return self.head(x[:, -1].tanh()), x[:, -1:]
-
-
-def generates():
-    """Text without an optimizer: a prompt, then one token after the other."""
-    model = Decoder().to(DEVICE).eval()
+def infers():
+    """Calls of a model, without an optimizer."""
+    model = Net().to(DEVICE).eval()
     with torch.inference_mode():
-        for _ in range(3):
-            tokens, state = torch.randint(32, (2, 7), device=DEVICE), None
-            for _ in range(6):
-                logits, state = model(input_ids=tokens, state=state)
-                tokens = torch.multinomial(logits.softmax(-1), 1)
-            print(tokens.tolist())
+        print([model(randn(4, 16)).argmax().item() for _ in range(STEPS)])
     print_digest(model)
 
 
@@ -168,16 +141,42 @@ def profiles():
     print_digest(model)
 
 
-def joins():
-    """A rank of Gloo under DistributedDataParallel."""
-    torch.distributed.init_process_group("gloo")
+def crashes():
+    """A child that trains and fails, and its parent, which does the same afterwards."""
+    model = nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def fail():
+        for batch in torch.utils.data.DataLoader(torch.randn(16, 8), batch_size=4):
+            with record_function('n\u00e9"w\u202e'):
+                loss = model(batch).sum()
+            loss.backward()
+            optimizer.step()
+        raise torch.OutOfMemoryError("made up")
+
+    child = multiprocessing.get_context("fork").Process(target=fail)
+    child.start()
+    child.join()
+    print("child ended with", child.exitcode)
+    fail()
+
+
+def join(rank):
+    torch.distributed.init_process_group("gloo", init_method=f"file://{os.getcwd()}/store", rank=rank, world_size=2)
     model = nn.parallel.DistributedDataParallel(Net())
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(STEPS):
         train(model, optimizer)
-    if os.environ["RANK"] == "0":
-        print_digest(model)
     torch.distributed.destroy_process_group()
+
+
+def joins():
+    """Two ranks of Gloo under DistributedDataParallel."""
+    ranks = [multiprocessing.get_context("fork").Process(target=join, args=(rank,)) for rank in range(2)]
+    for rank in ranks:
+        rank.start()
+    for rank in ranks:
+        rank.join()
 
 
 def replays():
@@ -229,6 +228,7 @@ if __name__ == "__main__":
     if sys.argv[1] == "plainly":
         for name in sys.argv[3:]:
             run_in_fork(sys.argv[2], name)
+        for _ in sys.argv[3:]:
             os.wait()
     else:
         run(sys.argv[1])

@@ -1,4 +1,4 @@
-"""The ranges that a program opens itself, translated for the profiler at hand; and those that the recorder adds."""
+"""The ranges that a program opens itself, translated for the profiler at hand; and those around compiled kernels."""
 
 from types import SimpleNamespace
 from urllib.parse import unquote
@@ -10,28 +10,19 @@ from torch import nn
 from torch.autograd.profiler import profile, record_function
 
 from kernel_tables.record import ranges as ranges_module
-from kernel_tables.record.ranges import (
-    AddedRanges,
-    ProgramRanges,
-    module_chains,
-    nvtx_text,
-    ranges_of_chains,
-)
+from kernel_tables.record.ranges import ProgramRanges, module_chains, nvtx_text, ranges_of_chains
+
+OWN = (torch.cuda.nvtx, "range_push", "range_pop")
 
 
 @pytest.fixture
 def listening(monkeypatch):
     """A function that listens to this process until the test ends, with NVTX as on a GPU."""
     pushed, listeners = [], []
-    for owner, names in (
-        (torch.cuda.nvtx, ("range_push", "range_pop")), (nvtx, ("push_range", "pop_range")),
-        (nvtx.annotate, ("__enter__", "__exit__", "__call__")),
-    ):  # fmt: skip
+    for owner, *names in (OWN, (nvtx, "push_range", "pop_range"), (nvtx.annotate, "__enter__", "__exit__", "__call__")):
         for name in names:
             monkeypatch.setattr(owner, name, getattr(owner, name))
-    for owner, push, pop in (
-        (torch.cuda.nvtx, "range_push", "range_pop"), (ranges_module, "ORIGINAL_PUSH", "ORIGINAL_POP"),
-    ):  # fmt: skip
+    for owner, push, pop in (OWN, (ranges_module, "ORIGINAL_PUSH", "ORIGINAL_POP")):
         monkeypatch.setattr(owner, push, pushed.append)
         monkeypatch.setattr(owner, pop, lambda: pushed.append("pop"))
 
@@ -93,20 +84,6 @@ def test_a_range_that_raises_is_left_too_and_those_of_pytorch_itself_are_told_ap
     assert nvtx_text("a\0b\ud800") == "a\\0b\\ud800"  # what NVTX cannot take
 
 
-def test_a_call_with_one_token_after_a_longer_one_decodes_and_the_next_long_one_is_of_a_prompt():
-    added, model = AddedRanges(lambda kind: True, None, to_nvtx=False), nn.Identity()
-
-    def kinds(model, lengths):
-        tokens = (torch.zeros(2, length, dtype=torch.int64) for length in lengths)
-        return [added.classify_call(model, (), {"input_ids": one}) for one in tokens]
-
-    with torch.no_grad():
-        assert kinds(model, [7, 1, 1, 7, 1]) == ["inference", "decode", "decode", "prefill", "decode"]
-        assert kinds(nn.Identity(), [1, 2, 3]) == ["inference"] * 3  # no cache: text that grows
-        assert added.classify_call(model, (torch.ones(2, 7),), {}) == "inference"  # no tokens
-    assert kinds(model, [7, 1]) == ["forward"] * 2
-
-
 MODEL, BLOCK, OTHER_BLOCK, NORM, HEAD, WRAPPER = 1, 2, 3, 4, 5, 6
 NAMES = {MODEL: "Net", BLOCK: "blocks", OTHER_BLOCK: "blocks", NORM: "blocks.norm", HEAD: "head", WRAPPER: "Net"}
 
@@ -114,8 +91,7 @@ NAMES = {MODEL: "Net", BLOCK: "blocks", OTHER_BLOCK: "blocks", NORM: "blocks.nor
 @pytest.mark.parametrize(
     ("chains", "expected"),
     [
-        ([(MODEL, BLOCK, NORM)], ["Net", "blocks", "blocks.norm"]),
-        ([(WRAPPER, MODEL, HEAD)], ["Net", "head"]),
+        ([(WRAPPER, MODEL, BLOCK, NORM)], ["Net", "blocks", "blocks.norm"]),
         ([(MODEL, BLOCK), (MODEL, BLOCK, NORM)], ["Net", "blocks", "blocks + blocks.norm"]),
         ([(MODEL, BLOCK, NORM), (MODEL, HEAD)], ["Net", "blocks.norm + head"]),
         ([(MODEL, BLOCK), (MODEL, OTHER_BLOCK)], ["Net", "blocks"]),

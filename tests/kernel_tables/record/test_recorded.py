@@ -79,7 +79,7 @@ def test_a_block_that_raises_leaves_no_capture_and_the_next_can_be_recorded():
     with pytest.raises(ValueError, match="mine"), kernel_tables.recorded("step") as recording:
         torch.ones(2)
         raise ValueError("mine")
-    with pytest.raises(TraceError, match="not recorded yet"):
+    with pytest.raises(TraceError, match="there is no capture yet"):
         recording.profile()
     assert list(Path().iterdir()) == [] and "ran 1 of 1 times" in recording._repr_html_()
     Path("mine.sqlite").write_text("precious")
@@ -111,16 +111,5 @@ def test_what_an_optimizer_runs_in_its_closure_is_not_the_optimizers():
 
 @pytest.mark.parametrize("options", [{"steps": 0}, {"skip": -1}, {"ranges": "module"}])
 def test_numbers_that_mean_nothing_are_refused(options):
-    with pytest.raises((ValueError, TraceError), match=r"at least 1|expected modules"):
+    with pytest.raises(ValueError, match="at least 1"):
         kernel_tables.recorded("step", **options)
-
-
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # inductor's imports use what PyTorch has deprecated
-def test_inductor_writes_ranges_of_modules_from_the_creation_to_the_end_of_the_window_and_then_is_as_before():
-    config = pytest.importorskip("torch._inductor.config")
-    state = lambda: (config.fx_graph_cache, config.cpp.enable_kernel_profile)  # noqa: E731
-    plain, step = state(), kernel_tables.recorded("step", ranges="modules")
-    assert (plain[0], *state()) == (True, False, True)
-    with step:
-        torch.ones(2)
-    assert state() == plain
