@@ -9,18 +9,15 @@ every other failure a traceback; both exit with another status than 0 and leave 
 
 import argparse
 import atexit
-import ctypes
 import faulthandler
 import gc
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from timeit import default_timer
 from typing import Any
 
 from cs336_model import locks
@@ -31,7 +28,7 @@ BENCHMARKED = ("timing", "capture", "counters")  # stages of benchmark.py; other
 
 
 def main(arguments: list[str] | None = None) -> bool:
-    """Measures what the command line says. Returns whether the process must leave by os._exit."""
+    """Measures what the command line says. Returns whether the process has nothing to do any more."""
     parser = argparse.ArgumentParser(prog="python -m cs336_model", description=__doc__.partition("\n")[0])
     parser.add_argument("--spec", required=True, help="specification of the run, as JSON (cs336_model/spec.py)")
     parser.add_argument("--output", type=Path, required=True, help="file for the result")
@@ -43,6 +40,7 @@ def main(arguments: list[str] | None = None) -> bool:
     parser.add_argument("--rank", type=int, help="set by cs336_model/launch.py, as is --meeting")
     parser.add_argument("--meeting", type=Path, help="folder in which the ranks meet the process that started them")
     options = parser.parse_args(arguments)
+    options.started = options.started or options.output.with_name("started")
     try:
         spec = read_spec(options.spec)
     except ValueError as error:
@@ -57,16 +55,17 @@ def main(arguments: list[str] | None = None) -> bool:
 
 def run(spec: Spec, options: argparse.Namespace) -> bool:
     """Writes the result of this process: of a run, or of one rank, for which launch.py holds the locks. Returns whether
-    the process has ended the use of its device."""
-    start = default_timer()
-    sharing = locks.shared(options.locks) if options.rank is None else None
-    waited_s = default_timer() - start
+    the process has nothing to do any more."""
+    is_rank = options.rank is not None
+    sharing = None if is_rank else locks.shared(options.locks)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(options.output.parent.absolute() / "compiled")  # it is empty
+    os.environ.pop("TRITON_CACHE_DIR", None)  # it is below inductor's unless it is set
     gc.disable()  # imports make many objects and no garbage
     from cs336_model import benchmark, device, ranges, variants
 
     variants.import_late_modules(spec)
     subject_class = benchmark.Subject
-    if options.rank is not None:
+    if is_rank:
         from cs336_model import parallel
 
         parallel.import_late_modules(spec)
@@ -83,49 +82,38 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
     gc.freeze()
     # otherwise, Python searches all objects of torch for garbage when it ends, which takes a third of a second
     atexit.register(gc.freeze)
-    progress = benchmark.PROGRESS
-    progress.seconds["import"] = default_timer() - start - waited_s
-    if sharing:
+    if is_rank:
+        place = parallel.RankPlace(spec, options)
+    else:
         sharing.release()
         place = device.Place(spec.device, options.locks, options.started)
-    else:
-        place = parallel.RankPlace(spec, options)
     if spec.time_limit_s:  # shows where it hangs, before it is killed
         faulthandler.dump_traceback_later(max(spec.time_limit_s - min(5.0, spec.time_limit_s / 4), 0.1))
     if spec.stage in BENCHMARKED:
-        measure = partial(
-            module.measure, spec, place, options.profiler, options.capture, close_recording, subject_class
-        )
-    elif spec.stage == "memory":
-        measure = partial(module.measure, spec, place.device, options.capture, subject_class)
+        given = (place, options.profiler, options.capture, close_recording, subject_class)
     else:
-        measure = partial(module.measure, spec, place.device)
-    result = measure_or_explain(spec, place, measure)
-    result.machine = result.machine or device.describe_machine(place.device)
-    result.seconds = progress.seconds | result.seconds
-    is_last = sharing and options.profiler == "none"  # nothing but the writing of the result is left to do
+        given = (place.device, options.capture, subject_class) if spec.stage == "memory" else (place.device,)
+    result = measure_or_explain(spec, place, partial(module.measure, spec, *given))
+    result.machine = device.describe_machine(place.device)
+    is_last = not is_rank and options.profiler == "none"  # nothing but the writing of the result is left to do
     # ncu keeps the GPU's counters until this process has ended; a rank that failed cannot meet the others any more
     if is_last:
-        variants.remove_cache()
-        place.end()
-    elif options.profiler != "ncu" and (sharing or result.status == "complete"):
         place.leave()
-    if sharing:
-        result.waited_s, result.alone = waited_s + place.waited_s, [place.alone()]
+    elif options.profiler != "ncu" and (not is_rank or result.status == "complete"):
+        place.share()
     write_result(result, options.output)
-    if options.rank is not None and result.status != "complete":
+    if is_rank and result.status != "complete":
         os._exit(1)  # to leave the group of ranks would wait for the others
-    return bool(is_last)
+    return is_last
 
 
 def measure_or_explain(spec: Spec, place: Any, measure: Callable[[], Result]) -> Result:
     """The result of `measure`, or one that says why this machine cannot have it."""
     from cs336_model import benchmark, device, loading, variants
 
-    progress, stage = benchmark.PROGRESS, STAGES[spec.stage]
+    stage = STAGES[spec.stage]
     try:
-        with progress.stage("context"):
-            place.open()
+        place.open()
         return measure()
     except variants.Unsupported as error:
         return stage(status="unsupported", reason=str(error))
@@ -134,17 +122,14 @@ def measure_or_explain(spec: Spec, place: Any, measure: Callable[[], Result]) ->
     except Exception as error:
         if not device.is_out_of_memory(error):
             raise
-        memory = device.describe_out_of_memory(error, progress.during)
+        memory = device.describe_out_of_memory(error, benchmark.Progress.during)
         asked = f"; {memory.requested_bytes / 2**30:.2f} GiB more were asked for" if memory.requested_bytes else ""
         print(f"{spec.run}: {error}", file=sys.stderr, flush=True)
         reason = f"no memory was left during {memory.during}{asked}"
         return stage(status="out_of_memory", reason=reason, out_of_memory=memory)
 
 
-if __name__ == "__main__":
-    pr_set_pdeathsig = 1  # prctl(2)
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)  # end with the parent, even if it is killed
-    if main():  # at once, so that no end of this process runs beside another's steps
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+if __name__ == "__main__" and main():  # at once, so that no end of this process runs beside another's steps
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)

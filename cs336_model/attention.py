@@ -7,11 +7,9 @@ says so and the next one is measured.
 import gc
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
-from itertools import starmap
+from contextlib import nullcontext, suppress
 from timeit import default_timer
 
-import msgspec
 import torch
 from torch import Tensor
 
@@ -31,15 +29,10 @@ def measure(spec: Spec, device: torch.device) -> Attention:
     with variants.forced_backend(spec.attention):
         for context_length in spec.context_lengths:
             cells.append(measure_cell(spec, context_length, device))
-            try:
-                devices.synchronize(device)
-            except RuntimeError:  # an access outside of memory: CUDA is of no use to this process any more
-                later = spec.context_lengths[len(cells) :]
-                cells += [msgspec.structs.replace(cells[-1], context_length=length) for length in later]
-                break
             gc.collect()
             if device.type == "cuda":
-                torch.cuda.empty_cache()
+                with suppress(RuntimeError):  # after an access outside of memory, which later cells report, too
+                    torch.cuda.empty_cache()
     return Attention(status="complete", cells=cells)
 
 
@@ -62,24 +55,19 @@ def measure_cell(spec: Spec, context_length: int, device: torch.device) -> Cell:
 
 
 def fill_cell(cell: Cell, spec: Spec, device: torch.device) -> None:
-    if device.type == "cuda":
+    on_gpu = device.type == "cuda"
+    if on_gpu:
         torch.cuda.reset_peak_memory_stats(device)
     passes = Passes(spec, cell.context_length, device)
-    is_compiled = spec.compile != "off"
-    # the first pass is no warm-up: in it PyTorch may refuse the backend, and code is compiled
-    with variants.compiling(spec) if is_compiled else nullcontext(), variants.refusals(spec.attention):
-        first_seconds = passes.run()[:2]
-    for _ in range(spec.warmup_passes):
-        passes.run()
-    measured = [passes.run() for _ in range(spec.measured_passes)]
-    cell.forward_seconds, cell.backward_seconds = ([one[place] for one in measured] for place in (0, 1))
-    cell.memory_before_backward_bytes = measured[0][2]
-    cell.compile_seconds = sum(first_seconds) if is_compiled else None
-    cell.peak_bytes = torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None
-    if spec.bench_s:
-        cell.call_seconds = passes.time_calls(spec.bench_s)
-    output = passes.forward()
-    passes.backward(output)
+    start = default_timer()
+    # in the first pass, PyTorch may refuse the backend, and code is compiled
+    with variants.compiling(spec) if spec.compile != "off" else nullcontext(), variants.refusals(spec.attention):
+        output = passes.forward()
+        cell.memory_before_backward_bytes = torch.cuda.memory_allocated(device) if on_gpu else None
+        passes.backward(output)
+        devices.synchronize(device)
+    cell.compile_seconds = None if spec.compile == "off" else default_timer() - start
+    cell.peak_bytes = torch.cuda.max_memory_allocated(device) if on_gpu else None
     computed = [output.detach(), *(tensor.grad for tensor in passes.inputs)]
     names = ("output", "gradient of the queries", "gradient of the keys", "gradient of the values")
     for name, tensor in zip(names, computed, strict=True):
@@ -88,6 +76,9 @@ def fill_cell(cell: Cell, spec: Spec, device: torch.device) -> None:
             cell.reason = f"the {name} of {spec.attention} is {problem}"
             return
     cell.output_error, cell.gradient_error = compare_with_fp64(passes.inputs, passes.upstream, computed)
+    del output, computed
+    passes.time(spec.warmup_passes)
+    cell.forward_seconds, cell.backward_seconds = passes.time(spec.measured_passes)
 
 
 class Passes:
@@ -117,34 +108,24 @@ class Passes:
     def backward(self, output: Tensor) -> None:
         output.backward(self.upstream.to(output.dtype))
 
-    def run(self) -> tuple[float, float, int | None]:
-        """Seconds of a forward and of a backward pass, with the wait for the device; bytes in use between the two."""
+    def time(self, count: int) -> tuple[list[float], list[float]]:
+        """Seconds of forward and backward passes. As in triton.testing.do_bench, nothing waits between them, and a
+        buffer larger than any L2 cache is written before each, which gives the host time to queue its kernels."""
+        is_cached = self.device.type == "cuda"
+        buffer = torch.empty(256 * 2**20 if is_cached else 0, dtype=torch.int8, device=self.device)
+        moments = []
+        for _ in range(count):
+            buffer.zero_()
+            begin_forward = devices.mark_moment(self.device)
+            output = self.forward()
+            end_forward = devices.mark_moment(self.device)
+            buffer.zero_()
+            begin_backward = devices.mark_moment(self.device)
+            self.backward(output)
+            moments.append((begin_forward, end_forward, begin_backward, devices.mark_moment(self.device)))
         devices.synchronize(self.device)
-        start = default_timer()
-        output = self.forward()
-        devices.synchronize(self.device)
-        forward_s = default_timer() - start
-        used_bytes = torch.cuda.memory_allocated(self.device) if self.device.type == "cuda" else None
-        start = default_timer()
-        self.backward(output)
-        devices.synchronize(self.device)
-        return forward_s, default_timer() - start, used_bytes
-
-    def time_calls(self, total_s: float) -> dict[str, list[float]]:
-        """Seconds of single calls, for about `total_s` of each kind: forward, backward, and both together."""
-        outputs: list[Tensor] = []  # the output of the last forward pass, until a backward pass takes it
-        backward = lambda: self.backward(outputs.pop())  # noqa: E731
-
-        def forward() -> None:
-            outputs[:] = [self.forward()]
-
-        def both() -> None:
-            forward()
-            backward()
-
-        # A forward pass precedes each backward pass: compiled code cannot run the same backward pass twice.
-        calls = {"forward": (forward, outputs.clear), "backward": (backward, forward), "both": (both, outputs.clear)}
-        return {name: time_calls(call, total_s, self.device, before) for name, (call, before) in calls.items()}
+        forward, backward = ([devices.seconds_between(*one[first : first + 2]) for one in moments] for first in (0, 2))
+        return forward, backward
 
 
 def choose_attention(spec: Spec) -> Callable[..., Tensor]:
@@ -160,56 +141,26 @@ def choose_attention(spec: Spec) -> Callable[..., Tensor]:
     return torch.compile(scaled_dot_product_attention, dynamic=False)
 
 
-def time_calls(call: Callable, total_s: float, device: torch.device, before: Callable) -> list[float]:
-    """Seconds of each of 3 to 2,000 calls, as in triton.testing.do_bench: by CUDA events, queued without waiting, each
-    after `before` and after writing a buffer larger than any L2 cache, which gives the host time to queue the call."""
-    buffer = torch.empty(256 * 2**20, dtype=torch.int8, device=device) if device.type == "cuda" else None
-
-    def time_some(count: int) -> list[float]:
-        moments = []
-        for _ in range(count):
-            before()
-            if buffer is not None:
-                buffer.zero_()
-            start = devices.mark_moment(device)
-            call()
-            moments.append((start, devices.mark_moment(device)))
-        devices.synchronize(device)
-        return list(starmap(devices.seconds_between, moments))
-
-    one_call_s = sum(time_some(3)) / 3
-    time_some(min(int(0.025 / one_call_s), 2000))  # warm-up
-    return time_some(max(3, min(int(total_s / one_call_s), 2000)))
-
-
 def compare_with_fp64(inputs: list[Tensor], upstream: Tensor, computed: list[Tensor]) -> tuple[float, float]:
-    """(error of the output, largest error of a gradient) of causal attention, against its formulas in fp64.
+    """(error of the output, largest error of a gradient) of causal attention against its formula in fp64.
 
-    The error is that of the worst row: the norm of the difference ÷ the root of the sum of the squares of the terms of
-    which the row is the sum. Rows whose terms cancel count like others, and a missing mask gives 1 or more."""
-    queries, keys, values, upstream = (tensor.detach().double() for tensor in (*inputs, upstream))
-    length, scale = queries.shape[-2], queries.shape[-1] ** -0.5
-    sums, squares = ([torch.zeros_like(queries) for _ in range(4)] for _ in range(2))
+    It is that of 64 rows, since terms of a single one may cancel: the first query has a gradient of 0."""
+    queries, keys, values = exact = [tensor.detach().double().requires_grad_() for tensor in inputs]
+    outputs, upstream = [], upstream.double()
     row_count = max(1, 2**24 // (queries.numel() // queries.shape[-1]))  # scores of some rows are in memory at a time
-    for first in range(0, length, row_count):
+    for first in range(0, queries.shape[-2], row_count):
         rows = slice(first, first + row_count)
-        row_queries, row_upstream = queries[..., rows, :], upstream[..., rows, :]
-        scores = row_queries @ keys.mT * scale
+        scores = queries[..., rows, :] @ keys.mT * queries.shape[-1] ** -0.5
         future = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(diagonal=first + 1)
-        weights = scores.masked_fill(future, -math.inf).softmax(dim=-1)
-        output, weight_gradients = weights @ values, row_upstream @ values.mT
-        row_means = (row_upstream * output).sum(dim=-1, keepdim=True)
-        # the gradient of softmax has two terms: weights × weight gradients, and weights × their mean in the row
-        score_gradients = weights * (weight_gradients - row_means) * scale
-        score_squares = (weights * scale) ** 2 * (weight_gradients**2 + row_means**2)
-        sums[0][..., rows, :], squares[0][..., rows, :] = output, weights**2 @ values**2
-        sums[1][..., rows, :], squares[1][..., rows, :] = score_gradients @ keys, score_squares @ keys**2
-        sums[2] += score_gradients.mT @ row_queries
-        squares[2] += score_squares.mT @ row_queries**2
-        sums[3] += weights.mT @ row_upstream
-        squares[3] += (weights**2).mT @ row_upstream**2
-    output_error, *gradient_errors = (
-        float(((result.double() - exact).norm(dim=-1) / square.sum(dim=-1).sqrt()).max())
-        for result, exact, square in zip(computed, sums, squares, strict=True)
-    )
+        output = scores.masked_fill(future, -math.inf).softmax(dim=-1) @ values
+        output.backward(upstream[..., rows, :])
+        outputs.append(output.detach())
+    right = [torch.cat(outputs, dim=-2), *(tensor.grad for tensor in exact)]
+    output_error, *gradient_errors = map(worst_error, computed, right)
     return output_error, max(gradient_errors)
+
+
+def worst_error(computed: Tensor, right: Tensor) -> float:
+    """The norm of the difference ÷ that of what is right, of the worst 64 rows."""
+    parts = zip(computed.double().split(64, dim=-2), right.split(64, dim=-2), strict=True)
+    return max(float((one - other).norm() / other.norm()) for one, other in parts)

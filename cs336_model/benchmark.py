@@ -1,15 +1,4 @@
-"""Runs the steps of one model: times them, or lets a profiler record them.
-
-`Subject` is what all stages step: the run's model with its data and its optimizer. Other modules use
-
-    subject = Subject(spec, device)             # on the device, as the run's dimensions demand
-    seconds = subject.run_steps("warmup", 5)    # of each step, with the wait for the device; compiles before the first
-    subject.phase_seconds()                     # {"forward": [...], ...} of the steps of the last call
-    subject.model, .optimizer, .parameters, .inputs, .targets, .losses
-
-and cs336_model/parallel.py overrides `wrap`, `take_part`, `reduce_gradients`, `wait_for_all`, `read_losses` and
-`time_without_communication`.
-"""
+"""Runs the steps of one model: times them, or lets a profiler record them."""
 
 import gc
 import math
@@ -25,7 +14,7 @@ from torch import Tensor, nn
 from torch.autograd.profiler import profile
 
 from cs336_model import ranges, variants
-from cs336_model.device import Place, describe_machine, mark_moment, seconds_between, synchronize
+from cs336_model.device import Place, mark_moment, seconds_between, synchronize
 from cs336_model.flops import forward_flops
 from cs336_model.loading import Output, build_model, loss_arguments, loss_of, read_output
 from cs336_model.optimizer import AdamW
@@ -35,55 +24,41 @@ from cs336_model.spec import Spec
 
 
 class Progress:
-    """What this process does now (`during`), and the seconds of what it has done; a nested stage counts for itself."""
+    """What this process does now; after an error, where that happened."""
 
-    def __init__(self) -> None:
-        self.during, self.seconds = "import", {}
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """A block whose seconds belong to the stage `name`. After an error, `during` stays where that happened."""
-        outer, self.during = self.during, name
-        start, inner = default_timer(), sum(self.seconds.values())
-        try:
-            yield
-            self.during = outer
-        finally:
-            own = default_timer() - start - (sum(self.seconds.values()) - inner)
-            self.seconds[name] = self.seconds.get(name, 0.0) + own
-
-
-PROGRESS = Progress()
+    during = "context"
 
 
 class Subject:
-    """The model of a run with its data, its optimizer and its losses, which stay on the device until all steps are
-    done: to read one would wait for it. Raises variants.Unsupported and loading.UnusableModel."""
+    """What all stages step: the model of a run with its data, its optimizer and its losses, which stay on the device
+    until all steps are done: to read one would wait for it. Raises variants.Unsupported and loading.UnusableModel.
+    cs336_model/parallel.py overrides the methods that do nothing here."""
 
     def __init__(self, spec: Spec, device: torch.device) -> None:
-        with PROGRESS.stage("initialise"):
-            self.spec, self.device = spec, device
-            self.autocast = partial(variants.autocast, spec.precision, device)
-            model = build_model(spec, device)
-            variants.change_model(spec, model, device)
-            if spec.annotate == "modules" and spec.compile == "off":  # in a compiled graph no module is called
-                ranges.mark_modules(model)
-            self.parameter_count = sum(parameter.numel() for parameter in model.parameters())
-            self.model = self.wrap(model)
-            self.parameters = list(self.model.parameters())  # to walk the modules in every step would take host time
-            self.optimizer: AdamW | torch.optim.Optimizer | None = None
-            if "optimizer" in spec.phases:  # after `wrap`, which may leave only parts of parameters here
-                is_fused = spec.optimizer == "fused"
-                self.optimizer = torch.optim.AdamW(self.parameters, fused=True) if is_fused else AdamW(self.parameters)
-            shape = (spec.batch_size, spec.context_length + 1)
-            generator = torch.Generator(device=device).manual_seed(spec.seed)
-            tokens = self.take_part(torch.randint(spec.vocab_size, shape, generator=generator, device=device))
-            self.inputs, self.targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
-            self.loss_arguments = loss_arguments(self.model, self.inputs, self.targets)
-            self.losses: list[Tensor] = []
-            self.marks: list[tuple] = []  # (phase, its start, its end)
-            self.is_compiled = spec.compile == "off"  # nothing is to be compiled any more
-            synchronize(device)
+        Progress.during = "initialise"
+        self.spec, self.device = spec, device
+        self.autocast = partial(variants.autocast, spec.precision, device)
+        model = build_model(spec, device)
+        variants.change_model(spec, model, device)
+        if spec.annotate == "modules" and spec.compile == "off":  # in a compiled graph no module is called
+            ranges.mark_modules(model)
+        self.parameter_count = sum(parameter.numel() for parameter in model.parameters())
+        self.model = self.wrap(model)
+        self.parameters = list(self.model.parameters())  # to walk the modules in every step would take host time
+        self.optimizer: AdamW | torch.optim.Optimizer | None = None
+        if "optimizer" in spec.phases:  # after `wrap`, which may leave only parts of parameters here
+            is_fused = spec.optimizer == "fused"
+            self.optimizer = torch.optim.AdamW(self.parameters, fused=True) if is_fused else AdamW(self.parameters)
+        shape = (spec.batch_size, spec.context_length + 1)
+        generator = torch.Generator(device=device).manual_seed(spec.seed)
+        tokens = self.take_part(torch.randint(spec.vocab_size, shape, generator=generator, device=device))
+        self.inputs, self.targets = tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+        self.loss_arguments = loss_arguments(self.model, self.inputs, self.targets)
+        self.losses: list[Tensor] = []
+        self.marks: list[tuple] = []  # (phase, its start, its end)
+        self.is_compiled = spec.compile == "off"  # nothing is to be compiled any more
+        self.compile_seconds: float | None = None
+        synchronize(device)
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """What a step calls."""
@@ -115,7 +90,7 @@ class Subject:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """A range around a phase, and its time."""
-        PROGRESS.during = f"{self.position}: {name}"
+        Progress.during = f"{self.position}: {name}"
         start = mark_moment(self.device)
         with span(name):
             yield
@@ -147,11 +122,10 @@ class Subject:
         if not self.is_compiled:
             self.is_compiled = True
             with variants.compiling(self.spec):
-                self.run_steps("compile", 1)
+                (self.compile_seconds,) = self.run_steps("compile", 1)
         self.marks.clear()
         seconds = []
-        stage = PROGRESS.stage({"measure": "measured"}.get(window, window))
-        with stage, variants.forced_backend(self.spec.attention), span(window):
+        with variants.forced_backend(self.spec.attention), span(window):
             for step in range(count):
                 self.position = f"{window} step {step}"
                 start = default_timer()
@@ -182,7 +156,7 @@ def measure(
 ) -> Timing:  # fmt: skip
     """The result of the stages timing, capture and counters: all but what `__main__` adds.
 
-    Memory is freed and the device given back (`place.leave`) before a profile is written, and before nsys stops, which
+    Memory is freed and the device given back (`place.share`) before a profile is written, and before nsys stops, which
     takes it three seconds; ncu keeps the GPU until this process has ended."""
     if spec.stage == "counters" and spec.layers and "num_layers" in spec.sizes and spec.compile == "off":
         layers = min(spec.sizes["num_layers"], spec.layers)
@@ -207,33 +181,32 @@ def measure(
         torch.cuda.profiler.start()
     with recording as recorded:
         result.step_seconds = subject.run_steps("measure", spec.measured_steps)
-    result.machine = describe_machine(device)  # while the GPU's clock is that under load
     result.phase_seconds = subject.phase_seconds()
     if device.type == "cuda":  # before further passes
         result.peak_allocated_bytes = torch.cuda.max_memory_allocated(device)
-        result.peak_reserved_bytes = torch.cuda.max_memory_reserved(device)
     if spec.compile != "off":
         from torch._dynamo.utils import counters
 
-        result.graphs, result.graph_breaks = counters["stats"]["unique_graphs"], counters["graph_break"].total()
+        result.graph_breaks = counters["graph_break"].total()
     subject.add_missing_loss()
     result.losses = subject.read_losses()
+    result.compile_seconds = subject.compile_seconds
+    result.seconds = {"compile": subject.compile_seconds} if subject.compile_seconds else {}
     if profiler == "none":
         result.without_communication_seconds = subject.time_without_communication()
     result.forward_flops = forward_flops(spec) or (count_flops(subject) if spec.stage == "timing" else None)
     del subject
     check_losses(result)
     if profiler in ("nsys", "torch"):  # which have to end
-        place.leave()
+        place.share()
     if is_marked:
         torch.cuda.profiler.stop()
     if close_recording:
         close_recording()
     if recorded is not None:
-        with PROGRESS.stage("export"):
-            from kernel_tables.trace import export_capture
+        from kernel_tables.trace import export_capture
 
-            export_capture(recorded, capture, on_gpu=device.type == "cuda", torch_version=torch.__version__)
+        export_capture(recorded, capture, on_gpu=device.type == "cuda", torch_version=torch.__version__)
     return result
 
 

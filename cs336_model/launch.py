@@ -7,14 +7,12 @@
 Ranks hold no locks. They and this process meet by files in a folder: rankN/ready when a rank has imported everything;
 `begin` when this process has the GPUs alone; rankN/freed when the rank needs its GPU no longer; `end` when this process
 shares the locks again, so that profiles may be written. The first rank that fails, or whose result says why it has no
-times, ends the others, which would wait for it. When this process ends, even by SIGKILL, so do all ranks.
+times, ends the others, which would wait for it.
 """
 
 import argparse
-import ctypes
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -29,7 +27,6 @@ from cs336_model.results import STAGES, Capture, Result, Timing, read_result, wr
 from cs336_model.spec import Spec
 
 POLL_S = 0.01
-C_LIBRARY = ctypes.CDLL(None)  # loaded before a fork
 
 
 class RanksEnded(Exception):
@@ -44,31 +41,26 @@ def run_ranks(spec: Spec, options: argparse.Namespace) -> None:
         reason = f"gpus is {spec.gpus}, and {len(gpus)} are visible: check nvidia-smi and CUDA_VISIBLE_DEVICES"
         write_result(STAGES[spec.stage](status="unsupported", reason=reason), options.output)
         return
-    with tempfile.TemporaryDirectory(prefix="ranks-") as meeting:
-        folders = [Path(meeting, f"rank{rank}") for rank in range(spec.gpus)]
+    with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
+        meeting = Path(folder)
+        folders = [meeting / f"rank{rank}" for rank in range(spec.gpus)]
         results = [folder / f"{spec.stage}.json" for folder in folders]
-        waiting_since, processes = time.time(), []
-        held = alone = locks.shared(options.locks)
-        waited_s = held.since - waiting_since
+        processes, held = [], locks.shared(options.locks)
         try:
             for rank, folder in enumerate(folders):
                 folder.mkdir()
                 processes.append(start_rank(rank, spec, options, results[rank]))
             wait_for(processes, [folder / "ready" for folder in folders])
             held.release()
-            waiting_since = time.time()
-            held = alone = locks.exclusive(options.locks, gpus or [locks.HOST], spec.gpus if gpus else 1)
-            waited_s += held.since - waiting_since
-            if options.started:
-                options.started.touch()
-            Path(meeting, "devices").write_text(json.dumps(held.names if gpus else []))
-            Path(meeting, "devices").rename(Path(meeting, "begin"))
+            held = locks.exclusive(options.locks, gpus or [locks.HOST], spec.gpus if gpus else 1)
+            options.started.touch()
+            meeting.joinpath("devices").write_text(json.dumps(held.names if gpus else []))
+            meeting.joinpath("devices").rename(meeting / "begin")
             wait_for(processes, [folder / "freed" for folder in folders])
             held.release()
-            if options.started:
-                options.started.unlink()
-            held = locks.shared(options.locks)
-            Path(meeting, "end").touch()
+            options.started.unlink()
+            locks.shared(options.locks)  # until this process ends
+            meeting.joinpath("end").touch()
             wait_for(processes)
             result = merge_results([read_result(path) for path in results])
         except RanksEnded as error:
@@ -81,8 +73,7 @@ def run_ranks(spec: Spec, options: argparse.Namespace) -> None:
             for process in processes:
                 process.kill()
                 process.wait()
-        result.waited_s, result.alone = waited_s, [(alone.since, alone.until or time.time())]
-        write_result(result, options.output)  # the locks stay shared until this process ends
+    write_result(result, options.output)
 
 
 def start_rank(rank: int, spec: Spec, options: argparse.Namespace, result: Path) -> subprocess.Popen:
@@ -98,14 +89,7 @@ def start_rank(rank: int, spec: Spec, options: argparse.Namespace, result: Path)
     # all processes are on one host; NVLink's multicast is off unless the environment says otherwise
     variables = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_NVLS_ENABLE": "0"} | os.environ
     variables |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(spec.gpus)}  # as torchrun names them
-    parent, pr_set_pdeathsig = os.getpid(), 1  # prctl(2)
-
-    def die_with_parent() -> None:  # between fork and exec
-        C_LIBRARY.prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # which has ended already
-            os._exit(1)
-
-    return subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
+    return subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL)
 
 
 def wait_for(processes: Sequence[subprocess.Popen], files: Sequence[Path] = ()) -> None:
@@ -123,13 +107,12 @@ def wait_for(processes: Sequence[subprocess.Popen], files: Sequence[Path] = ()) 
 
 
 def merge_results(results: Sequence[Result]) -> Result:
-    """The first rank's result, with the slowest rank's time of every step, and the highest peaks of memory."""
+    """The first rank's result, with the slowest rank's time of every step, and the highest peak of memory."""
     merged = results[0]
     if isinstance(merged, Timing):
         for name in ("step_seconds", "warmup_seconds", "without_communication_seconds"):
             setattr(merged, name, list(map(max, *(getattr(one, name) for one in results))))
-        for name in ("peak_allocated_bytes", "peak_reserved_bytes"):
-            setattr(merged, name, max(getattr(one, name) or 0 for one in results) or None)
+        merged.peak_allocated_bytes = max(one.peak_allocated_bytes or 0 for one in results) or None
     if isinstance(merged, Capture):
         merged.ranks = len(results)
     return merged

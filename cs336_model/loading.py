@@ -61,11 +61,9 @@ def find_owner(target: str) -> tuple[ModuleType, str]:
     module, _, attribute = target.partition(":")
     try:
         owner = import_module(module)
-    except ModuleNotFoundError as error:
-        remedy = "it must be importable from the folder the program runs in"
-        raise UnusableModel(f"{target!r}: no module {error.name!r}; {remedy}") from error
     except Exception as error:  # whatever the module does when it is imported
-        raise UnusableModel(f"{target!r}: importing {module} raises {_shorten(error)}") from error
+        remedy = "it must be importable from the folder the program runs in"
+        raise UnusableModel(f"{target!r}: importing {module} raises {_shorten(error)}; {remedy}") from error
     if not hasattr(owner, attribute):
         raise UnusableModel(f"{target!r}: {module} has no attribute {attribute!r}; check the spelling")
     return owner, attribute

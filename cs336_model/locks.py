@@ -8,7 +8,6 @@ starts before him. A lock ends with its process, however that ends. Any user of 
 
 import fcntl
 import os
-import re
 import subprocess
 import time
 from collections.abc import Iterable
@@ -18,24 +17,19 @@ from pathlib import Path
 
 LOCKS = Path(os.environ.get("KERNEL_TABLES_LOCKS") or "/tmp/kernel-tables-locks")
 TURNSTILE, HOST = "turnstile", "host"
-NVIDIA, DEVICES = Path("/proc/driver/nvidia/gpus"), Path("/dev")
 
 
 class Held:
-    """Locks that this process holds until `release`, the end of a with block, or its own end. `names` are the devices,
-    `since` and `until` unix seconds (`until` is None while it holds them)."""
+    """Locks of these devices, which this process holds until `release`, the end of a with block, or its own end."""
 
     def __init__(self, names: Iterable[str], files: Iterable[int]) -> None:
-        self.names, self._files = tuple(names), list(files)
-        self.since, self.until = time.time(), None
+        self.names, self.files = tuple(names), list(files)
 
     def release(self) -> None:
         """Gives the locks up; does nothing the second time."""
-        if self.until is None:
-            self.until = time.time()
-            for file in self._files:  # a child that was forked has the same locks
-                fcntl.flock(file, fcntl.LOCK_UN)
-            _close(self._files)
+        while self.files:
+            fcntl.flock(self.files[-1], fcntl.LOCK_UN)  # a child that was forked has the same locks
+            os.close(self.files.pop())
 
     def __enter__(self) -> "Held":
         return self
@@ -49,53 +43,48 @@ def shared(folder: Path = LOCKS, turnstile: bool = True) -> Held:
     not care who waits: to go on with what another process shares already."""
     names = sorted({HOST, *host_gpus(), *visible_gpus()})
     while True:
-        files: list[int] = []
+        taken: dict[str, int] = {}
         with _pass_turnstile(folder, fcntl.LOCK_SH) if turnstile else nullcontext():
             for name in names:
                 if (file := _try_lock(folder, name, fcntl.LOCK_SH)) is None:
                     break
-                files.append(file)
-        if len(files) == len(names):
-            return Held(names, files)
-        _close(files)
-        os.close(_wait_for(folder, name, fcntl.LOCK_SH))  # it could be had
+                taken[name] = file
+        held = Held(names, taken.values())
+        if len(taken) == len(names):
+            return held
+        held.release()
+        os.close(_lock(folder, name, fcntl.LOCK_SH))  # it could be had
 
 
 def exclusive(folder: Path = LOCKS, devices: Iterable[str] = (HOST,), count: int = 1) -> Held:
     """Waits until `count` of these devices are free, and holds them alone: all of them or none, so that two that want
     several cannot stop each other. The caller must not hold any lock."""
     devices = sorted(devices)
-    if count > len(devices):
-        raise ValueError(f"{count} GPUs are asked for, and {len(devices)} are visible: check CUDA_VISIBLE_DEVICES")
     with _pass_turnstile(folder, fcntl.LOCK_EX):
+        if HOST in devices:
+            return Held([HOST], [_lock(folder, HOST, fcntl.LOCK_EX)])
+        host = _lock(folder, HOST, fcntl.LOCK_SH)
         while True:
-            taken, files = [], []
-            if HOST not in devices and (file := _try_lock(folder, HOST, fcntl.LOCK_SH)) is not None:
-                files.append(file)
-            for name in devices if files or HOST in devices else ():
+            taken: dict[str, int] = {}
+            for name in devices:
                 if len(taken) < count and (file := _try_lock(folder, name, fcntl.LOCK_EX)) is not None:
-                    taken.append(name)
-                    files.append(file)
+                    taken[name] = file
             if len(taken) == count:
-                return Held(taken, files)
-            _close(files)
-            if len(devices) > 1:
-                time.sleep(0.02)  # for any of them
-            else:
-                os.close(_wait_for(folder, HOST, fcntl.LOCK_EX if HOST in devices else fcntl.LOCK_SH))
-                os.close(_wait_for(folder, devices[0], fcntl.LOCK_EX))
+                return Held(taken, [host, *taken.values()])
+            for file in taken.values():
+                os.close(file)
+            time.sleep(0.02)
 
 
+@cache
 def host_gpus() -> list[str]:
-    """The UUIDs of the GPUs of this host in the order of their buses; [] without a driver."""
-    found = []
-    for information in sorted(NVIDIA.glob("*/information")):
-        lines = (line.partition(":") for line in information.read_text().splitlines())
-        facts = {key.strip(): value.strip() for key, _, value in lines}
-        uuid, minor = facts.get("GPU UUID", ""), facts.get("Device Minor", "")
-        if uuid.startswith("GPU-") and (DEVICES / f"nvidia{minor}").exists():  # else a container must not use it
-            found.append(uuid)
-    return found or _ask_nvidia_smi()
+    """The UUIDs of the GPUs that this process may use, in the order of their buses; [] without a driver."""
+    command = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]
+    try:
+        listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [line for line in listed.split() if line.startswith("GPU-")]
 
 
 def visible_gpus() -> list[str]:
@@ -105,30 +94,19 @@ def visible_gpus() -> list[str]:
         return gpus
     visible = []
     for entry in map(str.strip, variable.split(",")):
-        if entry.startswith("MIG-"):
-            named = [entry]
-        elif entry.isdigit():
+        if entry.isdigit():
             named = gpus[int(entry) : int(entry) + 1]
         else:
-            named = [gpu for gpu in gpus if entry and gpu.startswith(entry)]
+            named = [entry] if entry.startswith("MIG-") else [gpu for gpu in gpus if entry and gpu.startswith(entry)]
         if not named:  # as CUDA does: what follows an invalid entry is invisible
             break
         visible += named
     return list(dict.fromkeys(visible))
 
 
-@cache
-def _ask_nvidia_smi() -> list[str]:
-    """UUIDs by nvidia-smi, which needs no context, for hosts whose /proc does not name the GPUs."""
-    with suppress(OSError, subprocess.SubprocessError):
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=True, timeout=60).stdout
-        return re.findall(r"^GPU \d+:.*\(UUID: (GPU-[0-9a-f-]+)\)", listed, re.MULTILINE)
-    return []
-
-
 def _open(folder: Path, name: str) -> int:
-    """A descriptor of a lock's file, which every user may open. A file of another user is opened without the wish to
-    create it: in a sticky folder, Linux refuses that."""
+    """A descriptor of a lock's file, which every user may open, to read: flock needs no more. It is not created where
+    it exists: in a sticky folder, Linux refuses that to other users."""
     if not folder.exists():
         with suppress(FileExistsError):
             folder.mkdir(parents=True)
@@ -136,38 +114,28 @@ def _open(folder: Path, name: str) -> int:
     path = folder / name
     with suppress(OSError):  # cleaners of /tmp remove old files, and a new one would be another lock
         os.utime(path)
-    while True:
-        with suppress(FileNotFoundError):
-            try:
-                return os.open(path, os.O_RDWR)
-            except PermissionError:  # flock needs no right to write, except on NFS
-                return os.open(path, os.O_RDONLY)
+    if not path.exists():
         with suppress(FileExistsError):
-            file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            os.fchmod(file, 0o666)  # whatever the umask
-            return file
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o666))
+            path.chmod(0o666)  # whatever the umask
+    return os.open(path, os.O_RDONLY)
 
 
 def _try_lock(folder: Path, name: str, kind: int) -> int | None:
+    with suppress(BlockingIOError):
+        return _lock(folder, name, kind | fcntl.LOCK_NB)
+    return None
+
+
+def _lock(folder: Path, name: str, kind: int) -> int:
     file = _open(folder, name)
     try:
-        fcntl.flock(file, kind | fcntl.LOCK_NB)
+        fcntl.flock(file, kind)
     except BlockingIOError:
         os.close(file)
-        return None
-    return file
-
-
-def _wait_for(folder: Path, name: str, kind: int) -> int:
-    file = _open(folder, name)
-    fcntl.flock(file, kind)
+        raise
     return file
 
 
 def _pass_turnstile(folder: Path, kind: int) -> Held:
-    return Held((TURNSTILE,), [_wait_for(folder, TURNSTILE, kind)])
-
-
-def _close(files: list[int]) -> None:
-    while files:
-        os.close(files.pop())
+    return Held((TURNSTILE,), [_lock(folder, TURNSTILE, kind)])

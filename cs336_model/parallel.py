@@ -8,7 +8,6 @@ include the copies that a collective needs, and `wait for all-gather` is around 
 
 import argparse
 import functools
-import gc
 import json
 import os
 import time
@@ -24,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from cs336_model import benchmark, ranges
-from cs336_model.device import synchronize
+from cs336_model.device import Place, synchronize
 from cs336_model.launch import POLL_S
 from cs336_model.spec import Spec
 
@@ -38,28 +37,23 @@ def import_late_modules(spec: Spec) -> None:
         import torch.distributed.fsdp  # noqa: F401
 
 
-class RankPlace:
+class RankPlace(Place):
     """The GPU of this rank (on a CPU, its part of the cores) and its place among the ranks: from the making of this
-    object, which waits until launch.py holds all GPUs, until `leave`."""
+    object, which waits until launch.py holds all GPUs, until `share`."""
 
     def __init__(self, spec: Spec, options: argparse.Namespace) -> None:
         self.rank, self.ranks = options.rank, spec.gpus
-        self.meeting, self.folder = options.meeting, options.output.parent
-        self.parent, self.has_left = os.getppid(), False
+        self.meeting, self.folder, self.is_here = options.meeting, options.output.parent, True
         self.folder.joinpath("ready").touch()
-        gpus = json.loads(self._wait_for("begin"))
+        gpus = json.loads(self.wait_for("begin"))
         if gpus:
             os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
         self.device = torch.device("cuda", self.rank) if gpus else torch.device("cpu")
 
     def open(self) -> None:
         """Opens the context of the GPU, and joins the group of all ranks: NCCL between GPUs, Gloo on a CPU."""
-        if on_gpu := self.device.type == "cuda":
-            torch.cuda.set_device(self.device)
-            torch.empty(1, device=self.device)  # the context's time is not the model's
-            torch.cuda.synchronize()
-        else:
-            torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // self.ranks))
+        super().open(threads=len(os.sched_getaffinity(0)) // self.ranks or 1)
+        on_gpu = self.device.type == "cuda"
         dist.init_process_group(
             "nccl" if on_gpu else "gloo", init_method=f"file://{self.meeting.resolve()}/store", rank=self.rank,
             world_size=self.ranks, device_id=self.device if on_gpu else None,
@@ -68,24 +62,19 @@ class RankPlace:
         if ranges.are_recorded():
             mark_collectives()
 
-    def leave(self) -> None:
+    def share(self) -> None:
         """Leaves the group and frees memory that nothing refers to; from then on the GPU is another's, and this process
         may import and export. Does nothing the second time."""
-        if self.has_left:
-            return
-        self.has_left = True
-        dist.destroy_process_group()
-        gc.unfreeze()
-        if self.device.type == "cuda":
-            gc.collect()
-            torch.cuda.empty_cache()
-        self.folder.joinpath("freed").touch()
-        self._wait_for("end")
+        if self.is_here:
+            self.is_here = False
+            dist.destroy_process_group()
+            self.free()
+            self.folder.joinpath("freed").touch()
+            self.wait_for("end")
 
-    def _wait_for(self, name: str) -> str:
+    def wait_for(self, name: str) -> str:
+        """What is in a file of the meeting, once it is there."""
         while not (path := self.meeting / name).exists():
-            if os.getppid() != self.parent:
-                raise SystemExit("the process that started this rank has ended")
             time.sleep(POLL_S)
         return path.read_text()
 

@@ -25,7 +25,6 @@ This module imports neither torch nor nvtx until ranges are emitted.
 import ast
 import functools
 import re
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -123,24 +122,11 @@ def find_part(stack_trace: str) -> str | None:
 
 @functools.cache
 def list_blocks(path: str) -> list[tuple[int, int, str]]:
-    """First line, last line and part of the blocks `with span(PART)` in the file of a module of this process, outer
-    ones first; PART is a string or a constant."""
-    module = next((module for module in [*sys.modules.values()] if getattr(module, "__file__", None) == path), None)
+    """First line, last line and part of the blocks `with span("PART")` in a source file, outer ones first."""
     blocks = []
-    for node in ast.walk(ast.parse(Path(path).read_text())) if module else ():
+    for node in ast.walk(ast.parse(Path(path).read_text())) if Path(path).is_file() else ():
         for item in node.items if isinstance(node, ast.With) else ():
-            call = item.context_expr
-            if isinstance(call, ast.Call) and call.args and find_value(call.func, module) is span:
-                blocks.append((node.body[0].lineno, node.end_lineno, find_value(call.args[0], module)))
-    return sorted((block for block in blocks if isinstance(block[2], str)), key=lambda one: (one[0], -one[1]))
-
-
-def find_value(expression: ast.expr, module: Any) -> Any:
-    """The value of a constant, a global name of the module, or an attribute of these; None for everything else."""
-    if isinstance(expression, ast.Constant):
-        return expression.value
-    if isinstance(expression, ast.Name):
-        return vars(module).get(expression.id)
-    if isinstance(expression, ast.Attribute):
-        return getattr(find_value(expression.value, module), expression.attr, None)
-    return None
+            match item.context_expr:
+                case ast.Call(ast.Name("span") | ast.Attribute(attr="span"), [ast.Constant(str(part))]):
+                    blocks.append((node.body[0].lineno, node.end_lineno, part))
+    return sorted(blocks, key=lambda one: (one[0], -one[1]))

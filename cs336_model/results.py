@@ -18,7 +18,6 @@ class Machine(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     device: str  # "cuda" or "cpu"
     device_name: str
-    gpu_uuid_sha256: str | None = None  # the digest of the UUIDs of all GPUs of the host: it stands for the host
     device_bytes: int | None = None
     driver: str | None = None
     cuda: str | None = None
@@ -27,7 +26,6 @@ class Machine(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     cpu_name: str
     cores: int
     threads: int
-    sm_clock_mhz: int | None = None  # at the end of the last measured step
 
 
 class OutOfMemory(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -48,9 +46,6 @@ class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     out_of_memory: OutOfMemory | None = None
     machine: Machine | None = None
     started_utc: str | None = None
-    waited_s: float = 0.0  # for the lock of the device
-    alone: list[tuple[float, float]] = []  # unix seconds: when it held that lock
-    seconds: dict[str, float] = {}  # of import, context, initialise, compile, warmup, measured, ...
     notes: list[str] = []
 
 
@@ -63,12 +58,12 @@ class Timing(Result, kw_only=True):
     warmup_phase_seconds: dict[str, list[float]] = {}
     without_communication_seconds: list[float] = []  # of steps whose gradients stay where they are
     losses: list[float] = []  # of all steps with a loss, warm-up included
+    compile_seconds: float | None = None  # of the first step, in which the model was compiled
+    seconds: dict[str, float] = {}
     parameters: int | None = None
     forward_flops: int | None = None  # of the matrix products of a forward pass
     peak_allocated_bytes: int | None = None
-    peak_reserved_bytes: int | None = None
-    graphs: int | None = None  # compiled ones; None if nothing is compiled
-    graph_breaks: int | None = None
+    graph_breaks: int | None = None  # between compiled graphs; None if nothing is compiled
 
 
 class Capture(Timing, kw_only=True):
@@ -86,8 +81,6 @@ class Memory(Timing, kw_only=True):
     allocated_peak_bytes: int | None = None  # rounded up to blocks; None on a CPU, as the next two
     reserved_peak_bytes: int | None = None  # held of the device
     driver_used_bytes: int | None = None  # by all processes of the device after the last step, from the driver
-    not_seen: list[str] = []  # what this kind of recording cannot see
-    dtypes: list[dict[str, str | int]] = []  # module, modules, parameters, output, gradients; [] if compiled
 
 
 class Window(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -97,7 +90,6 @@ class Window(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     seconds: float
     microjoules: int
     steps: int  # 0 if idle
-    sm_clock_mhz: int | None = None  # at its end
 
 
 class Energy(Timing, kw_only=True):
@@ -121,10 +113,9 @@ class Cell(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     status: Literal["complete", "out_of_memory", "unsupported", "non_finite", "failed"]  # failed: a user's function
     reason: str | None = None
     out_of_memory: OutOfMemory | None = None
-    forward_seconds: list[float] = []  # of each pass, with the wait for the device
+    forward_seconds: list[float] = []  # of each pass, on a GPU between CUDA events
     backward_seconds: list[float] = []
     compile_seconds: float | None = None  # of the first forward and backward pass
-    call_seconds: dict[str, list[float]] = {}  # single calls: forward, backward, both; on a GPU by CUDA events
     memory_before_backward_bytes: int | None = None
     peak_bytes: int | None = None
     output_error: float | None = None  # against fp64

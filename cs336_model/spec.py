@@ -70,7 +70,6 @@ class Spec(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     context_lengths: list[Count] = []
     warmup_passes: Annotated[int, msgspec.Meta(ge=0)] = 5
     measured_passes: Count = 100
-    bench_s: float = 0.1
     environment: dict[str, str | None] = {}
     time_limit_s: float | None = None
 

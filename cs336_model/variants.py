@@ -1,12 +1,10 @@
 """Variants of a model that is made: its precision, its attention backend, its checkpoints, its compilation."""
 
-import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -132,25 +130,12 @@ def _call_in_turn(calls: Sequence[Callable[..., Tensor]], x: Tensor, *others: An
 
 
 def prepare_compiler() -> None:
-    """Settings of the process for the compiler: an empty cache that ends with it, and spans that do nothing while a
-    graph is traced, which they would break. In a capture, the compiled code opens ranges of its own."""
-    global _cache
-    _cache = TemporaryDirectory(prefix="inductor-", ignore_cleanup_errors=True)
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = _cache.name
-    os.environ.pop("TRITON_CACHE_DIR", None)  # it is below inductor's unless it is set
+    """Settings of the process for the compiler: spans do nothing while a graph is traced, which they would break. In a
+    capture, the compiled code opens ranges of its own."""
     from torch._inductor import config
 
     config.cpp.enable_kernel_profile = True  # otherwise profiles of a CPU program lack its fused kernels
     ranges.mark_compiled(torch.compiler.is_compiling)
-
-
-_cache: TemporaryDirectory | None = None
-
-
-def remove_cache() -> None:
-    """Removes what was compiled, before a process leaves without its own end."""
-    if _cache:
-        _cache.cleanup()
 
 
 @contextmanager

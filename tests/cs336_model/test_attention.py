@@ -14,7 +14,7 @@ from tests.cs336_model.conftest import make_spec
 
 SETTINGS = {
     "stage": "attention", "model": "attention", "context_length": None, "mode": None, "head_dim": 8,
-    "context_lengths": [4, 16], "warmup_passes": 1, "measured_passes": 3, "bench_s": 0.001,
+    "context_lengths": [4, 16], "warmup_passes": 1, "measured_passes": 3,
 }  # fmt: skip
 
 
@@ -46,15 +46,13 @@ def measure_cells(**changes) -> list[Cell]:
     return result.cells
 
 
-def test_a_cell_of_each_length_has_every_pass_and_single_calls_of_each_kind():
+def test_a_cell_of_each_length_has_every_pass():
     cells = measure_cells()
     assert [cell.context_length for cell in cells] == [4, 16]
     for cell in cells:
         assert (cell.status, len(cell.forward_seconds), len(cell.backward_seconds)) == ("complete", 3, 3)
-        assert set(cell.call_seconds) == {"forward", "backward", "both"}
-        assert min(map(min, cell.call_seconds.values())) > 0 and min(map(len, cell.call_seconds.values())) >= 3
+        assert min(cell.forward_seconds + cell.backward_seconds) > 0
         assert cell.compile_seconds is cell.memory_before_backward_bytes is cell.peak_bytes is None
-    assert measure_cells(bench_s=0.0)[0].call_seconds == {}
 
 
 @pytest.mark.parametrize(

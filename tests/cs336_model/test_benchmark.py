@@ -3,7 +3,6 @@
 import math
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -25,7 +24,6 @@ MESSAGE = (
     ("mode", "count", "losses"), [("forward", 1, 1), ("forward_backward", 3, 3), ("train_step", 4, 3)]
 )
 def test_every_mode_keeps_every_time_and_loss(measure, mode, count, losses):
-    before = time.time()
     result = measure(mode=mode)
     assert result.status == "complete" and result.reason is None
     assert len(result.step_seconds) == 2 and min(result.step_seconds) > 0 and len(result.warmup_seconds) == 1
@@ -34,9 +32,6 @@ def test_every_mode_keeps_every_time_and_loss(measure, mode, count, losses):
     assert result.losses[0] == pytest.approx(math.log(50), abs=1.0)  # an untrained model knows nothing
     assert result.parameters == 2 * 50 * 16 + 2 * (4 * 16 * 16 + 3 * 16 * 32 + 2 * 16) + 16
     assert result.machine.device == "cpu" and result.machine.torch == torch.__version__
-    ((since, until),) = result.alone
-    assert before <= since and until - since >= sum(result.step_seconds) + sum(result.warmup_seconds)
-    assert {"import", "context", "initialise", "warmup", "measured"} <= set(result.seconds)
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "fused"])
@@ -85,7 +80,7 @@ def test_any_other_error_is_no_result(measure, their_module, tmp_path):
     their_module.Broken = lambda **sizes: Failing(RuntimeError("CUDA error: an illegal memory access"), 1)
     with pytest.raises(RuntimeError, match="illegal memory access"):
         measure(constructor="their_module:Broken")
-    assert [path.name for path in tmp_path.iterdir()] == ["locks"]
+    assert not (tmp_path / "timing.json").exists()
 
 
 def test_a_specification_that_is_wrong_ends_the_program_in_one_line(tmp_path):

@@ -1,12 +1,9 @@
 """The device: its facts, its memory, its clock."""
 
-import hashlib
-from types import SimpleNamespace
-
 import pytest
 import torch
 
-from cs336_model import device, locks
+from cs336_model import locks
 from cs336_model.benchmark import Subject
 from cs336_model.device import Place, describe_out_of_memory, is_out_of_memory
 from cs336_model.results import OutOfMemory
@@ -36,30 +33,16 @@ def test_a_host_without_memory_is_out_of_memory_too():
 
 def test_a_gpu_that_is_asked_for_and_not_there_is_an_error_with_the_next_step(tmp_path):
     with pytest.raises(SystemExit, match=r"device is 'cuda', and torch .* finds no GPU: check nvidia-smi"):
-        Place("cuda", tmp_path)
+        Place("cuda", tmp_path, tmp_path / "started")
 
 
 def test_who_leaves_a_place_lets_others_measure_and_still_shares(tmp_path):
-    place = Place("cpu", tmp_path)
-    place.leave()
-    locks.shared(tmp_path).release()
-    since, until = place.alone()
-    assert since <= until and place.held.until == until
-    place.leave()
-    assert place.alone() == (since, until)
-
-
-def test_a_gpu_is_described_by_its_host_its_driver_and_its_clock_now(monkeypatch):
-    facts = SimpleNamespace(uuid="b", total_memory=100)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: facts)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H200")
-    monkeypatch.setattr(locks, "host_gpus", lambda: ["GPU-b", "GPU-a"])
-    answer = SimpleNamespace(stdout="570.86.15, 1980\n")
-    monkeypatch.setattr("subprocess.run", lambda command, **_: answer if "--id=GPU-b" in command else None)
-    monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
-    machine = device.describe_machine(torch.device("cuda", 0))
-    assert machine.gpu_uuid_sha256 == hashlib.sha256(b"GPU-a\nGPU-b").hexdigest()
-    assert (machine.driver, machine.sm_clock_mhz, machine.device_bytes) == ("570.86.15", 1980, 100)
+    place = Place("cpu", tmp_path, tmp_path / "started")
+    assert (tmp_path / "started").exists()
+    for _ in range(2):
+        place.share()
+        locks.shared(tmp_path).release()
+        assert not (tmp_path / "started").exists()
 
 
 def test_phases_on_a_gpu_are_the_milliseconds_of_events_as_seconds(monkeypatch):

@@ -1,4 +1,4 @@
-"""Energy: counters of files and of a made-up NVML, and windows of a model that steps in milliseconds."""
+"""Energy: a counter of a made-up NVML, and windows of a model that steps in milliseconds."""
 
 import itertools
 import sys
@@ -11,31 +11,7 @@ from cs336_model import energy
 from cs336_model.variants import Unsupported
 from tests.cs336_model.conftest import make_spec
 
-
-def make_zone(folder, name: str, label: str, value: int, limit: int = 1000):
-    zone = folder / name
-    zone.mkdir()
-    for file, text in {"name": label, "energy_uj": value, "max_energy_range_uj": limit}.items():
-        (zone / file).write_text(f"{text}\n")
-    return zone / "energy_uj"
-
-
-def test_all_packages_of_a_processor_count_and_their_files_may_begin_again(tmp_path):
-    first = make_zone(tmp_path, "intel-rapl:0", "package-0", 900)
-    second = make_zone(tmp_path, "intel-rapl:1", "package-1", 10)
-    make_zone(tmp_path, "intel-rapl:0:0", "core", 500)
-    read = energy.open_rapl(tmp_path)
-    assert read() == 0
-    first.write_text("950")
-    second.write_text("30")
-    assert read() == 70
-    first.write_text("20")  # after 1000
-    assert read() == 70 + 70
-
-
-def test_a_host_without_a_counter_says_so(tmp_path):
-    with pytest.raises(Unsupported, match="shows no counter of its processor"):
-        energy.open_rapl(tmp_path)
+GPU = torch.device("cuda", 0)
 
 
 def test_a_gpu_is_found_by_its_uuid_and_counted_in_microjoules(monkeypatch):
@@ -52,11 +28,11 @@ def test_a_gpu_is_found_by_its_uuid_and_counted_in_microjoules(monkeypatch):
         nvmlDeviceGetTotalEnergyConsumption=lambda gpu: 7,
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "pynvml", nvml)
-    assert energy.open_nvml("GPU-1")() == 7000
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(uuid=1))
+    assert energy.open_counter(GPU)() == 7000
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(uuid=2))
     with pytest.raises(Unsupported, match="no counter of this GPU \\(Not Supported\\)"):
-        energy.open_nvml("GPU-2")
-    with pytest.raises(Unsupported, match="UUID"):
-        energy.open_nvml(None)
+        energy.open_counter(GPU)
 
 
 def test_the_tick_is_the_time_between_changes_and_a_stuck_counter_is_refused():
@@ -68,18 +44,15 @@ def test_the_tick_is_the_time_between_changes_and_a_stuck_counter_is_refused():
 
 def test_windows_of_steps_stand_between_idle_ones_of_the_same_length(monkeypatch):
     readings = itertools.count(step=1000)
-    monkeypatch.setattr(energy, "open_counter", lambda device: ("made up", lambda: next(readings)))
-    result = energy.measure(make_spec(stage="energy", windows=3, window_s=0.05), torch.device("cpu"))
-    assert (result.status, result.counter) == ("complete", "made up") and result.tick_s > 0
+    monkeypatch.setattr(energy, "open_counter", lambda device: lambda: next(readings))
+    result = energy.measure(make_spec(stage="energy", windows=3, window_s=0.02), torch.device("cpu"))
+    assert result.status == "complete" and result.tick_s > 0
     assert [window.kind for window in result.windows] == ["idle", "steps", "steps", "steps", "idle"]
-    assert all(window.seconds >= 0.05 and window.microjoules == 1000 for window in result.windows)
+    assert all(window.seconds >= 0.02 and window.microjoules == 1000 for window in result.windows)
     assert [window.steps > 0 for window in result.windows] == [False, True, True, True, False]
 
 
-def test_a_processor_without_a_counter_is_unsupported_before_a_model_is_made(measure, monkeypatch):
-    def refuse(device):
-        raise Unsupported("energy: this host shows no counter")
-
-    monkeypatch.setattr(energy, "open_counter", refuse)
+def test_a_processor_is_unsupported_before_a_model_is_made(measure):
     result = measure(stage="energy", constructor="nowhere:Model")
-    assert (result.status, result.reason, result.windows) == ("unsupported", "energy: this host shows no counter", [])
+    assert (result.status, result.windows) == ("unsupported", [])
+    assert result.reason == "energy: only a GPU has a counter that is read"

@@ -49,15 +49,12 @@ def test_all_blocks_of_a_checkpoint_run_again_inside_recomputation(pushed, check
     assert set(blocks[4:]) == {"backward > recomputation > block", "backward > block"}
 
 
-SECOND = "second"
-
-
 def in_parts(x, first, second):
     with ranges.span("first"):
         y = x @ first
     with ranges.span("outer"):
         y = y.view_as(y)
-        with ranges.span(SECOND):
+        with ranges.span("second"):
             return inner(y, second)
 
 

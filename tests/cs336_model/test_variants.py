@@ -90,14 +90,12 @@ def test_what_a_compiler_refuses_is_unsupported_with_its_own_reason():
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's compiler imports what it has deprecated
-def test_a_compiled_run_is_one_graph_compiled_before_the_warm_up_by_an_empty_cache(measure, monkeypatch, tmp_path):
+def test_a_compiled_run_is_one_graph_compiled_before_the_warm_up(measure, monkeypatch):
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))  # inductor takes half a minute
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     torch._dynamo.reset()  # of what other tests compiled
     counters.clear()
     result = measure(compile="attention", mode="forward")
-    assert (result.status, result.graphs, result.graph_breaks) == ("complete", 1, 0)
-    assert result.seconds["compile"] > result.warmup_seconds[0]
+    assert (result.status, result.graph_breaks) == ("complete", 0)
+    assert result.compile_seconds > result.warmup_seconds[0]
     assert len(result.warmup_seconds) == 1 and len(result.step_seconds) == 2
     assert len(result.losses) == 1
-    assert not list(tmp_path.glob("inductor-*"))
