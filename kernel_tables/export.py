@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from kernel_tables import payloads
 from kernel_tables.capture import (
     NONE,
     THREAD_BITS,
@@ -28,6 +29,7 @@ from kernel_tables.capture import (
     Capture,
     NcclCall,
     Nodes,
+    Numbers,
     Ranges,
     Source,
     blocks,
@@ -38,15 +40,6 @@ from kernel_tables.capture import (
 from kernel_tables.errors import ImpossibleCapture, TraceError, finding, impossible
 from kernel_tables.files import REPORT_SUFFIXES
 from kernel_tables.pages import Damaged, Pages
-from kernel_tables.payloads import (
-    NCCL_DOMAIN,
-    NCCL_FIELDS,
-    PYTHON_DOMAIN,
-    frame_name,
-    frames_of,
-    layouts_in,
-    payload_fields,
-)  # fmt: skip
 
 KERNEL, MEMCPY, MEMSET, GRAPH = TABLES = (  # in the order of KINDS
     "CUPTI_ACTIVITY_KIND_KERNEL", "CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET",
@@ -56,7 +49,8 @@ RUNTIME, NVTX, STRINGS = "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "StringId
 GRAPH_NODES, HOST_NODE = "CUDA_GRAPH_NODE_EVENTS", "CUPTI_ACTIVITY_KIND_GRAPH_HOST_NODE"
 OVERHEADS = ("CUPTI_ACTIVITY_KIND_OVERHEAD", "PROFILER_OVERHEAD")
 METADATA = ("META_DATA_EXPORT", "EXPORT_META_DATA")  # one or the other, by nsys's version
-PUSHED, STARTED, DOMAIN_TYPE = 59, 60, 75  # of NVTX events: ranges that were pushed or started; created domains
+# Types of NVTX events: samples of Python (marks), ranges that were pushed or started, created domains.
+SAMPLED, PUSHED, STARTED, DOMAIN_CREATED = 34, 59, 60, 75
 LIBRARIES = {  # whose own NVTX domains hold no range of the program
     "CCCL", "CUB", "NCCL", "CUBLAS", "CUBLASLT", "CUDNN", "CUSPARSE", "CUSOLVER", "CUFFT", "NVSHMEM", "UCX", "KVIKIO",
 }  # fmt: skip
@@ -205,7 +199,7 @@ class Export(Source):
             if verdict != "ok":
                 raise damaged(self.path, verdict)
 
-    def read(self, table: str, columns: dict[str, str], texts: "_Texts | None" = None) -> dict[str, np.ndarray]:
+    def read(self, table: str, columns: dict[str, str], texts: Numbers | None = None) -> dict[str, np.ndarray]:
         """Integer arrays by name; `columns` gives the column of each, or candidates for it, of which the first counts.
         NULL, and a column that the table lacks, become NONE. With `texts`, "text" is the index of each row's text."""
         known = self.columns.get(table, {})
@@ -217,7 +211,7 @@ class Export(Source):
                 values = found[column] if column else np.broadcast_to(np.int32(NONE), count)
                 parts[name].append(values if name in ("start", "end") else _narrow(values))
             if texts is not None:
-                codes.append(texts.add(raw) if text else np.zeros(count, np.int32))
+                codes.append(texts.of(raw if text else [b""] * count))
         result = {name: _joined(parts.pop(name)) for name in columns}  # of which only one is in memory twice
         return result | {"text": np.concatenate(codes)} if texts is not None else result
 
@@ -370,7 +364,7 @@ class Export(Source):
     def ranges(self) -> Ranges:
         """The ranges of the program."""
         self._require(NVTX, "start", "end", "globalTid", "eventType")
-        texts = _Texts()
+        texts = Numbers()
         wanted = {
             "start": "start", "end": "end", "thread": "globalTid", "type": "eventType", "text_id": "textId",
             "domain": "domainId",
@@ -394,15 +388,14 @@ class Export(Source):
         if lost := len(set(ids.tolist()) - self.strings.keys() - {NONE}):
             message = f"{lost} names of ranges are not among its strings: the export is cut short or damaged: export it"
             raise impossible(self.path, "ranges_without_names", f"{message} again")
-        registered = [self.strings.get(key, "").encode(errors="replace") for key in ids.tolist()]
-        code = columns.pop("text")
-        if (unwritten := np.flatnonzero(code == 0)).size:
-            code[unwritten] = texts.add(registered)[index[unwritten]]
+        code, unwritten = columns.pop("text"), texts[b""]  # a text counts before its id
+        code = np.where(code == unwritten, np.int32(len(texts)) + index, code)
+        registered = (self.strings.get(key, "") for key in ids.tolist())
+        labels = [range_name(self.text(label)) or UNNAMED for label in (*texts, *registered)]
         used, code = numbered(code)
-        all_names = list(texts.index)
-        names = [all_names[number] or UNNAMED for number in used.tolist()]
-        place = sorted(range(len(names)), key=names.__getitem__)  # so that the order of rows does not count
-        code, names = np.argsort(place).astype(np.int32)[code], [names[number] for number in place]
+        names = sorted({labels[number] for number in used.tolist()})  # so that the order of rows does not count
+        place = {name: number for number, name in enumerate(names)}
+        code = np.array([place[labels[number]] for number in used.tolist()], np.int32)[code]
         return Ranges.in_order(
             columns["start"], columns["end"], columns["thread"], code, names, columns["domain"],
             columns["type"] == PUSHED, domains, len(unclosed),
@@ -426,7 +419,7 @@ class Export(Source):
         return last
 
     @property
-    def _nvtx_text(self) -> str:
+    def nvtx_text(self) -> str:
         """The SQL expression for the text of an NVTX event."""
         registered = f"ifnull(text, (SELECT value FROM {STRINGS} WHERE id = textId))"
         return registered if self.has(NVTX, "textId") and self.has(STRINGS, "id", "value") else "text"
@@ -435,7 +428,7 @@ class Export(Source):
         """The names of the NVTX domains by process and number."""
         if not self.has(NVTX, "domainId", "text"):
             return {}
-        rows = self.rows(f"SELECT globalTid, domainId, {self._nvtx_text} FROM {NVTX} WHERE eventType = {DOMAIN_TYPE}")
+        rows = self.rows(f"SELECT globalTid, domainId, {self.nvtx_text} FROM {NVTX} WHERE eventType = {DOMAIN_CREATED}")
         return {(thread & ~THREAD_BITS, domain): self.text(name) for thread, domain, name in rows if thread is not None}
 
     def nodes(self) -> Nodes:
@@ -509,22 +502,25 @@ class Export(Source):
         self.require_times(RUNTIME, columns["start"], columns["end"])
         return {"end": columns["end"], "failed": columns["returned"] > 0}
 
-    def os_calls(self) -> dict[str, object]:
+    def host_events(self) -> dict[str, dict]:
+        return {"osrt": self._os_calls(), "python": self._python_samples(), "sample": self._native_samples()}
+
+    def _os_calls(self) -> dict[str, object]:
         self._require("OSRT_API", "start", "end", "globalTid")
         columns = self.read("OSRT_API", {"start": "start", "end": "end", "thread": "globalTid", "name": "nameId"})
         self.require_times("OSRT_API", columns["start"], columns["end"])
         ids, columns["name"] = numbered(columns["name"])
         return columns | {"names": list(map(self.function, ids.tolist()))}
 
-    def python_samples(self) -> dict[str, object]:
-        rows = self._nvtx_events("start", 34, PYTHON_DOMAIN)
-        innermost = [(frames_of(blob) or [(None, None)])[0] for _, _, blob in rows]
-        names = [frame_name(*map(self.strings.get, frame[:2])) for frame in innermost]
+    def _python_samples(self) -> dict[str, object]:
+        rows = self._nvtx_events("start", SAMPLED, payloads.PYTHON_DOMAIN)
+        innermost = [(payloads.frames_of(blob) or [(None, None)])[0] for _, _, blob in rows]
+        names = [payloads.frame_name(*map(self.strings.get, frame[:2])) for frame in innermost]
         return self._samples([row[:2] for row in rows], names)
 
-    def native_samples(self) -> dict[str, object]:
+    def _native_samples(self) -> dict[str, object]:
         if not self.has("COMPOSITE_EVENTS", "id", "start", "globalTid"):
-            return Source.native_samples(self)
+            return self._samples([], [])
         frames = "SELECT NULL AS id, NULL AS symbol"
         if self.has("SAMPLING_CALLCHAINS", "id", "symbol", "module", "stackDepth") and self.has(STRINGS, "id", "value"):
             of_python = f"module IN (SELECT id FROM {STRINGS} WHERE value LIKE '%.py')"
@@ -553,25 +549,24 @@ class Export(Source):
         if not self.has(NVTX, "start", "end", "eventType", "text", "globalTid", "domainId"):
             return []
         blob = "CAST(binaryData AS BLOB)" if self.has(NVTX, "binaryData") else "NULL"
-        return self.rows(
-            f"SELECT {columns}, globalTid, {blob} FROM {NVTX} WHERE eventType = {event_type} AND (globalTid >> 24,"
-            f" domainId) IN (SELECT globalTid >> 24, domainId FROM {NVTX} WHERE eventType = {DOMAIN_TYPE}"
-            f" AND text = ?)",  # each process numbers its domains
-            domain,
-        )
+        events = f"FROM {NVTX} WHERE eventType = {event_type} AND {in_domain(domain)}"
+        return self.rows(f"SELECT {columns}, globalTid, {blob} {events}")
+
+    def layouts(self) -> payloads.Layouts:
+        """Where the payloads of NCCL's calls have their fields."""
+        table, columns = "NVTX_PAYLOAD_SCHEMA_ENTRIES", ("domainId", "schemaId", "name", "type", "offset")
+        wanted = ", ".join(f'"{column}"' for column in columns)
+        return payloads.layouts_in(self.rows(f"SELECT {wanted} FROM {table}") if self.has(table, *columns) else [])
 
     def nccl_calls(self) -> list[NcclCall]:
         """The calls of NCCL, by thread, then time; without bytes if the export lacks payloads. A call that was not over
         when the capture ended is left out, since its end is unknown."""
-        layouts, calls = {}, []
-        if self.has("NVTX_PAYLOAD_SCHEMA_ENTRIES", "domainId", "schemaId", "name", "type", "offset"):
-            rows = self.rows('SELECT domainId, schemaId, name, type, "offset" FROM NVTX_PAYLOAD_SCHEMA_ENTRIES')
-            layouts = layouts_in(rows)
-        rows = self._nvtx_events(f'start, "end", {self._nvtx_text}', PUSHED, NCCL_DOMAIN)
+        layouts, calls = self.layouts(), []
+        rows = self._nvtx_events(f'start, "end", {self.nvtx_text}', PUSHED, payloads.NCCL_DOMAIN)
         rows = [row for row in rows if row[1] is not None]
         self._require_integers(NVTX, [(start, end, thread) for start, end, _, thread, _ in rows])
         for start, end, name, thread, blob in rows:
-            size, communicator = map(payload_fields(blob, layouts).get, NCCL_FIELDS)
+            size, communicator = map(payloads.payload_fields(blob, layouts).get, payloads.NCCL_FIELDS)
             size = size if size is not None and size <= 1 << 44 else None  # so that sums fit into 64 bits
             calls.append(NcclCall(start, end, thread, str(name or ""), size, communicator))
         return sorted(calls, key=lambda call: (call.thread, call.start, -call.end))
@@ -593,26 +588,17 @@ class Export(Source):
         return min((time for (time,) in rows if isinstance(time, int)), default=None)
 
 
+def in_domain(name: str, database: str = "main") -> str:
+    """The SQL condition that an NVTX event is in the domain of this name. Each process numbers its domains."""
+    domains = f"FROM {database}.{NVTX} WHERE eventType = {DOMAIN_CREATED} AND text = '{name}'"
+    return f"(globalTid >> 24, domainId) IN (SELECT globalTid >> 24, domainId {domains})"
+
+
 def damaged(path: Path, reason: str) -> ImpossibleCapture:
     """The exception for a file that SQLite cannot read."""
     reason = " ".join(re.sub(r"\*\*\* in database \w+ \*\*\*", "", reason).split())[:200]
     message = f"SQLite cannot read it ({reason}); it is damaged or cut short: copy or export it again"
     return impossible(path, "damaged_file", message)
-
-
-class _Texts:
-    """The index of each distinct name of a range."""
-
-    def __init__(self) -> None:
-        self.index: dict[str, int] = {"": 0}
-        self._of_raw: dict[bytes, int] = {b"": 0}
-
-    def add(self, raw: list[bytes]) -> np.ndarray:
-        known = self._of_raw
-        for text in set(raw) - known.keys():
-            name = range_name(text.decode("utf-8", "replace"))
-            known[text] = self.index.setdefault(name, len(self.index))
-        return np.array([known[text] for text in raw], np.int32)
 
 
 def _narrow(values: np.ndarray) -> np.ndarray:

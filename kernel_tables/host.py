@@ -98,9 +98,7 @@ def _events(profile: Profile) -> Iterator[pd.DataFrame]:
         "start": ranges.start, "end": ranges.end, "name": np.zeros(len(ranges), np.int64), "thread": ranges.thread,
         "names": ["(in no call)"],
     }  # fmt: skip
-    sampled = (capture.source.python_samples(), capture.source.native_samples())
-    parts = (cuda, capture.source.os_calls(), *sampled, of_ranges)
-    for source, part in zip((*CALLS, *SAMPLES, "none"), parts, strict=True):
+    for source, part in {"cuda": cuda, **capture.source.host_events(), "none": of_ranges}.items():
         functions = np.array([*part["names"], UNKNOWN], object)[part["name"]]  # a missing name is the last
         columns = {"thread": part["thread"], "start": part["start"], "end": part.get("end", part["start"])}
         yield pd.DataFrame(columns).assign(source=source, function=functions)

@@ -10,9 +10,7 @@ their fields, that table says, under names of NCCL's src/include/nvtx_payload_sc
 import html
 import re
 import struct
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 
 PYTHON_DOMAIN, NCCL_DOMAIN = "Python Periodic Sampling", "NCCL"
 NCCL_FIELDS = ("Message size [bytes]", "NCCL communicator ID")
@@ -47,27 +45,12 @@ def function_name(text: str) -> str | None:
 
 
 def module_name(path: str) -> str | None:
-    """The module of a file, such as torch.nn.modules.linear or <string>; None if it is not a Python file.
-
-    To show no folder of a user, it is only the name of the file, unless that is installed, in Python's library, or in a
-    package next to this one.
-    """
-    root, parts = Path(__file__).parents[1], html.unescape(path).replace("\\", "/").split("/")
-    known = parts[-1:]
-    for place in range(len(parts) - 1):
-        inside = parts[place + 1 :]
-        is_installed = parts[place] in ("site-packages", "dist-packages")
-        is_library = (
-            re.fullmatch(r"python\d\.\d+", parts[place])
-            and inside[0].removesuffix(".py") in sys.stdlib_module_names
-            and parts[place - 1] in ("lib", "lib64")
-        )
-        if is_installed or is_library:
-            known = inside
-        elif len(known) == 1 and MODULE.fullmatch(parts[place]) and (root / parts[place] / "__init__.py").is_file():
-            known = parts[place:] if root.joinpath(*parts[place:]).is_file() else known
-    name = "/".join(known).removesuffix(".py").replace("/", ".")
-    return name if MODULE.fullmatch(name) and (path.endswith(".py") or known[0].startswith("<")) else None
+    """The module of a file, such as torch.nn.modules.linear or <string>; None if it is not a Python file. Of a file
+    that is not installed it is only its own name, which shows no folder of a user."""
+    parts = html.unescape(path).replace("\\", "/").split("/")
+    installed = [place + 1 for place, part in enumerate(parts) if part in ("site-packages", "dist-packages")]
+    name = ".".join(parts[[-1, *installed][-1] :]).removesuffix(".py")
+    return name if MODULE.fullmatch(name) and (path.endswith(".py") or name.startswith("<")) else None
 
 
 def frame_name(function: str | None, file: str | None) -> str:

@@ -17,8 +17,8 @@ import numpy as np
 
 from kernel_tables import export, payloads
 from kernel_tables.capture import KINDS, NONE, Capture
-from kernel_tables.errors import RANK_KEY, RANKS_KEY, WINDOW_KEY, impossible
-from kernel_tables.export import GRAPH_NODES, METADATA, NVTX, PUSHED, RUNTIME, STRINGS
+from kernel_tables.errors import RANK_KEY, RANKS_KEY, WINDOW_KEY
+from kernel_tables.export import GRAPH_NODES, METADATA, NVTX, PUSHED, RUNTIME, SAMPLED, STRINGS, in_domain
 from kernel_tables.files import full_disk_as_os_error, written_whole
 
 ENUM, LAYOUTS = "ENUM_", "NVTX_PAYLOAD_SCHEMA_ENTRIES"
@@ -57,108 +57,82 @@ def write_publishable(source: Path, target: Path, window: str | None = None, pro
     name of a range, that is only what began within or after the longest range of that name, if there is one. With
     `process`, its number in the operating system, that is only what belongs to that process or to none.
 
-    The source is opened read-only. Raises ImpossibleCapture if it is damaged (a copy would be sound, and lack what was
-    lost), OSError if the disk is full.
+    The source is opened read-only. Raises TraceError if it is no export, ImpossibleCapture if it is damaged (a copy
+    would be sound, and lack what was lost), OSError if the disk is full.
     """
     try:
         with (
+            closing(export.Export(source)) as opened,
             written_whole(target) as partial,
             full_disk_as_os_error(target),
             closing(sqlite3.connect(partial, uri=True)) as database,
             database,
         ):
+            opened.open()
             database.execute("PRAGMA journal_mode = OFF")
             database.execute("PRAGMA synchronous = OFF")
-            database.execute("PRAGMA ignore_check_constraints = ON")  # of the source's tables, which are created here
-            database.execute("ATTACH ? AS source", (f"{source.resolve().as_uri()}?mode=ro",))
+            database.execute("ATTACH ? AS source", (f"{opened.file.resolve().as_uri()}?mode=ro",))
             (verdict,) = database.execute("PRAGMA source.quick_check(1)").fetchone()
             if verdict != "ok":
                 raise sqlite3.DatabaseError(verdict)
-            _Publication(database, window, process).copy()
+            _Publication(opened, database, window, process).copy()
     except (sqlite3.Error, UnicodeDecodeError) as error:  # messages of SQLite may quote invalid text
-        reason = " ".join(str(error).replace("*** in database source ***", "").split())
-        message = f"SQLite cannot read it ({reason}); it is damaged or cut short: copy or export it again"
-        raise impossible(source, "damaged_file", message) from error
+        raise export.damaged(source, str(error)) from error
 
 
 class _Publication:
     """A database, to which an export is copied that is attached to it as `source`."""
 
-    def __init__(self, database: sqlite3.Connection, window: str | None, process: int | None):
-        self.database, self.process = database, process
-        query = "SELECT name, sql FROM source.sqlite_master WHERE type = 'table' AND rootpage > 0"  # 0: virtual
-        self.statements = dict(database.execute(query))  # CREATE TABLE, by table
+    def __init__(self, opened: export.Export, database: sqlite3.Connection, window: str | None, process: int | None):
+        self.export, self.database, self.process = opened, database, process
         self.since_ns = self._window_start_ns(window) if window else None
-        self.layouts = {}
-        if {"domainId", "schemaId", "name", "type", "offset"} <= {*self._columns(LAYOUTS, "source")}:
-            wanted = f"SELECT domainId, schemaId, name, type, offset FROM source.{LAYOUTS} WHERE {KEPT_ROWS[LAYOUTS]}"
-            self.layouts = payloads.layouts_in(database.execute(wanted))
-        for function in (self._message, self._stack, self._call):
+        self.layouts = opened.layouts()
+        for function in (_message, _stack, self._call):
             database.create_function(f"published{function.__name__}", 1, function, deterministic=True)
 
     def copy(self) -> None:
         """Copies all that may be published."""
-        tables = [table for table in self.statements if table in KEPT_TABLES or table.startswith(ENUM)]
+        tables = [table for table in self.export.columns if table in KEPT_TABLES or table.startswith(ENUM)]
         for table in tables:
-            self._create(table)
-            columns = self._columns(table)
-            condition = KEPT_ROWS.get(table) or self._since(table, columns)
-            self._copy_rows(table, f"({condition}) AND ({self._of_process(columns)})")
-        if STRINGS in self.statements:
-            self._create(STRINGS)
-            ids = ("shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId")  # of strings
-            used = [(column, table) for table in tables for column in self._columns(table) if column in ids]
-            if used:
-                union = " UNION ".join(f'SELECT "{column}" FROM main."{table}"' for column, table in used)
-                self._copy_rows(STRINGS, f"id IN ({union})")
-            if "binaryData" in self._columns(NVTX):
-                self._copy_names_of_stacks()
-
-    def _columns(self, table: str, of: str = "main") -> list[str]:
-        return [name for _, name, *_ in self.database.execute(f'PRAGMA {of}.table_info("{table}")')]
-
-    def _create(self, table: str) -> None:
-        """Creates the table as in the source. nsys writes no table with computed columns, so such a table is an
-        error."""
-        self.database.execute(self.statements[table])
-        if any(is_hidden for *_, is_hidden in self.database.execute(f'PRAGMA main.table_xinfo("{table}")')):
-            raise sqlite3.DatabaseError(f"columns of {table} are computed")
+            self._copy_rows(table, self._condition(table))
+        if self.export.has(STRINGS, "id", "value"):
+            ids = {"shortName", "demangledName", "mangledName", "nameId", "textId", "jsonTextId"}  # of strings
+            used = [(column, table) for table in tables for column in ids & self.export.columns[table].keys()]
+            union = " UNION ".join(f'SELECT "{column}" FROM main."{table}"' for column, table in used)
+            self._copy_rows(STRINGS, f"id IN ({union})" if used else "FALSE")
+            self._copy_names_of_stacks()
 
     def _copy_rows(self, table: str, where: str) -> None:
-        values = ", ".join(self._published(table, column) for column in self._columns(table))
+        (statement,) = self.database.execute("SELECT sql FROM source.sqlite_master WHERE name = ?", (table,)).fetchone()
+        self.database.execute(statement)
+        values = ", ".join(self._published(table, column) for column in self.export.columns[table])
         self.database.execute(f'INSERT INTO main."{table}" SELECT {values} FROM source."{table}" WHERE {where}')
 
     def _window_start_ns(self, window: str) -> int | None:
         """The start of the longest range with the name of the window; None if there is none. The longest, since parts
         of a model may have the same name."""
-        columns = self._columns(NVTX, "source")
-        registered = f"(SELECT value FROM source.{STRINGS} WHERE id = textId)"
-        names = [sql for column, sql in (("text", "text"), ("textId", registered)) if column in columns]
-        if not names or STRINGS not in self.statements or "end" not in columns:
+        if not self.export.has(NVTX, "start", "end", "text"):
             return None
-        starts = self.database.execute(
-            f"SELECT start FROM source.{NVTX} WHERE ? IN ({', '.join(names)}) AND typeof(start) = 'integer'"
+        starts = self.export.rows(
+            f"SELECT start FROM {NVTX} WHERE {self.export.nvtx_text} = ? AND typeof(start) = 'integer'"
             " AND typeof(end) = 'integer' ORDER BY end - start DESC LIMIT 1",
-            (window,),
+            window,
         )
         return next((start for (start,) in starts), None)
 
-    def _since(self, table: str, columns: list[str]) -> str:
-        """The SQL condition that a row did not begin before the window; rows without a start fulfil it, and so do NVTX
-        events that name objects, that is, all but marks and ranges (70 and 71: of imported text)."""
-        if self.since_ns is None or "start" not in columns:
-            return "TRUE"
-        began = f"start >= {self.since_ns:d} OR start IS NULL"
-        return began if table != NVTX else f"eventType NOT IN (34, 59, 60, 70, 71) OR {began}"
-
-    def _of_process(self, columns: list[str]) -> str:
-        """The SQL condition that a row belongs to the process, or to none."""
-        numbers = {column: f"({column} >> 24 & 16777215)" for column in ("globalTid", "globalPid")}
-        numbers |= {column: column for column in ("processId", "pid")}
-        column = next((column for column in numbers if column in columns), None)
-        if self.process is None or column is None:
-            return "TRUE"
-        return f"ifnull({column}, 0) = 0 OR {numbers[column]} = {self.process:d}"
+    def _condition(self, table: str) -> str:
+        """The SQL condition for rows that are published: they did not begin before the window, and belong to the
+        process. Rows without a start or a process fulfil it, and so do NVTX events that name objects, that is, all but
+        marks and ranges (70 and 71: of imported text)."""
+        columns, conditions = self.export.columns[table], [KEPT_ROWS.get(table, "TRUE")]
+        if self.since_ns is not None and "start" in columns:
+            of_objects = "eventType NOT IN (34, 59, 60, 70, 71)" if table == NVTX else "FALSE"
+            conditions.append(f"{of_objects} OR start >= {self.since_ns:d} OR start IS NULL")
+        owner = next((one for one in ("globalTid", "globalPid", "processId", "pid") if one in columns), None)
+        if self.process is not None and owner:
+            number = f"iif({owner} < 1 << 24, {owner}, {owner} >> 24 & 16777215)"  # in a global id, its bits 24 to 47
+            conditions.append(f"ifnull({owner}, 0) = 0 OR {number} = {self.process:d}")
+        return " AND ".join(f"({condition})" for condition in conditions)
 
     def _published(self, table: str, column: str) -> str:
         """The SQL expression for the published values of a column. Texts and blobs in a column that is not listed
@@ -166,37 +140,17 @@ class _Publication:
         if column in ("uuid", "busLocation", "luid", "ctxswDevPath", "ctrlDevPath"):
             return "NULL"
         if (table, column) == (NVTX, "binaryData"):
-            domains = (  # each process numbers its domains
-                f"(globalTid >> 24, domainId) IN (SELECT globalTid >> 24, domainId FROM source.{NVTX}"
-                f" WHERE eventType = {export.DOMAIN_TYPE} AND text = '{{}}')"
-            )
             return (
-                f"CASE WHEN eventType = 34 AND {domains.format(payloads.PYTHON_DOMAIN)}"
+                f"CASE WHEN eventType = {SAMPLED} AND {in_domain(payloads.PYTHON_DOMAIN, 'source')}"
                 " THEN published_stack(CAST(binaryData AS BLOB))"
-                f" WHEN eventType = {PUSHED} AND {domains.format(payloads.NCCL_DOMAIN)}"
+                f" WHEN eventType = {PUSHED} AND {in_domain(payloads.NCCL_DOMAIN, 'source')}"
                 " THEN published_call(CAST(binaryData AS BLOB)) END"
             )
         if (table, column) == ("DIAGNOSTIC_EVENT", "text"):
-            return f'published_message(CAST("{column}" AS BLOB))'
+            return "published_message(CAST(text AS BLOB))"
         if column in KEPT_TEXTS.get(ENUM if table.startswith(ENUM) else table, ()):
             return f'"{column}"'
         return f"""CASE WHEN typeof("{column}") IN ('text', 'blob') THEN '' ELSE "{column}" END"""
-
-    @staticmethod
-    def _message(value: bytes | None) -> str | None:
-        """A message of nsys without paths (absolute, or of at least three parts; URLs stay), quoted names, and values
-        of variables; cut to a length that can be searched quickly."""
-        if value is None:
-            return None
-        text = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "<name>", value.decode("utf-8", "replace")[:1000])
-        text = re.sub(r"\b([A-Za-z_]\w*)=\S+", r"\1=<value>", text)
-        path = r"(?<![\w.])~?/[^\s'\"<>|]+|\b[\w.-]+(?:/[\w.+-]+){2,}|\b[A-Za-z]:\\[^\s'\"<>|]+"
-        return " ".join(word if "://" in word else re.sub(path, "<path>", word) for word in text.split(" "))
-
-    @staticmethod
-    def _stack(blob: bytes | None) -> bytes | None:
-        """The payload of a sampled Python stack, which consists of numbers; None for any other payload."""
-        return None if payloads.frames_of(blob) is None else blob
 
     def _call(self, blob: bytes | None) -> bytes | None:
         """The payload of a call of NCCL with zeros outside of NCCL_FIELDS, since padding may hold leftover memory of
@@ -212,18 +166,32 @@ class _Publication:
 
     def _copy_names_of_stacks(self) -> None:
         """Copies the names of functions and modules (for the paths of files) that sampled Python stacks refer to."""
-        blobs = self.database.execute(f"SELECT binaryData FROM main.{NVTX} WHERE binaryData IS NOT NULL")
-        publishable = {}  # by string id: what makes a name of the string that may be published
-        for (blob,) in blobs:
-            for function_id, file_id, _ in payloads.frames_of(blob) or ():
-                publishable.setdefault(function_id, payloads.function_name)
-                publishable[file_id] = payloads.module_name
-        copied_ids = {string_id for (string_id,) in self.database.execute(f"SELECT id FROM main.{STRINGS}")}
-        for string_id in sorted(one for one in publishable.keys() - copied_ids if one < 1 << 31):
-            query = f"SELECT CAST(value AS BLOB) FROM source.{STRINGS} WHERE id = ?"
-            (string,) = self.database.execute(query, (string_id,)).fetchone() or (None,)
-            if name := publishable[string_id]((string or b"").decode("utf-8", "replace")):
-                self.database.execute(f"INSERT INTO main.{STRINGS} (id, value) VALUES (?, ?)", (string_id, name))
+        names: dict[int, str | None] = {}
+        if self.export.has(NVTX, "binaryData"):
+            stacks = f"SELECT DISTINCT binaryData FROM main.{NVTX} WHERE eventType = {SAMPLED}"
+            frames = (frame for (blob,) in self.database.execute(stacks) for frame in payloads.frames_of(blob) or ())
+            for function, file, _ in frames:
+                names[function] = payloads.function_name(self.export.strings.get(function, ""))
+                names[file] = payloads.module_name(self.export.strings.get(file, ""))
+        absent = f"?1 NOT IN (SELECT id FROM main.{STRINGS})"
+        rows = sorted((key, name) for key, name in names.items() if name)
+        self.database.executemany(f"INSERT INTO main.{STRINGS} (id, value) SELECT ?1, ?2 WHERE {absent}", rows)
+
+
+def _message(value: bytes | None) -> str | None:
+    """A message of nsys without paths (absolute, or of at least three parts; URLs stay), quoted names, and values of
+    variables; cut to a length that can be searched quickly."""
+    if value is None:
+        return None
+    text = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "<name>", value.decode("utf-8", "replace")[:1000])
+    text = re.sub(r"\b([A-Za-z_]\w*)=\S+", r"\1=<value>", text)
+    path = r"(?<![\w.])~?/[^\s'\"<>|]+|\b[\w.-]+(?:/[\w.+-]+){2,}|\b[A-Za-z]:\\[^\s'\"<>|]+"
+    return " ".join(word if "://" in word else re.sub(path, "<path>", word) for word in text.split(" "))
+
+
+def _stack(blob: bytes | None) -> bytes | None:
+    """The payload of a sampled Python stack, which consists of numbers; None for any other payload."""
+    return None if payloads.frames_of(blob) is None else blob
 
 
 def write_capture(capture: Capture, path: Path) -> None:

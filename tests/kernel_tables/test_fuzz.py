@@ -117,7 +117,7 @@ def kernels_in(path: Path) -> list[tuple] | str:
             profile.check()
             profile.capture.load_call_ends()
             source = profile.capture.source
-            _ = source.sizes(), source.os_calls(), source.python_samples(), source.native_samples(), source.gpus()
+            _ = source.sizes(), source.host_events(), source.gpus()
             assert (profile.activities()["duration_ns"] >= 0).all() and all(len(table.columns) for table in tables)
             rows = np.flatnonzero(work.kind == 0)
             columns = (work.name[rows].tolist(), work.start[rows].tolist(), work.end[rows].tolist())
