@@ -19,6 +19,7 @@ add more. A path is the names of a chain.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,11 @@ def attribute(capture: Capture) -> Attribution:
     row = launch_rows(activities, calls)
     leave_out(capture, row)
     chains = Chains(capture.path, ranges)
-    launch_node = chains.at_calls(row, calls)
+    launch_node = np.full(len(row), NONE, np.int32)
+    for block in blocks(len(row)):
+        known = np.flatnonzero(row[block] != NONE)
+        of_calls = row[block][known]
+        launch_node[block][known] = chains.at_each(calls.start[of_calls], calls.threads[calls.thread[of_calls]])
     creations = graphs.creations(capture, row, chains)
     parent, innermost = chains.finished()
     first_replayed, activity_node = len(parent), launch_node
@@ -114,27 +119,21 @@ def launch_rows(activities: Activities, calls: Calls) -> np.ndarray:
 def rows_of(ids: np.ndarray, start: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """The index in `ids` of each wanted id, NONE if it is absent or not positive; of equal ids the one that starts
     first."""
-    if not len(ids) or not len(wanted):
+    if not len(ids):
         return np.full(len(wanted), NONE, np.int32)
-    is_sorted = (start[1:] >= start[:-1]).all()
-    order = np.arange(len(ids), dtype=np.int32) if is_sorted else np.argsort(start, kind="stable").astype(np.int32)
-    low, high = int(max(ids.min(), 1)), int(ids.max())
-    if high - low < 8 * len(ids) + 1024:
-        slots = np.full(max(high - low, 0) + 2, NONE, np.int32)  # the last stays empty
-        order = order[::-1]  # the last assignment wins, so the earliest comes last
-        if low > ids.min():
-            order = order[ids[order] > 0]
-        for block in blocks(len(order)):
-            slots[ids[order[block]] - low] = order[block]
-        rows = np.empty(len(wanted), np.int32)
-        for block in blocks(len(wanted)):
-            slot = wanted[block] - low
-            slot[(slot < 0) | (slot > high - low)] = -1
-            rows[block] = slots[slot]
-        return rows
-    order = order[np.argsort(ids[order], kind="stable")]
-    place = np.minimum(np.searchsorted(ids[order], wanted), len(order) - 1)
-    return np.where((ids[order[place]] == wanted) & (wanted > 0), order[place], NONE).astype(np.int32)
+    low, high = int(ids.min()), int(ids.max())
+    is_close = high - low < 8 * len(ids) + 1024  # then a table of all possible ids is faster than a search
+    distinct = None if is_close else np.unique(ids)
+
+    def place_of(values: np.ndarray) -> np.ndarray:
+        return values - low if is_close else np.searchsorted(distinct, values)
+
+    order = np.argsort(start, kind="stable").astype(np.int32)[::-1]  # the last assignment wins: the earliest comes last
+    rows = np.full((high - low if is_close else len(distinct)) + 1, NONE, np.int32)
+    rows[place_of(ids[order])] = order
+    is_possible = (wanted >= max(low, 1)) & (wanted <= high)
+    found = rows[np.where(is_possible, place_of(wanted), 0)]
+    return np.where(is_possible & (ids[found] == wanted), found, np.int32(NONE))
 
 
 class Chains:
@@ -165,12 +164,9 @@ class Chains:
 
     def chain(self, node: int) -> list[int]:
         """The ranges of a node, outermost first."""
-        chain = []
+        chain, count = [], len(self.ranges)
         while node != NONE:
-            is_added = node >= len(self.ranges)
-            around, innermost = (
-                self.added[node - len(self.ranges)] if is_added else (int(self.parent_of_range[node]), node)
-            )
+            around, innermost = self.added[node - count] if node >= count else (int(self.parent_of_range[node]), node)
             chain.append(innermost)
             node = around
         return chain[::-1]
@@ -182,18 +178,13 @@ class Chains:
             node = self.add(node, innermost)
         return node
 
-    def at_calls(self, rows: np.ndarray, calls: Calls) -> np.ndarray:
-        """The node at each of these rows of calls, NONE for the row NONE."""
-        node = np.full(len(rows), NONE, np.int32)
-        for block in blocks(len(rows)):
-            known = np.flatnonzero(rows[block] != NONE)
-            row = rows[block][known]
-            threads, times, nodes = calls.thread[row], calls.start[row], np.empty(len(known), np.int32)
-            for index in np.unique(threads).tolist():
-                mine = np.flatnonzero(threads == index)
-                nodes[mine] = self.at(times[mine], int(calls.threads[index]))
-            node[block][known] = nodes
-        return node
+    def at_each(self, times: np.ndarray, threads: np.ndarray) -> np.ndarray:
+        """The node at each time on the thread of the same place."""
+        nodes, (distinct, index) = np.empty(len(times), np.int32), numbered(threads)
+        for number, thread in enumerate(distinct.tolist()):
+            mine = np.flatnonzero(index == number)
+            nodes[mine] = self.at(times[mine], thread)
+        return nodes
 
     def at(self, times: np.ndarray, thread: int) -> np.ndarray:
         """The node at each time on a thread, with the ranges inherited where the thread has none open."""
@@ -247,17 +238,10 @@ class Chains:
 
     def _merge(self, offers: list[np.ndarray], count: int) -> np.ndarray:
         """The node of all ranges that other threads offer to each of `count` queries, a node of each thread."""
-        merged, offering = np.full(count, NONE, np.int32), np.zeros(count, np.int32)
-        for offer in offers:
-            merged = np.where(merged == NONE, offer, merged)
-            offering += offer != NONE
-        several = np.flatnonzero(offering > 1)
-        if not len(several):
-            return merged
-        offered = np.stack([offer[several] for offer in offers])
-        first = np.flatnonzero(np.append(True, (offered[:, 1:] != offered[:, :-1]).any(axis=0)))
-        nodes = [self._joint(tuple(column)) for column in offered[:, first].T.tolist()]
-        merged[several] = np.repeat(np.array(nodes, np.int32), np.diff(np.append(first, len(several))))
+        offered = np.array(offers, np.int32).reshape(len(offers), count)
+        merged = offered.max(axis=0, initial=NONE)
+        several = np.flatnonzero((offered != NONE).sum(axis=0) > 1)
+        merged[several] = [self._joint(nodes) for nodes in zip(*offered[:, several].tolist(), strict=True)]
         return merged
 
     def _joint(self, nodes: tuple[int, ...]) -> int:
@@ -296,18 +280,16 @@ class _Timeline:
 
     def _sweep(self, start: np.ndarray, end: np.ndarray) -> None:
         """The nodes that ranges which overlap without nesting leave open, event by event."""
-        rows, times, nodes, stack = self.rows.tolist(), [], [], []
+        times, nodes, stack, solid = [], [], [], end > start
         self._outermost: set[int] = set()
-        events = [(time, 1, row) for time, row in zip(start.tolist(), rows, strict=True)]
-        events += [(b, 0, row) for a, b, row in zip(start.tolist(), end.tolist(), rows, strict=True) if b > a]
-        is_solid = dict(zip(rows, (end > start).tolist(), strict=True))
-        for time, is_opening, row in sorted(events):
+        openings = zip(start.tolist(), repeat(True), self.rows.tolist(), solid.tolist(), strict=False)
+        closings = zip(end[solid].tolist(), repeat(False), self.rows[solid].tolist(), repeat(True), strict=False)
+        for time, is_opening, row, is_solid in sorted([*openings, *closings]):
             if is_opening:
                 self.chains.parent_of_range[row] = self.chains.node_of(stack)
-            if not is_opening:
+                stack += [row] * is_solid
+            else:
                 stack.remove(row)
-            elif is_solid[row]:
-                stack.append(row)
             self._outermost.update(stack[:1])
             times.append(time)
             nodes.append(self.chains.node_of(stack))

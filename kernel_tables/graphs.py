@@ -12,6 +12,7 @@ at the launch. The first ranges inside the capture are left out if they repeat r
 that launches its own graph, `forward > GPT` captured and `step > forward > GPT` at the launch.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,10 +59,7 @@ def creations(capture: Capture, launch_row: np.ndarray, chains) -> Creations | N
                 node = original.get(node, node)
             found.append(created.get(node, NONE))
         of_activity[mine] = np.array(found, np.int64)[index.reshape(-1)]
-    chain = np.full(len(nodes.node), NONE, np.int32)
-    for thread in np.unique(nodes.thread).tolist():
-        mine = np.flatnonzero(nodes.thread == thread)
-        chain[mine] = chains.at(nodes.time[mine], thread)
+    chain = chains.at_each(nodes.time, nodes.thread)
     began = stream_capture_begins(capture.calls, nodes.time, of_event)
     return Creations(nodes.time, np.where(began == NONE, nodes.time, began), chain, of_activity)
 
@@ -87,15 +85,27 @@ def with_replays(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """The parents and the ranges of nodes with a further node for each captured range in each replay that repeats none
     at the launch; and the node of each activity. So a captured range counts as opened once in every replay."""
+
+    def chain(node: int) -> list[int]:
+        """The ranges of a node, outermost first."""
+        found = []
+        while node != NONE:
+            found.append(int(innermost[node]))
+            node = int(parent[node])
+        return found[::-1]
+
     replayed = np.flatnonzero(creations.of_activity != NONE)
     order = replayed[np.lexsort((creations.of_activity[replayed], launch_row[replayed]))]
     first = np.flatnonzero(np.diff(launch_row[order], prepend=NONE))
-    activity_node, count = launch_node.copy(), len(parent)
-    captured = _Captured(creations, parent, innermost, ranges)
+    activity_node, count, known = launch_node.copy(), len(parent), {}
     parents, members = [parent], [innermost]
     for activities in np.split(order, first[1:]) if len(order) else []:  # a replay: a launch of a graph
-        launch = int(launch_node[activities[0]])
-        below, member, place = captured.below(launch, creations.of_activity[activities])
+        launch, events = int(launch_node[activities[0]]), creations.of_activity[activities]
+        at_launch = [int(ranges.name[one]) for one in chain(launch)]
+        key = tuple(at_launch), events.tobytes()
+        if key not in known:
+            known[key] = _captured(creations, events, at_launch, ranges, chain)
+        below, member, place = known[key]
         parents.append(np.where(below == NONE, launch, count + below).astype(np.int32))
         members.append(member.astype(np.int32))
         activity_node[activities] = np.where(place == NONE, launch, count + place)
@@ -103,55 +113,29 @@ def with_replays(
     return np.concatenate(parents), np.concatenate(members), activity_node
 
 
-class _Captured:
-    """The captured ranges that replays put below their launches."""
+def _captured(
+    creations: Creations, events: np.ndarray, at_launch: list[int], ranges: Ranges, chain: Callable[[int], list[int]]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The captured ranges of a replay that runs the nodes of these creations, below a launch in ranges of these names:
+    the place of each one's parent among them (NONE for the launch), the range of each; and by creation the place of its
+    innermost one."""
+    earliest = events[np.lexsort((events, creations.time[events]))[0]]
+    around = [one for one in chain(int(creations.chain[earliest])) if ranges.start[one] < creations.began[earliest]]
+    left_out = max((one for one in around if ranges.name[one] in at_launch), default=NONE)
+    places: dict[tuple[int, int], int] = {}  # by the place of the parent, and the range
+    of_chain: dict[int, int] = {}
+    for node in np.unique(creations.chain[events]).tolist():
+        captured, place = [one for one in chain(node) if one > left_out], NONE
+        for member in captured[_repeated([int(ranges.name[one]) for one in captured], at_launch) :]:
+            place = places.setdefault((place, member), len(places))
+        of_chain[node] = place
+    parents, members = np.array(list(places), np.int64).reshape(-1, 2).T
+    return parents, members, np.array([of_chain[node] for node in creations.chain[events].tolist()])
 
-    def __init__(self, creations: Creations, parent: np.ndarray, innermost: np.ndarray, ranges: Ranges):
-        self._creations, self._ranges, self._parent, self._innermost = creations, ranges, parent, innermost
-        self._known: dict[tuple, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
 
-    def below(self, launch: int, events: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The nodes of a replay that is launched in the node `launch`, and runs the graph nodes of these creations: the
-        place of each one's parent among them (NONE for the launch), the range of each; and by creation the place of its
-        node (NONE for the launch)."""
-        at_launch = tuple(self._ranges.name[self._innermost[self._nodes(launch)]].tolist())
-        key = at_launch, events.tobytes()
-        if key not in self._known:
-            self._known[key] = self._find(at_launch, events)
-        return self._known[key]
-
-    def _find(self, at_launch: tuple[int, ...], events: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        made, name, innermost = self._creations, self._ranges.name, self._innermost
-        earliest = events[np.lexsort((events, made.time[events]))[0]]
-        around = map(int, innermost[self._nodes(int(made.chain[earliest]))])
-        around = [m for m in around if self._ranges.start[m] < made.began[earliest] and int(name[m]) in at_launch]
-        left_out = max(around, default=NONE)
-        places: dict[tuple[int, int], int] = {}  # of the nodes that are added, by the place of the parent and the range
-        of_chain: dict[int, int] = {}
-        for chain in np.unique(made.chain[events]).tolist():
-            captured = [m for m in map(int, innermost[self._nodes(chain)]) if m > left_out]
-            place = NONE
-            for member in captured[self._repeated([int(name[m]) for m in captured], at_launch) :]:
-                place = places.setdefault((place, member), len(places))
-            of_chain[chain] = place
-        parents, members = np.array(list(places), np.int64).reshape(-1, 2).T
-        return parents, members, np.array([of_chain[chain] for chain in made.chain[events].tolist()])
-
-    @staticmethod
-    def _repeated(names: list[int], at_launch: tuple[int, ...]) -> int:
-        """How many of the first names repeat, in order, names at the launch; of several equal ones the innermost
-        counts."""
-        if not names or names[0] not in at_launch:
-            return 0
-        level, count = len(at_launch) - 1 - at_launch[::-1].index(names[0]), 1
-        while count < min(len(names), len(at_launch) - level) and names[count] == at_launch[level + count]:
-            count += 1
-        return count
-
-    def _nodes(self, node: int) -> np.ndarray:
-        """The node and those around it, outermost first."""
-        nodes = []
-        while node != NONE:
-            nodes.append(node)
-            node = int(self._parent[node])
-        return np.array(nodes[::-1], np.int64)
+def _repeated(names: list[int], at_launch: list[int]) -> int:
+    """How many of the first names repeat, in order, names at the launch; of several equal ones the innermost counts."""
+    if not names or names[0] not in at_launch:
+        return 0
+    level = len(at_launch) - 1 - at_launch[::-1].index(names[0])
+    return [*(a == b for a, b in zip(names, at_launch[level:], strict=False)), False].index(False)
