@@ -40,6 +40,7 @@ NCU_REFUSALS = {  # why ncu counts nothing, by words in what it prints
     " counters; try a newer Nsight Compute, or a host without virtual GPUs",
     "No kernels were profiled": "no counters: ncu ended well and counted no kernel",
 }
+PROGRAM = [sys.executable, "-m", "cs336_model"]
 END_S = 300.0  # for a profiler to write its report, once the program has written its result
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # <linux/prctl.h>
 C_LIBRARY = ctypes.CDLL(None)
@@ -54,11 +55,12 @@ class ProfilerFailed(Exception):
 
 
 class Job:
-    """What the programs of one measurement share: a scratch folder, in which `files` holds what is to be kept; the log;
-    and the variables."""
+    """What the programs of one measurement share: the log, the variables, and a scratch folder, in which `files` holds
+    what is to be kept, `started` exists while the program has its device, and `written` is its result."""
 
     def __init__(self, scratch: Path, log: Path, time_limit_s: float, environment: Mapping[str, str | None]) -> None:
         self.scratch, self.files, self.log = scratch, scratch / "files", log
+        self.started, self.written = scratch / "started", scratch / "result.json"
         self.time_limit_s, self.sharing = time_limit_s, None  # the locks that this process shares
         # what a program with CUDA needs to start, and the listed variables, which are unset if None; no others, because
         # nsys copies its environment into the report
@@ -117,13 +119,6 @@ def scratch_folder(result: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def program_command(spec: str, scratch: Path, profiler: str) -> list[str]:
-    """The command line of the measured program; it writes `scratch`/result.json."""
-    options = ["--spec", spec, "--output", scratch / "result.json", "--started", scratch / "started"]
-    options += ["--locks", locks.LOCKS, "--profiler", profiler]
-    return [sys.executable, "-m", "cs336_model", *map(str, options)]
-
-
 def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
     """Runs the command line of a program, appends its output to the log, and returns how it ended; then nothing of it
     runs. The limit counts while the program has its device: to wait for it costs none.
@@ -132,7 +127,6 @@ def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
     shares once that has written its result, and keeps them, so that no measurement begins beside an export."""
     if job.sharing:
         job.sharing.release()
-    started, written = job.scratch / "started", job.scratch / "result.json"
     deadline, is_stopped, is_shared, has_left = inf, False, False, False
     with job.log.open("ab") as output:
         process = subprocess.Popen(
@@ -141,11 +135,11 @@ def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
     try:
         while process.poll() is None and not is_stopped:
             time.sleep(0.02)
-            if deadline == inf and not has_left and started.exists():
+            if deadline == inf and not has_left and job.started.exists():
                 deadline = time.monotonic() + job.time_limit_s
-            elif deadline < inf and not is_shared and not started.exists():
+            elif deadline < inf and not is_shared and not job.started.exists():
                 deadline, has_left = inf, True  # it has left its device, and waits for those who measure
-            if not is_shared and profiler == "nsys" and written.exists():
+            if not is_shared and profiler == "nsys" and job.written.exists():
                 job.sharing, is_shared = locks.shared(locks.LOCKS, turnstile=False), True
                 deadline = time.monotonic() + END_S
             is_stopped = time.monotonic() > deadline
@@ -180,26 +174,21 @@ def list_children() -> list[int]:
     return children
 
 
-def describe_failure(title: str, ending: Ending, log: Path) -> str:
-    """How a program failed and the end of its log; one line if the disk is full."""
-    lines = log.read_text(errors="replace").splitlines()[-15:] if log.exists() else []
-    if full := next((line for line in lines if "No space left" in line or "Disk quota exceeded" in line), None):
-        return f"{title} {ending}: {full.strip()[-200:]}; free some space, and run snakemake again"
-    quoted = "\n".join(f"  | {line[:400]}" for line in lines) or "  | (it printed nothing)"
-    return f"{title} {ending}; the end of its log {log}:\n{quoted}"
+def describe_failure(ending: Ending, log: Path) -> str:
+    """How the program failed, and the end of its log."""
+    lines = [f"  | {line[:400]}" for line in log.read_text(errors="replace").splitlines()[-15:]]
+    return "\n".join([f"the measured program {ending}; the end of its log {log}:", *lines])
 
 
-def choose_window(spec: Spec, has_gpu: bool, attempt: int) -> str | None:
+def choose_window(spec: Spec, has_gpu: bool) -> str | None:
     """What nsys records: None, the whole program, on a CPU, where nsys knows no call that starts it.
 
     On a GPU it is the range `recording`, which opens before the program has its device: no GPU waits while nsys starts.
     What further options record, such as metrics of a GPU that others still use, and the kernels that a compiler tries,
-    would be a burden before the measured steps: there, and in a second attempt, since some versions of nsys miss ranges
-    of a newer nvtx, it is what lies between cudaProfilerStart and cudaProfilerStop."""
+    would be a burden before the measured steps: then it is from cudaProfilerStart to cudaProfilerStop."""
     if not has_gpu:
         return None
-    is_burden = spec.nsys_options or spec.compile != "off" or attempt > 1
-    return "cudaProfilerApi" if is_burden else f"{RECORDING}@{DOMAIN}"
+    return "cudaProfilerApi" if spec.nsys_options or spec.compile != "off" else f"{RECORDING}@{DOMAIN}"
 
 
 def export_capture(report: Path, capture: Path, options: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from cs336_model.spec import Spec
 
 MACHINE = {
     "device": "cuda", "device_name": "NVIDIA H200", "driver": "580.82", "cuda": "13.0", "torch": "2.11.0",
-    "python": "3.12.3", "cpu_name": "Some CPU", "cores": 16, "threads": 16, "device_bytes": 2**37,
+    "python": "3.12.3", "cpu_name": "Some CPU", "cores": 16, "threads": 16,
 }  # fmt: skip
 SIZES = {"d_model": 16, "d_ff": 32, "num_layers": 1, "num_heads": 2}
 TIMES = {

@@ -85,15 +85,15 @@ for name, run in RUNS.items():
 
 STUDIES = {  # by question: its tables and figures, and what else its document shows
     "time_lost": (["time_lost"], [], []),
-    "f_precision": (["speed_ups"], ["precision"], []),
-    "g_compile": (["speed_ups"], ["compile"], []),
-    "h_attention": (["speed_ups"], ["attention"], []),
+    "f_precision": (["speed_ups"], ["speed_ups_precision"], []),
+    "g_compile": (["speed_ups"], ["speed_ups_compile"], []),
+    "h_attention": (["speed_ups"], ["speed_ups_attention"], []),
     "i_memory": (["memory_peak"], ["memory_timeline"], ["memory_activations", "memory_totals"]),
     "j_checkpoint": (["checkpoint"], ["checkpoint"], []),
     "l_counters": (["counter_kernels"], ["measured_roofline"], []),
     "m_energy": (["energy"], ["energy"], []),
     "n_communication": (["communication_times", "communication_scaling"], ["communication"], ["communication_steps"]),
-    "optimizer": (["speed_ups"], ["optimizer"], []),
+    "optimizer": (["speed_ups"], ["speed_ups_optimizer"], []),
     "attention_sweep": (["attention_sweep"], ["attention_sweep"], []),
 }
 ASKED = [made for question, made in STUDIES.items() if question in QUESTIONS]
@@ -103,7 +103,7 @@ SPEED_UPS = [figures[0] for tables, figures, _ in ASKED if tables == ["speed_ups
 KEPT_TABLES = [*(SUMMARIES if HAS_STEPS else []), *STUDY_TABLES]
 SHOWN = choose_shown(RUNS)  # the run whose step the page shows
 DOCUMENTS = ["answers", *QUESTIONS]
-FIGURES = ["phase_times", "class_shares", "roofline", "scaling"] if HAS_STEPS else []
+FIGURES = ["phase_times", "class_shares", "top_kernels", "attention", "roofline", "scaling"] if HAS_STEPS else []
 ANSWERED = [
     "runs",
     *(["timings"] if HAS_STEPS else []),

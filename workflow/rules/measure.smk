@@ -51,6 +51,7 @@ use rule timing as capture with:
         "results/runs/{run}/capture.sqlite",
     log:
         "logs/{run}/capture.log",
+    retries: 1
     params:
         key=wanted_key("results/runs/{run}/capture.json"),
 

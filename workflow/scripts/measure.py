@@ -9,13 +9,13 @@ result last. Without a result, it ends with a line on standard error, after a cr
 
 import argparse
 import json
-import shutil
 import sys
 import time
 from pathlib import Path
 
 import msgspec
 
+from cs336_model import locks
 from cs336_model.results import STAGES, Counters, Result, write_result
 from cs336_model.spec import Spec, read_spec
 from kernel_tables.record.nsys import profile_command
@@ -77,15 +77,7 @@ def measure(job: Job, spec: Spec, key: dict, capture: str | None) -> Result:
             "capture.backend is nsys and there is no nsys on PATH; install Nsight Systems"
             " (https://developer.nvidia.com/nsight-systems), or set capture.backend to torch"
         )
-    try:
-        result = capture_by_nsys(job, spec, key, attempt=1)
-    except ProfilerFailed as error:
-        job.write_to_log(f"{error}; this capture is tried once more")
-        shutil.rmtree(job.scratch)
-        job.files.mkdir(parents=True)
-        result = capture_by_nsys(job, spec, key, attempt=2)
-    result.profiler, result.nsys = "nsys", key["nsys"]
-    return result
+    return capture_by_nsys(job, spec, key)
 
 
 def run_program(
@@ -93,28 +85,28 @@ def run_program(
 ) -> Result:
     """The result of the program, with the words `around` of a profiler before its own command line, or before that of
     each rank. At its time limit, that is a result, too."""
-    more = ["--capture", str(job.files / capture)] if capture else []
-    before = [word.replace("{rank}", "") for word in around or []]
+    before, more = [word.replace("{rank}", "") for word in around or []], []
     if around and spec.gpus > 1:
         before, more = [], ["--rank-command", json.dumps(around)]
-    program = runner.program_command(msgspec.json.encode(spec).decode(), job.scratch, profiler)
-    ending = runner.run_limited(job, [*before, *program, *more], profiler)
-    written = job.scratch / "result.json"
-    if written.exists() and (ending.status == 0 or around or ending.is_stopped):  # a profiler has a status of its own
-        return msgspec.json.decode(written.read_bytes(), type=STAGES[spec.stage])
+    elif capture:
+        more = ["--capture", str(job.files / capture)]
+    words = ["--spec", msgspec.json.encode(spec).decode(), "--output", str(job.written), "--locks", str(locks.LOCKS)]
+    ending = runner.run_limited(job, [*before, *runner.PROGRAM, *words, "--profiler", profiler, *more], profiler)
+    if job.written.exists() and (ending.status == 0 or around or ending.is_stopped):  # a profiler has its own status
+        return msgspec.json.decode(job.written.read_bytes(), type=STAGES[spec.stage])
     if ending.is_stopped:
         reason = f"stopped at the time limit of {job.time_limit_s:g} s; set a longer time_limit_s and use --forcerun"
         return STAGES[spec.stage](status="stopped", reason=reason)
     said = job.log.read_text(errors="replace")  # whether Python itself failed
     if around and "Traceback (most recent call last):" not in said and "Fatal Python error:" not in said:
         raise ProfilerFailed(f"{around[0]} {ending} before the program had written its result; see {job.log}")
-    raise ProgramFailed(runner.describe_failure("the measured program", ending, job.log))
+    raise ProgramFailed(runner.describe_failure(ending, job.log))
 
 
-def capture_by_nsys(job: Job, spec: Spec, key: dict, attempt: int) -> Result:
+def capture_by_nsys(job: Job, spec: Spec, key: dict) -> Result:
     """The result under nsys; if it is complete, the captures of all ranks and the reports are in `job.files`. Raises
     ProfilerFailed if nsys left nothing that can be used."""
-    window = runner.choose_window(spec, bool(key["gpu"]), attempt)
+    window = runner.choose_window(spec, bool(key["gpu"]))
     report = job.scratch / "capture{rank}"  # "capture_rank1" of the second rank
     result = run_program(job, spec, "nsys", around=profile_command(report, spec.nsys_options, window))
     if result.status == "complete":
@@ -125,6 +117,7 @@ def capture_by_nsys(job: Job, spec: Spec, key: dict, attempt: int) -> Result:
                 report.replace(job.files / report.name)
                 job.write_to_log(f"warning: {report.name} holds the environment of other processes: do not publish it")
         runner.write_reports(job, job.files / "capture.sqlite")
+    result.profiler, result.nsys = "nsys", key["nsys"]
     return result
 
 

@@ -106,15 +106,15 @@ def describe_run(stages: Stages, warnings: Sequence[str]) -> dict[str, object]:
         "steps_captured": capture.key["spec"]["measured_steps"] if capture.status == "complete" else 0,
         "peak_allocated_bytes": timing.peak_allocated_bytes, "loss": timing.losses[-1] if timing.losses else None,
         "graph_breaks": timing.graph_breaks,
-        "compile_s": None if spec["compile"] == "off" else timing.seconds.get("compile"),
+        "compile_s": None if spec["compile"] == "off" else timing.compile_seconds,
         "started_utc": results[0].started_utc, "note": "; ".join([*list_notes(by_stage), *warnings]) or None,
     }  # fmt: skip
 
 
 def list_notes(by_stage: dict[str, Result]) -> list[str]:
-    """What makes the numbers of a run hard to compare: notes of its stages, graph breaks, and losses that differ, so
-    that stages measured other work. The stage counters has a smaller model."""
-    notes = [f"{stage}: {note}" for stage, result in by_stage.items() for note in result.notes]
+    """What makes the numbers of a run hard to compare: graph breaks, and losses that differ, so that stages measured
+    other work. The stage counters has a smaller model."""
+    notes = []
     losses = {stage: result.losses for stage, result in by_stage.items() if getattr(result, "losses", None)}
     losses.pop("counters", None)
     if breaks := max((getattr(result, "graph_breaks", None) or 0 for result in by_stage.values()), default=0):

@@ -163,11 +163,6 @@ def place_in_steps(profile: Profile) -> tuple[pd.DataFrame, pd.DataFrame]:
     return place(activities, step_of_activity.fillna(-1).astype("int64")), place(ranges, step_of_range)
 
 
-def measured_activities(profile: Profile) -> pd.DataFrame:
-    """The first of place_in_steps."""
-    return place_in_steps(profile)[0]
-
-
 def sum_kernels(activities: pd.DataFrame) -> pd.DataFrame:
     """One row per step x phase x range x name of a kernel or memory operation."""
     keys = ["step", "phase", "range", "name", "class"]
