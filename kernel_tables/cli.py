@@ -221,7 +221,10 @@ class Command:
 
                 parts = [(rank.number, rank.profile, rank.process) for rank in ranks_of(profiles)]
             if self.wants_text:
-                self._show("\n".join(self._rank_lines(*part, top) for part in parts) + self._notes(profiles))
+                notes = [text.CPU_ONLY_NOTE] if any(profile.is_cpu_only for profile in profiles) else []
+                notes += [text.GRAPHS_NOTE] if any(profile.has_graphs_as_one for profile in profiles) else []
+                lines = "\n".join(self._rank_lines(*part, top) for part in parts)
+                self._show(lines + text.sentence_lines(notes, self.width))
                 return 0
             found = [profile.table(options.command, options.under, process, is_tree) for _, profile, process in parts]
             shown = [tables.first_rows(table, top) for table in found]
@@ -248,14 +251,6 @@ class Command:
             time = step_time(Scope(profile, "step"))
             lines += text.sentence_lines([time.sentence] if time and time.steps else [], self.width)
         return heading + lines
-
-    def _notes(self, profiles: list[Profile]) -> str:
-        """What a reader of text must know about the profiles."""
-        from kernel_tables import text
-
-        notes = [text.CPU_ONLY_NOTE] if any(profile.is_cpu_only for profile in profiles) else []
-        notes += [text.GRAPHS_NOTE] if any(profile.has_graphs_as_one for profile in profiles) else []
-        return text.sentence_lines(notes, self.width)
 
     def trace(self) -> int:
         """Writes the timeline."""

@@ -30,11 +30,8 @@ BINDINGS = {  # by word: which operands are numbers, which tensors; "" if all ar
     "AUnaryFunctor": "scalar-tensor", "BUnaryFunctor": "tensor-scalar", "BinaryFunctor": "",
     "CUDAFunctorOnSelf": "tensor-scalar", "CUDAFunctorOnOther": "scalar-tensor",
 }  # fmt: skip
-WRAPPERS = {  # words around the function that says what is computed
-    *BINDINGS, "func_wrapper_t", "gpu_kernel_impl", "gpu_kernel_impl_nocast", "opmath_gpu_kernel_with_scalars",
-    "ReduceOp", "_cuda_scatter_gather_internal_kernel", "normal_and_transform", "CUDAGeneratorImpl",
-    "uniform_and_transform", "gpu_index_kernel",
-}  # fmt: skip
+# Words around the function that says what is computed.
+WRAPPERS = {*BINDINGS, "gpu_kernel_impl", "gpu_index_kernel", "_cuda_scatter_gather_internal_kernel"}
 RENAMED = {  # operations that are called otherwise in PyTorch's interface
     "direct_copy": "copy", "bfloat16_copy": "copy", "float16_copy": "copy", "MaxNan": "max", "MinNan": "min",
     "launch_clamp_scalar": "clamp", "NormTwo": "norm2", "Welford": "var", "pow_tensor_scalar": "pow",
@@ -106,11 +103,8 @@ def _words(name: str) -> tuple[list[str], str] | None:
     if match is None:
         return None
     operators = re.findall(  # those of ATen with underscores within; one that begins with another precedes it
-        r"(?:native_layer_norm_backward|native_layer_norm|_softmax_backward_data|_log_softmax|_softmax|_to_copy"
-        r"|_unsafe_view|embedding_dense_backward|empty_like|convolution_backward|native_dropout|native_group_norm"
-        r"|threshold_backward|index_put|index_select|masked_fill|new_zeros|slice_backward|scalar_tensor"
-        r"|_scaled_dot_product|_adaptive_avg_pool2d|max_pool2d_with_indices|bernoulli|zeros_like|ones_like)(?=_|$)"
-        r"|[^_]+",
+        r"(?:native_layer_norm_backward|native_layer_norm|_log_softmax|_softmax|_to_copy|_unsafe_view|empty_like"
+        r"|_scaled_dot_product)(?=_|$)|[^_]+",
         match[1],
     )
     shown = operators[:4]
@@ -207,9 +201,8 @@ def _split(name: str) -> tuple[str, str, str]:
 def _operation(arguments: str) -> tuple[str, str]:
     """The function that a loop applies, and which of its operands are numbers."""
     is_operation = re.compile(
-        r"CUDAFunctor\w*_\w+|\w*Functor|\w+Ops|\w+_kernel(?:_cuda|_impl)*|\w+_cuda_kernel|\w+CUDAKernelImpl"
-        r"|\w+KernelImplInternal|\w+_cuda_out|\w+_functor|\w+KernelImpl|launch_\w+|ReduceAdd|ReduceMultiply"
-        r"|TensorAssign"
+        r"CUDAFunctor\w*_\w+|\w*Functor|\w+Ops|\w+_kernel(?:_cuda|_impl)*|\w+KernelImpl(?:Internal)?|\w+_cuda_out"
+        r"|\w+_functor|launch_\w+|ReduceAdd|TensorAssign"
     ).fullmatch
     words = re.findall(r"[A-Za-z_]\w*", arguments[:2000])
     operation = next((word for word in words if word not in WRAPPERS and is_operation(word)), "")
@@ -217,12 +210,8 @@ def _operation(arguments: str) -> tuple[str, str]:
     operands = next((BINDINGS[word.split("_")[0]] for word in before if word.split("_")[0] in BINDINGS), "")
     # mul from MulFunctor, exp from exp_kernel_cuda, silu backward from silu_backward_kernel.
     word = re.sub(r"^CUDAFunctor(?:OnSelf|OnOther)?_", "", operation)
-    bare = re.sub(
-        r"_?(?:kernel_cuda|cuda_kernel|kernel_impl|CUDAKernelImpl|KernelImplInternal|KernelImpl|kernel|cuda_out"
-        r"|cuda|functor|Functor|Ops)$",
-        "",
-        word,
-    )
+    end = r"_?(?:kernel(?:_cuda|_impl)?|cuda_kernel|(?:CUDA)?KernelImpl(?:Internal)?|cuda(?:_out)?|[fF]unctor|Ops)$"
+    bare = re.sub(end, "", word)
     bare = RENAMED.get(bare or word, bare or word)
     if bare[:1].isupper():
         bare = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", bare).lower()

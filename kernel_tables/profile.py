@@ -64,41 +64,28 @@ class Profile(AbstractContextManager):
     # Tables
 
     def activities(self) -> pd.DataFrame:
-        """One row per kernel, memcpy, memset and replay of a whole CUDA graph.
-
-        Columns: kind, name, class, range (the path as text; categorical); start_ns, end_ns, duration_ns (on the GPU; NA
-        if the time cannot be); process, thread (global ids, the thread is the launching one, -1 without a launch);
-        device, stream; launch_ns (start of the API call, NA without one); path_id (index into `paths`).
-        """
+        """One row per kernel, memcpy, memset and replay of a whole CUDA graph. docs/capture-columns.md says what the
+        columns of this table and of those below mean."""
         return tables.activities(self)
 
     def range_instances(self) -> pd.DataFrame:
-        """One row per range instance, in order of opening.
-
-        Columns: instance (its number), name, domain (categorical), process, thread (global ids), start_ns, end_ns (of
-        the NVTX range; the capture's end where it was never closed), path_id (of its full path, its own name last).
-        """
+        """One row per range instance, in order of opening."""
         return tables.range_instances(self)
 
     def ranges(self, under: str | None = None, process: int | None = None, tree: bool = False) -> pd.DataFrame:
-        """One row per range name: range, instances, kernels, gpu_time_ns, memops, memop_time_ns.
+        """One row per range name, or with `tree` per range path, inner ranges below outer ones.
 
         What nested ranges launched is included, once. With `under`, only ranges of this name and what is inside them
-        count; with `process` (a global id), only those of this process. The same holds for the tables below. With
-        `tree`, one row per range path, inner ranges below outer ones: range (the path), depth, and these columns.
+        count; with `process` (a global id), only those of this process. The same holds for the tables below.
         """
         return tables.as_frame(self.table("ranges", under, process, tree))
 
     def kernels(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
-        """One row per range path and activity name.
-
-        Columns: range (the path, as attribution.path_text writes it), kernel, class, launches, total_ns, mean_ns,
-        min_ns, max_ns, std_ns (the sample standard deviation, NaN for one launch).
-        """
+        """One row per range path and activity name."""
         return tables.as_frame(self.table("kernels", under, process))
 
     def classes(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:
-        """One row per class: class, kernels, launches, total_ns, share_of_gpu_time, largest_kernel, unknown_names."""
+        """One row per class of kernels."""
         return tables.as_frame(self.table("classes", under, process))
 
     def table(

@@ -282,13 +282,10 @@ def notebook_html(profile: Profile, step_name: str) -> str:
     from kernel_tables.diagnose import diagnose
     from kernel_tables.steps import Scope, step_time
 
-    scope = Scope(profile, step_name)
-    time = step_time(scope)
+    scope, width = Scope(profile, step_name), 110
+    notes = [loss.message for loss in losses(profile, step_name)]
+    notes += [CPU_ONLY_NOTE] if profile.is_cpu_only else []
     findings = [finding for finding in diagnose(scope) if not finding.abstained][:3]
-    tree = tree_lines(profile, 30, 110, all_rows_command="profile().ranges(tree=True)")
-    texts = [loss.message for loss in losses(profile, step_name)]
-    texts += [time.sentence] if time else []
-    texts += [CPU_ONLY_NOTE] if profile.is_cpu_only else []
-    texts += [finding.sentence(time.percent_base if time else "") for finding in findings]
-    texts = [escape(visible(text[:1].upper() + text[1:], keep_newlines=True)) for text in texts]
-    return f"<pre>{escape(visible(tree, keep_newlines=True))}</pre>" + "".join(f"<p>{text}.</p>" for text in texts)
+    text = tree_lines(profile, 30, width, all_rows_command="profile().ranges(tree=True)")
+    text += sentence_lines(notes, width) + finding_lines(findings, width, step_time(scope), scope.noun)
+    return f"<pre>{escape(text)}</pre>"

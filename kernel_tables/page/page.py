@@ -44,7 +44,7 @@ def write_page(profile: Profile, path: Path, step_name: str = "step") -> None:
     idle_ms = {name: ns / 1e6 for name, ns in time.idle_ns.items()} if time else {}
     text = parts.html_environment().get_template("capture.html.j2").render(
         title=profile.capture.path.name, program=str(profile.recorded_window.get("program", "")), scope=scope,
-        machine=_describe(profile), on_cpu=on_cpu, cpu_note=CPU_ONLY_NOTE, time_heading=time_heading(on_cpu), time=time,
+        machine=_describe(profile), on_cpu=on_cpu, cpu_note=CPU_ONLY_NOTE, time=time,
         of_what="one step" if scope.has_steps else "the capture", names_of=names.as_lists,
         tables=_tables(profile, under),
         flames={"step": parts.flame(shown, names, root)}, small_leaves=sum(one.ms <= most_small_ms for one in leaves),
