@@ -270,37 +270,12 @@ class Scope:
 
     # Steps
 
-    @cached_property
-    def launches_by_step(self) -> np.ndarray:
-        """By step: the number of kernels that it launched."""
-        step = self.step_by_activity[self.is_kernel & (self.step_by_activity != NO_STEP)]
-        return np.bincount(step, minlength=len(self.step_ranges))
-
     @property
     def differs_in_work(self) -> bool:
-        """Whether a step launches notably more than the step with the fewest launches."""
-        launches = self.launches_by_step
-        return bool(launches.max(initial=0) > self.MORE_WORK * launches.min(initial=launches.max(initial=0)))
-
-    @cached_property
-    def step_starts_ns(self) -> np.ndarray:
-        """By step: the start of its first activity; on the CPU, of its range. Ranges would not do for a GPU, since the
-        host may run ahead of it. A step without times begins with the next one that has some, or ends the span."""
-        if self.profile.is_cpu_only:
-            return self.ranges.start[self.step_ranges]
-        last_ns = max(device.last_ns for device in self.devices)
-        first = np.full(len(self.step_ranges) + 1, last_ns)  # the last entry: activities of no step
-        timed = self.profile.timed
-        np.minimum.at(first, self.step_by_activity[timed], self.activities.start[timed])
-        has_none, first = first[:-1] == last_ns, first[:-1]
-        return np.where(has_none, np.minimum.accumulate(first[::-1])[::-1], first)
-
-    @property
-    def step_times_ns(self) -> np.ndarray:
-        """By step: the time from its start to that of the next step, without that of the profiler itself. The last step
-        lasts to the end of the span."""
-        bounds = np.append(self.step_starts_ns, max(device.last_ns for device in self.devices))
-        return np.diff(bounds) - covered_ns(union(*self.profile.capture.overhead), bounds[:-1], bounds[1:])
+        """Whether a step launches notably more kernels than the step with the fewest."""
+        step = self.step_by_activity[self.is_kernel & (self.step_by_activity != NO_STEP)]
+        launches = np.bincount(step, minlength=self.step_count)
+        return bool(launches.max() > self.MORE_WORK * launches.min())
 
     def data_waits(self, device: Device, in_evaluation: bool = False) -> Intervals:
         """The time in which a thread that runs the steps (without steps, one that launches) was in the `__next__` of
@@ -309,43 +284,40 @@ class Scope:
         Other threads may wait for batches that nobody needs yet, so they do not count. What an evaluation waits for is
         no waiting of a training step, and counts only with `in_evaluation`, alone.
         """
-        ranges, calls, (rows, is_evaluation) = self.ranges, self.profile.capture.calls, self._waits
+        ranges, (rows, is_evaluation) = self.ranges, self._waits
         is_own = (is_evaluation == in_evaluation) & (self.range_process[rows] == device.process)
-        if not self.has_steps:
-            launching = np.append(calls.threads[calls.thread], NONE)[self.launch_row[device.rows]]
-            is_own &= np.isin(ranges.thread[rows], launching)
-        start_ns, end_ns = ranges.start[rows[is_own]], ranges.end[rows[is_own]]
-        return union(np.maximum(start_ns, device.first_ns), np.minimum(end_ns, device.last_ns))
+        if self.has_steps:
+            threads = ranges.thread[self.step_ranges]
+        else:
+            calls = self.profile.capture.calls
+            threads = np.append(calls.threads[calls.thread], NONE)[self.launch_row[device.rows]]
+        rows = rows[is_own & np.isin(ranges.thread[rows], threads)]
+        return union(np.maximum(ranges.start[rows], device.first_ns), np.minimum(ranges.end[rows], device.last_ns))
 
     @cached_property
     def _waits(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of all ranges of the `__next__` of a DataLoader on threads that run steps, and whether each is in an
-        evaluation. Without steps, those of all threads."""
-        is_next = np.array([bool(re.match(r"enumerate\(DataLoader\)", name)) for name in self.ranges.names], bool)
-        rows = np.flatnonzero(is_next[self.ranges.name])
-        if self.has_steps:
-            rows = rows[np.isin(self.ranges.thread[rows], self.ranges.thread[self.step_ranges])]
-        return rows, self._is_in_evaluation(rows)
-
-    def _is_in_evaluation(self, rows: np.ndarray) -> np.ndarray:
-        """Whether each of these ranges, waits for data, is inside a range named as an evaluation, or is between the
-        starts of two steps (or before or after all) where the program waits for more batches and launches more than
-        usual, as in a validation pass."""
-        paths, starts_ns = self.profile.attribution.paths, self.ranges.start[self.step_ranges]
+        """The rows of all ranges of the `__next__` of a DataLoader, and whether each is in an evaluation: in a range
+        named so, or between the starts of two steps (or before or after all) where the program waits for more batches
+        and launches more than usual, as in a validation pass."""
+        paths, ranges = self.profile.attribution.paths, self.ranges
+        is_next = [name.startswith("enumerate(DataLoader)") for name in ranges.names]
+        rows = np.flatnonzero(np.array(is_next, bool)[ranges.name])
         is_named = np.array([*map(bool, map(EVALUATION.search, paths.names)), False])[paths.last_name]
         around = np.unique(self.profile.range_path[self.step_ranges])
         while around.any():  # steps of an evaluation, as test_step, are the steps that are asked for
             is_named[around] = False
             around = paths.parent[around]
-        is_in_evaluation = paths.is_below(is_named)[self.profile.range_path[rows]]
+        is_evaluation = paths.is_below(is_named)[self.profile.range_path[rows]]
         if not self.has_steps:
-            return is_in_evaluation
-        launch_ns = np.where(self.launch_row != NONE, self.launch_ns, self.activities.start)[self.is_kernel]
-        after = np.searchsorted(starts_ns, self.ranges.start[rows], "right")
-        waits = np.bincount(after, minlength=len(starts_ns) + 1)
+            return rows, is_evaluation
+        starts_ns, launched = ranges.start[self.step_ranges], self.launch_row != NONE
+        launch_ns = np.where(launched, self.launch_ns, self.activities.start)[self.is_kernel]
+        after = np.searchsorted(starts_ns, ranges.start[rows], "right")
+        of_steps = np.isin(ranges.thread[rows], ranges.thread[self.step_ranges])
+        waits = np.bincount(after[of_steps], minlength=len(starts_ns) + 1)
         launches = np.bincount(np.searchsorted(starts_ns, launch_ns, "right"), minlength=len(waits))
         more = (waits > np.median(waits[1:])) & (launches > self.MORE_WORK * np.median(launches[1:]))
-        return is_in_evaluation | more[after]
+        return rows, is_evaluation | more[after]
 
     @cached_property
     def step_before_ns(self) -> float | None:
@@ -379,18 +351,16 @@ class StepTime:
         return 1 - sum(self.idle_ns.values()) / self.ns
 
     @property
-    def title(self) -> str:
-        """The subject of the time: "a step, mean of 3"."""
-        if not self.steps:
-            return "the capture"
-        return f"a step, {self._mean}" if self._mean else "the step"
+    def _mean(self) -> str:
+        """What it is the mean of: ", mean of 3", ", mean of 2 of 32 steps"; "" for one step and for the capture."""
+        if self.lost_steps:
+            return f", mean of {self.steps} of {self.steps + self.lost_steps} steps"
+        return f", mean of {self.steps}" if self.steps > 1 else ""
 
     @property
-    def _mean(self) -> str:
-        """What it is the mean of, "" for one step: "mean of 3", "mean of 2 of 32 steps"."""
-        if self.lost_steps:
-            return f"mean of {self.steps} of {self.steps + self.lost_steps} steps"
-        return f"mean of {self.steps}" if self.steps > 1 else ""
+    def title(self) -> str:
+        """The subject of the time: "a step, mean of 3"."""
+        return f"a step{self._mean}" if self._mean else "the step" if self.steps else "the capture"
 
     @property
     def before_in_words(self) -> str:
@@ -408,7 +378,7 @@ class StepTime:
     def sentence(self) -> str:
         """The time and its parts in one sentence."""
         parts = [f"{name} {duration(ns)} ({percent(ns / self.ns)})" for name, ns in self.parts_ns.items()]
-        of_steps = f" (wall time{', ' * bool(self._mean)}{self._mean}{self.before_in_words})"
+        of_steps = f" (wall time{self._mean}{self.before_in_words})"
         return f"{'a step' if self.steps else 'the capture'} takes {duration(self.ns)}{of_steps}: {', '.join(parts)}"
 
 
@@ -417,18 +387,17 @@ def step_time(scope: Scope) -> StepTime | None:
     it computes there. Raises NotConserved unless the parts add up to the time."""
     if not scope.span_ns:
         return None
-    on_cpu, waiting_ns, loading_ns, overhead_ns, evaluating_ns = scope.profile.is_cpu_only, 0, 0, 0, 0
-    overhead = union(*scope.profile.capture.overhead)
+    on_cpu, overhead = scope.profile.is_cpu_only, union(*scope.profile.capture.overhead)
     is_computation = ~scope.is_memory & ~scope.is_of_class("communication")
+    waiting_ns = loading_ns = overhead_ns = evaluating_ns = 0
     for device in scope.devices:
-        waits = scope.data_waits(device)
-        busy = union(device.start_ns, device.end_ns)
+        waits, busy = scope.data_waits(device), union(device.start_ns, device.end_ns)
         waiting_ns += difference(waits, busy).total_ns
-        of_profiler = difference(overhead, busy, waits)
-        in_evaluation = scope.data_waits(device, in_evaluation=True)
-        evaluating_ns += 0 if on_cpu else difference(in_evaluation, busy, waits, overhead).total_ns
-        overhead_ns += 0 if on_cpu else int(covered_ns(of_profiler, device.first_ns, device.last_ns))
-        loading_ns += intersection(device.time_of(is_computation), waits).total_ns if on_cpu else 0
+        if on_cpu:
+            loading_ns += intersection(device.time_of(is_computation), waits).total_ns
+            continue
+        evaluating_ns += difference(scope.data_waits(device, in_evaluation=True), busy, waits, overhead).total_ns
+        overhead_ns += int(covered_ns(difference(overhead, busy, waits), device.first_ns, device.last_ns))
     waiting, idle = ("waiting for data", "other host time") if on_cpu else ("idle, waiting for data", "idle otherwise")
     idle_ns = {
         waiting: waiting_ns,
@@ -447,6 +416,5 @@ def step_time(scope: Scope) -> StepTime | None:
     if sum(parts_ns.values()) != scope.span_ns or min(parts_ns.values()) < 0:
         raise NotConserved(f"{parts_ns} are not the {scope.span_ns} ns of the steps")
     parts_ns, idle_ns = ({name: ns / count for name, ns in one.items() if ns} for one in (parts_ns, idle_ns))
-    return StepTime(
-        len(scope.step_ranges), scope.lost_steps, scope.span_ns / count, parts_ns, idle_ns, scope.step_before_ns
-    )
+    steps, lost, before_ns = len(scope.step_ranges), scope.lost_steps, scope.step_before_ns
+    return StepTime(steps, lost, scope.span_ns / count, parts_ns, idle_ns, before_ns)
