@@ -32,7 +32,6 @@ from kernel_tables.capture import (
     Numbers,
     Ranges,
     Source,
-    blocks,
     numbered,
     range_name,
     take,
@@ -248,12 +247,9 @@ class Export(Source):
         if not len(start):
             return
         low, high = int(min(start.min(), end.min())), int(max(start.max(), end.max()))
-        shortest, longest, total = 0, 0, 0.0
-        if low >= 0 and high <= self.last:  # else a difference may not fit into 64 bits
-            for block in blocks(len(start)):
-                length = end[block] - start[block]
-                shortest, longest = min(shortest, int(length.min())), max(longest, int(length.max()))
-                total += float(length.sum(dtype=np.float64))
+        is_possible = low >= 0 and high <= self.last  # else a difference may not fit into 64 bits
+        length = end - start if is_possible else np.zeros(1)
+        shortest, longest, total = int(length.min()), int(length.max()), float(length.sum(dtype=np.float64))
         problems = {
             "negative_time": low < 0 and f"{table} has times below zero, the first {low} ns",
             "outside_capture": high > self.last and f"{table} has times up to {high} ns, after the capture's end",
@@ -479,10 +475,9 @@ class Export(Source):
 
     def sizes(self) -> dict[str, np.ndarray]:
         axes = [f"{size}{axis}" for size in ("grid", "block") for axis in "XYZ"]
-        columns = self.read(KERNEL, dict(zip(axes, axes, strict=True)))
+        columns = np.stack([*self.read(KERNEL, dict(zip(axes, axes, strict=True))).values()])
         result = {}
-        for size in ("grid", "block"):
-            xyz = np.stack([columns[f"{size}{axis}"] for axis in "XYZ"])
+        for size, xyz in (("grid", columns[:3]), ("block", columns[3:])):
             found, index = np.unique(xyz, axis=1, return_inverse=True)
             texts = np.array(["" if NONE in one else "x".join(map(str, one)) for one in found.T.tolist()], object)
             result[size] = np.append(texts[index.reshape(-1)], [""] * (sum(self.counts) - xyz.shape[1]))
@@ -574,8 +569,6 @@ class Export(Source):
     def torch_collectives(self) -> dict[tuple[int, int], tuple[str | None, int | None, int | None]]:
         table, names = "TORCH_COLLECTIVES", ("globalPid", "correlationId", "operation", "bytes", "communicator")
         rows = self.rows(f"SELECT {', '.join(names)} FROM {table}") if self.has(table, *names) else []
-        if not all(isinstance(number, int | None) for row in rows for number in (*row[:2], *row[3:])):
-            raise impossible(self.path, "wrong_type", f"{table} holds other than integers; record it again")
         return {row[:2]: row[2:] for row in rows}
 
     def gpus(self) -> list[str]:

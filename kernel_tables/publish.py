@@ -202,11 +202,8 @@ def write_capture(capture: Capture, path: Path) -> None:
         database.execute("PRAGMA synchronous = OFF")
         with database:
             for table, columns in _tables_of(capture).items():
-                declared = [
-                    f'"{name}" {"TEXT" if name in ("name", "value", "text", "operation") else "INTEGER"}'
-                    f"{' NOT NULL' if name in ('start', 'end', 'deviceId', 'id') else ''}"
-                    for name in columns
-                ]
+                texts = ("name", "value", "text", "operation")
+                declared = (f'"{name}" {"TEXT" if name in texts else "INTEGER"}' for name in columns)
                 database.execute(f"CREATE TABLE {table} ({', '.join(declared)})")
                 rows = zip(*(_cells(name, values) for name, values in columns.items()), strict=True)
                 database.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})", rows)
@@ -258,32 +255,24 @@ def _activity_tables(capture: Capture, strings: dict[str, int]) -> dict[str, dic
     """The tables of activities; adds the names of kernels to the strings."""
     work, sizes, copies = capture.activities, capture.source.sizes(), capture.source.copies()
     ids = [strings.setdefault(name, len(strings)) for name in work.names]
-
-    def operations(kind: str) -> tuple[dict, np.ndarray]:
-        """The columns that all kinds of activities have, and the rows of one kind."""
-        rows = np.flatnonzero(work.kind == KINDS.index(kind))
-        return {
-            "start": work.start[rows], "end": work.end[rows], "deviceId": work.stream[rows] >> 32,
-            "contextId": np.zeros(len(rows), np.int64), "streamId": work.stream[rows] & 0xFFFFFFFF,
-            "correlationId": work.correlation[rows], "globalPid": work.process[rows], "graphNodeId": work.node[rows],
-        }, rows  # fmt: skip
-
-    kernels, rows = operations("kernel")
-    kernels["demangledName"] = np.array(ids, np.int64)[work.name[rows]]
+    kind_of_copy = {f"[CUDA memcpy {text}]": kind for kind, text in enumerate(export.COPY_KINDS)}
+    columns = {
+        "start": work.start, "end": work.end, "deviceId": work.stream >> 32, "contextId": np.zeros(len(work), int),
+        "streamId": work.stream & 0xFFFFFFFF, "correlationId": work.correlation, "globalPid": work.process,
+        "graphNodeId": work.node, "demangledName": np.array(ids, int)[work.name], "bytes": copies["bytes"],
+        "copyKind": np.array([kind_of_copy.get(name, 0) for name in work.names], int)[work.name],
+        "srcKind": copies["source"], "dstKind": copies["target"],
+    }  # fmt: skip
     for size in ("grid", "block"):
-        extents = [[int(part) for part in text.split("x")] if text else [NONE] * 3 for text in sizes[size][rows]]
-        extents = np.array(extents, np.int64).reshape(-1, 3)
-        kernels |= {f"{size}{axis}": extents[:, place] for place, axis in enumerate("XYZ")}
-    moved, rows = operations("memcpy")
-    kind_of = {f"[CUDA memcpy {text}]": kind for kind, text in enumerate(export.COPY_KINDS)}
-    moved |= {
-        "bytes": copies["bytes"][rows],
-        "copyKind": [kind_of.get(work.names[name], 0) for name in work.name[rows]],
-    }
-    moved |= {"srcKind": copies["source"][rows], "dstKind": copies["target"][rows]}
-    filled, rows = operations("memset")
-    filled |= {"bytes": copies["bytes"][rows]}
-    return {export.KERNEL: kernels, export.MEMCPY: moved, export.MEMSET: filled}
+        extents = np.array([text.split("x") if text else [NONE] * 3 for text in sizes[size]]).reshape(-1, 3)
+        columns |= {f"{size}{axis}": extents[:, place].astype(int) for place, axis in enumerate("XYZ")}
+    common, copied = list(columns)[:8], ["bytes", "copyKind", "srcKind", "dstKind"]
+    names = {
+        export.KERNEL: [*common, "demangledName", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"],
+        export.MEMCPY: [*common, *copied], export.MEMSET: [*common, "bytes"],
+    }  # fmt: skip
+    rows = [work.kind == kind for kind in range(len(KINDS))]
+    return {table: {name: columns[name][rows[kind]] for name in names[table]} for kind, table in enumerate(names)}
 
 
 def _cells(name: str, values) -> list:
