@@ -5,22 +5,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
-def ratios(name: str, *arguments: object) -> dict[str, float]:
-    """What a benchmark prints: the ratio of each quantity."""
-    command = [sys.executable, f"benchmarks/{name}.py", *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(
+    ("arguments", "quantities"),
+    [
+        (["read_capture.py", "--kernels", "2000"], {"wall time", "processor time", "peak memory"}),
+        (["read_trace.py", "--megabytes", "1"], {"MB per second of the processor", "peak memory"}),
+    ],
+)
+def test_reading_is_compared_with_a_bare_read(arguments, quantities):
+    command = [sys.executable, *arguments, "--repeats", "1"]
+    done = subprocess.run(command, cwd=ROOT / "benchmarks", capture_output=True, text=True, check=True)
     found = re.findall(r"^(.+): .+ ratio(?: to the file)? ([0-9.]+)$", done.stdout, re.MULTILINE)
-    return {quantity: float(ratio) for quantity, ratio in found}
-
-
-def test_reading_a_capture_is_compared_with_a_bare_read():
-    found = ratios("read_capture", "--kernels", 2000, "--repeats", 1)
-    assert set(found) == {"wall time", "processor time", "peak memory"} and min(found.values()) > 1
-
-
-def test_reading_a_trace_is_compared_with_json_load():
-    found = ratios("read_trace", "--megabytes", 1, "--repeats", 1)
-    assert set(found) == {"MB per second of the processor", "peak memory"} and min(found.values()) > 0
+    assert {quantity for quantity, _ in found} == quantities and min(float(ratio) for _, ratio in found) > 0

@@ -4,11 +4,13 @@ import ast
 import re
 import subprocess
 import sys
-from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+import yaml
+
+import kernel_tables
 
 ROOT = Path(__file__).parents[1]
 CAPTURE = ROOT / "tests" / "captures" / "tiny_2025.3.1.sqlite.gz"
@@ -50,37 +52,33 @@ def test_the_installed_command_reads_and_records_and_the_package_marks(environme
     assert {"step", "Sequential", "Linear"} <= {line.partition(",")[0] for line in table.splitlines()}
 
 
-def imported_from_outside(package: str) -> set[str]:
-    """The packages that a package imports anywhere, without the standard library and those of this project."""
+def imported_distributions(*packages: str) -> set[str]:
+    """The distributions of others that packages of this project import anywhere."""
     imported = set()
-    for path in (ROOT / package).rglob("*.py"):
+    for path in (path for package in packages for path in (ROOT / package).rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 imported |= {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
                 imported.add(node.module.partition(".")[0])
-    return imported - sys.stdlib_module_names - {"kernel_tables", "cs336_model", "workflow"}
+    imported -= sys.stdlib_module_names | {"kernel_tables", "cs336_model", "workflow"}
+    found = packages_distributions()
+    return {found.get(name, [name])[0].lower().replace("_", "-") for name in imported}
 
 
-known_distributions = cache(packages_distributions)  # it reads the metadata of all that is installed
-
-
-def distributions(names: set[str]) -> set[str]:
-    found = known_distributions()
-    return {found.get(name, [name])[0].lower().replace("_", "-") for name in names}
-
-
-def test_what_is_declared_is_what_is_imported():
+def test_what_is_declared_and_required_is_what_is_imported():
     text = (ROOT / "pyproject.toml").read_text()
     declared = set(re.findall(r'"([a-z0-9-]+)>=', re.search(r"dependencies = \[(.*?)\n\]", text, re.DOTALL)[1]))
     # PyTorch and nvtx are those of the measured program; pandas needs Arrow for Parquet
-    assert distributions(imported_from_outside("kernel_tables")) - {"torch", "nvtx"} | {"pyarrow"} == declared
-
-
-def test_the_requirements_of_the_pipeline_are_what_it_and_the_package_import():
+    assert imported_distributions("kernel_tables") - {"torch", "nvtx"} | {"pyarrow"} == declared
     lines = (ROOT / "envs/requirements.txt").read_text().splitlines()
     listed = {re.match(r"[\w.-]+", line)[0].lower().replace("_", "-") for line in lines if line[:1] not in ("", "#")}
     unseen = {"pygments", "snakemake", "tabulate"}  # of snakemake --report, a command, of pandas
-    needed = set.union(*(imported_from_outside(name) for name in ("kernel_tables", "cs336_model", "workflow")))
     optional = {"markupsafe", "cs336-basics"}  # comes with Jinja, a model of others
-    assert distributions(needed) - optional == listed - unseen
+    assert imported_distributions("kernel_tables", "cs336_model", "workflow") - optional == listed - unseen
+
+
+def test_the_changelog_begins_with_the_version_and_the_citation_names_it():
+    version = kernel_tables.__version__
+    assert re.search(r"^## (\S+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE).group(1) == version
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == version

@@ -1,18 +1,20 @@
 """What the README and the pages of docs/ say, done and compared."""
 
 import gzip
-import os
 import re
-import shutil
+import runpy
 import subprocess
-import sys
 from pathlib import Path
 
 import pandas as pd
+import torch
+import yaml
+from snakemake.utils import update_config
 
 from kernel_tables.profile import read
 from kernel_tables.steps import Scope, step_time
 from kernel_tables.text import tree_lines
+from workflow.grid import describe, expand_grid, read_config
 from workflow.text import TEMPLATES
 
 ROOT = Path(__file__).parents[1]
@@ -20,11 +22,6 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 H200 = ROOT / "docs" / "example-h200"
 EXAMPLE = H200 / "tables"
 RECORDING = H200 / "recording" / "gpt.sqlite.gz"  # by kernel-tables record, of a GPT
-
-
-def first_commands(text):
-    """The first block of shell commands of a text."""
-    return re.search(r"```bash\n(.*?)```", text, re.DOTALL).group(1)
 
 
 def page(name):
@@ -61,21 +58,6 @@ def test_the_table_of_questions_has_each_template_with_its_question_and_tables()
         assert set(re.findall(r"`(\w+)`", tables)) <= used, question
 
 
-def test_every_test_that_the_table_of_faults_names_is_there():
-    named = set(re.findall(r"`(?:tests/\w+/)?(test_\w+\.py)`", page("faults")))
-    assert len(named) > 10
-    assert named <= {path.name for path in (ROOT / "tests").rglob("test_*.py")}
-
-
-def test_every_module_that_a_document_runs_is_there():
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")]
-    texts += [README, (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")]
-    modules = {name for text in texts for name in re.findall(r"python -m ([\w.]+\w)", text)}
-    assert modules
-    paths = [ROOT / name.replace(".", "/") for name in modules]
-    assert [path for path in paths if not (path.with_suffix(".py").exists() or (path / "__main__.py").exists())] == []
-
-
 def test_the_table_of_the_readme_is_that_of_the_example():
     rows = re.search(r"\|:--\|--:.*?\n(.*?)\n\n", README, re.DOTALL).group(1).splitlines()
     assert rows == list(example_rows())
@@ -108,17 +90,13 @@ def test_the_commands_of_the_readme_and_of_the_pages_are_shell():
     subprocess.run(["bash", "-n"], input="\n".join(blocks), text=True, check=True)
 
 
-def test_a_custom_model_is_profiled_by_the_lines_of_its_page(tmp_path):
-    project = tmp_path / "project"
-    ignored = shutil.ignore_patterns(".*", "__pycache__", "docs", "tests", "results", "logs")
-    shutil.copytree(ROOT, project, ignore=ignored)
-    *files, command = first_commands(page("models")).strip().splitlines()
-    assert command.startswith("snakemake --cores 1 all --configfile my_grid.yaml")
-    script = "\n".join([*files, f"{command.replace(' all ', ' ')} -- results/tables/timings.parquet"])
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    run = subprocess.run(["bash", "-e"], input=script, text=True, cwd=project, env={**os.environ, "PATH": path},
-                         capture_output=True, check=False)  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    timings = pd.read_parquet(project / "results/tables/timings.parquet")
-    assert set(timings["phase"]) == {"step", "forward", "loss", "backward", "optimizer"}
-    assert (timings["mean_ms"] > 0).all()
+def test_the_files_of_the_page_on_models_are_a_model_and_a_grid_of_it(tmp_path):
+    *files, command = re.search(r"```bash\n(.*?)```", page("models"), re.DOTALL).group(1).strip().splitlines()
+    assert command == "snakemake --cores 1 all --configfile my_grid.yaml"
+    subprocess.run(["bash", "-e"], input="\n".join(files), text=True, cwd=tmp_path, check=True)
+    values = yaml.safe_load((ROOT / "config.yaml").read_text())
+    update_config(values, yaml.safe_load((tmp_path / "my_grid.yaml").read_text()))
+    config = read_config(values)
+    spec = describe(config, next(iter(expand_grid(config).values())), "timing")
+    model = runpy.run_path(str(tmp_path / "my_model.py"))[spec.constructor.partition(":")[2]]
+    assert model(vocab_size=50, **spec.sizes)(torch.zeros(2, 3, dtype=torch.int64)).shape == (2, 3, 50)
