@@ -24,7 +24,7 @@ STUDIES = {  # by question: its script, the tables that it makes, its figure
     "g_compile": ("speed_ups", ["speed_ups"], ["speed_ups_compile"]),
     "h_attention": ("speed_ups", ["speed_ups"], ["speed_ups_attention"]),
     "i_memory": ("memory_parts", ["memory_peak"], ["memory_timeline"]),
-    "j_checkpoint": ("checkpoint", ["checkpoint"], ["checkpoint"]),
+    "j_checkpoint": ("speed_ups", ["speed_ups"], ["speed_ups_checkpoint"]),
     "l_counters": ("counters", ["counter_kernels"], ["measured_roofline"]),
     "m_energy": ("energy", ["energy"], ["energy"]),
     "n_communication": ("communication", ["communication_times", "communication_scaling"], ["communication"]),

@@ -11,7 +11,7 @@ from workflow.scripts import answers, speed_ups, summaries
 from workflow.tables import read_table
 from workflow.text import TEMPLATES
 
-NAMES = ["f_precision", "g_compile", "h_attention", "optimizer"]
+NAMES = ["f_precision", "g_compile", "h_attention", "j_checkpoint", "optimizer"]
 TRAIN = {"mode": "train_step"}
 RUNS = [
     make_run("base", peak_allocated_bytes=4 * 2**30, **TRAIN),
@@ -19,6 +19,9 @@ RUNS = [
     make_run("compiled", 1.25, compile="on", graph_breaks=1, compile_s=5.0, **TRAIN),
     make_run("flash", 1.5, attention="flash", peak_allocated_bytes=2**30, **TRAIN),
     make_run("math", 0.8, attention="math", peak_allocated_bytes=8 * 2**30, **TRAIN),
+    make_run("again", 0.75, checkpoint="1", peak_allocated_bytes=2**30, **TRAIN),
+    make_run("huge", model="huge", timing_status="out_of_memory", capture_status="out_of_memory", **TRAIN),
+    make_run("huge_1", 0.1, model="huge", checkpoint="1", peak_allocated_bytes=60 * 2**30, **TRAIN),
     make_run("fused", 1.01, optimizer="fused", **TRAIN),
     make_run("both", precision="bf16", context_length=256, **TRAIN),  # differs in two dimensions
 ]
@@ -39,8 +42,9 @@ def made(tmp_path_factory) -> Path:
 
 def test_a_run_is_compared_by_phase_with_the_one_at_the_default_that_differs_in_nothing_else(made):
     table = read_table(made / "speed_ups.parquet").set_index(["run", "phase"])
-    assert set(table.index.get_level_values("run")) == {"low", "compiled", "flash", "math", "fused"}
-    assert set(table["base_run"]) == {"base"}
+    others = {run["runs"][0]["run"] for run in RUNS} - {"base", "huge", "both"}
+    assert set(table.index.get_level_values("run")) == others
+    assert set(table["base_run"]) == {"base", "huge"} and pd.isna(table.loc[("huge_1", "step"), "speed_up"])
     low = table.loc["low"]
     assert low.index.tolist() == ["step", "forward", "backward", "optimizer"] and set(low["verdict"]) == {"faster"}
     assert low["speed_up"].tolist() == pytest.approx([2.0] * 4) and low.loc["step", "wall_speed_up"] == 0.8
@@ -65,6 +69,10 @@ SAID = {
         "With math attention: slower in the only run", "in fp32 `attentions: [flash]`.",
         "in the forward pass, 66.7 % with flash attention", "with eager attention, 25.0 % with flash attention",
     ],
+    "j_checkpoint": [
+        "With checkpoint 1, a training step needs 1.0 GiB instead of 4.0 GiB at its peak, and takes 133.3 % of the GPU",
+        "runs out of memory without checkpoints; it fits with checkpoint 1 (30.0 ms, 60.0 GiB)",
+    ],
     "optimizer": ["1.01 times as fast with the fused optimizer", "cannot be told in the only run"],
 }  # fmt: skip
 
@@ -73,7 +81,7 @@ SAID = {
 def test_a_document_leads_with_gpu_time_and_says_why_and_what_to_do(made, name):
     text = (made / f"{name}.md").read_text()
     assert [said for said in SAID[name] if said not in text] == [] and "What to do" in text
-    assert f"![Speed-up by {name.partition('_')[2] or name}](../figures/" in text
+    assert f"](../figures/speed_ups_{name.partition('_')[2] or name}.svg)" in text
 
 
 def test_a_dimension_without_a_captured_pair_is_not_answered(tmp_path):

@@ -85,12 +85,12 @@ def test_the_answer_names_what_costs_most_why_and_what_to_do():
     abstained = {"code": "idle_sync", "abstained": True, "message": "no `calls`", "gain_ms": None}
     said = document(a_finding("launch_bound", 9.0), a_finding("my_rule", 1.0), abstained)
     assert said[1] == (
-        "Most is lost to late launches, in the only run: fixing this saves at most 20.0 % of a step"
+        "The largest finding is `launch_bound`, in the only run: fixing this saves at most 20.0 % of a step"
         " (nano at context 8, training step: 2.00 ms)."
     )
     assert "- Because: what was found" in said[2] and "- What to do: do it." in said[2]
-    assert "- My_rule in the only run, at most 10.0 % of a step." in said[2]
-    assert any("- synchronization between steps in the only run: no \\`calls\\`" in part for part in said)
+    assert "- `my_rule` in the only run, at most 10.0 % of a step." in said[2]
+    assert any("- `idle_sync` in the only run: no \\`calls\\`" in part for part in said)
 
 
 def test_a_grid_without_findings_says_so():

@@ -15,7 +15,7 @@ import pypandoc
 from kernel_tables.diff import LEVELS, Side, changes
 from kernel_tables.names import short_names
 from workflow.grid import Run
-from workflow.tables import KEYS, read_table
+from workflow.tables import KEYS, make_table, read_table
 from workflow.text import environment
 from workflow.verdict import FASTER, SLOWER, judge
 
@@ -35,7 +35,7 @@ def main(before: str, after: str, fail_on: str, output: str) -> None:
     facts = {
         "times": runs, "facts": list_facts(*sides),
         "memory": runs[(runs["peak_after"] - runs["peak_before"]).abs() >= 2**20],
-        "energy": pair_energy(sides, runs), "changes": list_changes(sides, runs), "fewest": FEWEST_PROCESSES,
+        "changes": list_changes(sides, runs), "fewest": FEWEST_PROCESSES,
     }  # fmt: skip
     facts["short"] = short_names(facts["changes"].query("level == 'kernel'")["name"].unique())
     text = environment({"runs": sides[1]["runs"]}).get_template("compare.md.j2").render(facts).strip() + "\n"
@@ -50,7 +50,7 @@ def main(before: str, after: str, fail_on: str, output: str) -> None:
 
 
 def read_side(folder: Path) -> dict[str, pd.DataFrame]:
-    """The tables runs, times (a row per run and process: its median step), kernels and energy of a folder of results.
+    """The tables runs, times (a row per run and process: its median step) and kernels of a folder of results.
     Exits with one line if they are missing."""
     steps = [path for path in (folder / "tables/steps.parquet", folder / "processes/steps.parquet") if path.exists()]
     if not steps or not (folder / "tables/runs.parquet").exists():
@@ -62,11 +62,9 @@ def read_side(folder: Path) -> dict[str, pd.DataFrame]:
     times["process"] = times["process"].fillna(1) if "process" in times else 1
     times = times[times["phase"] == "step"].drop_duplicates(["run", "process", "step"])
     times = times.groupby(["run", "process"], sort=False)["ms"].median().reset_index()
-    side = {"runs": runs, "times": times}
-    for name in ("kernels", "energy"):
-        path = folder / f"tables/{name}.parquet"
-        side[name] = read_table(path) if path.exists() else pd.DataFrame({"run": pd.Series(dtype="str")})
-    return side
+    kernels = folder / "tables/kernels.parquet"
+    kernels = read_table(kernels) if kernels.exists() else make_table("kernels")
+    return {"runs": runs, "times": times, "kernels": kernels}
 
 
 def pair_runs(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -111,24 +109,11 @@ def reason_against(name: str, old: pd.DataFrame, new: pd.DataFrame) -> str:
 
 def list_facts(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """What differs between the two measurements: fact, before, after."""
-    rows = []
-    for column, fact in FACTS.items():
-        values = [
-            "; ".join(map(str, side["runs"][column].dropna().unique())) if column in side["runs"] else "not recorded"
-            for side in (before, after)
-        ]
-        if values[0] != values[1]:
-            rows.append((fact, *values))
-    return pd.DataFrame(rows, columns=["fact", "before", "after"])
-
-
-def pair_energy(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame) -> pd.DataFrame:
-    """The comparable runs whose energy both sides counted."""
-    if not all("joules_per_step" in side["energy"] for side in sides):
-        return pd.DataFrame()
-    old, new = (side["energy"][["run", "joules_per_step", "joules_per_step_std"]] for side in sides)
-    both = runs[runs["reason"] == ""][KEYS].merge(old, on="run").merge(new, on="run", suffixes=("_before", "_after"))
-    return both.assign(ratio=both["joules_per_step_after"] / both["joules_per_step_before"])
+    table = pd.DataFrame({"fact": FACTS})
+    for label, side in (("before", before), ("after", after)):
+        values = side["runs"].reindex(columns=list(FACTS)).astype("object")
+        table[label] = [("; ".join(map(str, values[column].dropna().unique())) or "not recorded") for column in FACTS]
+    return table[table["before"] != table["after"]]
 
 
 def list_changes(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame, most: int = 5) -> pd.DataFrame:

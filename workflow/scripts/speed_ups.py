@@ -1,4 +1,4 @@
-"""(f, g, h) From runs that differ in one dimension alone to what its values gain, in GPU time first."""
+"""(f, g, h, j) From runs that differ in one dimension alone to what its values gain, in GPU time first."""
 
 from collections.abc import Iterable
 
@@ -8,10 +8,10 @@ import pandas as pd
 from kernel_tables.classes import family
 from workflow import charts
 from workflow.tables import KEYS, make_table, read_tables, sort_runs, write_tables
-from workflow.text import MODES, describe_machine
+from workflow.text import MODES, describe_machine, write_range
 from workflow.verdict import find_pairs, judge_gpu_times, judge_wall_times
 
-BASES = {"precision": "fp32", "compile": "off", "attention": "eager", "optimizer": "adamw"}
+BASES = {"precision": "fp32", "compile": "off", "attention": "eager", "checkpoint": "0", "optimizer": "adamw"}
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
@@ -20,7 +20,9 @@ def main(inputs: list[str], outputs: list[str]) -> None:
     table = compare_dimensions(tables)
     write_tables({"speed_ups": table}, outputs)
     machine = describe_machine(tables["runs"])
-    charts.save_all({f"speed_ups_{name}": draw(table, name, machine) for name in BASES}, outputs)
+    drawn = {f"speed_ups_{name}": draw(table, name, machine) for name in BASES}
+    drawn["speed_ups_checkpoint"] = draw_checkpoints(table, tables["runs"], machine)
+    charts.save_all(drawn, outputs)
 
 
 def compare_dimensions(tables: dict[str, pd.DataFrame], dimensions: Iterable[str] = BASES) -> pd.DataFrame:
@@ -89,6 +91,29 @@ def draw(table: pd.DataFrame, dimension: str, machine: str) -> alt.TopLevelMixin
     medians = [f"{some['speed_up'].median():.2f} ({value})" for value, some in rows.groupby(dimension, sort=False)]
     quantity = "Speed-up of a step in GPU time (bars), and of the step without a profiler (ticks)"
     return charts.titled(alt.hconcat(*panels), f"Times as fast as {base}: {', '.join(medians)}", quantity, machine)
+
+
+def draw_checkpoints(table: pd.DataFrame, runs: pd.DataFrame, machine: str) -> alt.TopLevelMixin:
+    """A panel per configuration: GPU time of a step against peak memory, a point per value of checkpoint."""
+    rows = table[(table["dimension"] == "checkpoint") & (table["phase"] == "step") & table["speed_up"].notna()]
+    bases = rows.assign(run=rows["base_run"], gpu_time_ms=rows["base_gpu_time_ms"], checkpoint="none")
+    rows = charts.label_rows(pd.concat([bases.drop_duplicates("run"), rows]), but=("checkpoint",))
+    rows = rows.assign(gib=rows["run"].map(runs.set_index("run")["peak_allocated_bytes"]).astype("float64") / 2**30)
+    rows = rows[rows["gib"].notna()]
+    if rows.empty:
+        return charts.text_chart("No two runs with times and memory differ in checkpoints alone.")
+    x = alt.X("gib:Q", title="peak memory (GiB)", scale=alt.Scale(zero=False, padding=24))
+    y = alt.Y("gpu_time_ms:Q", title="GPU time of a step (ms)", scale=alt.Scale(zero=False, padding=16))
+    panels = []
+    for label, panel in rows.groupby("label", sort=False):
+        points = alt.Chart(panel).encode(x=x, y=y)
+        points = points.mark_point(size=60) + points.mark_text(dy=-11).encode(text="checkpoint:N")
+        panels.append(points.properties(title=label, width=280, height=170))
+    lines = [alt.hconcat(*panels[start : start + 2]) for start in range(0, len(panels), 2)]
+    speed_ups = rows.loc[rows["checkpoint"] != "none", "speed_up"]
+    result = f"With checkpoints, a step takes {write_range(1 / speed_ups, 'percent')} of the GPU time"
+    quantity = "A point is a number of blocks that share a checkpoint; lower left is better. The axes do not begin at 0"
+    return charts.titled(alt.vconcat(*lines), result, quantity, machine)
 
 
 if "snakemake" in globals():
