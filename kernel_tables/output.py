@@ -55,7 +55,7 @@ def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: st
         def cell(value: object) -> str:
             if value is None:
                 return ""
-            return f"{value:.3f}" if isinstance(value, float) else escaped(visible(" ".join(str(value).split())))
+            return f"{value:.3f}" if isinstance(value, float) else escaped(str(value))
 
         kinds = [getattr(getattr(table[name], "dtype", None), "kind", "O") for name in columns]
         right = [index for index, kind in enumerate(kinds) if kind in "iuf"]
@@ -114,25 +114,20 @@ def escaped(text: str) -> str:
         r"|:(?=//)|(?<!\d):(?=[\w+-]+:)|:(?=[a-z+_-][\w+-]*:)"  # the colon of a link or of an emoji
         r"|^[#+=-]"
     )
-    line = re.sub(special, lambda match: "".join(f"\\{character}" for character in match[0]), _one_line(text))
+    line = re.sub(special, lambda match: "".join(f"\\{character}" for character in match[0]), visible(text))
     return re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", line)  # the number of a list
 
 
 def code(text: str, in_table: bool = False) -> str:
     """The text as a code span, which shows every character; with `in_table`, pipes are escaped. "(no name)" if it is
     blank."""
-    line = _one_line(text)
+    line = visible(text)
     if not line.strip():
         return "(no name)"
     fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", line)), default=0))
     padding = " " if line[0] in "` " or line[-1] in "` " else ""
     span = f"{fence}{padding}{line}{padding}{fence}"
     return span.replace("|", "\\|") if in_table else span
-
-
-def _one_line(text: str) -> str:
-    unprintable = r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]"
-    return re.sub(unprintable, "\N{REPLACEMENT CHARACTER}", re.sub(r"[\r\n\t]+", " ", str(text)))
 
 
 def visible(text: str, keep_newlines: bool = False) -> str:

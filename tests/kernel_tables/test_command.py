@@ -104,8 +104,7 @@ def test_a_capture_is_never_written_over_and_stays_as_it_was(capture, command):
     other.write_bytes(content)
     for target in (capture, link, other):
         assert "never written over" in refused(command, capture, "-o", target)
-        assert target.read_bytes() == content
-    assert len([*capture.parent.iterdir()]) == 3
+    assert {path.read_bytes() for path in capture.parent.iterdir()} == {content}
 
 
 def test_a_full_disk_is_one_line_and_a_reader_that_leaves_is_none(capture):
@@ -128,15 +127,9 @@ def test_a_table_appears_complete_or_not_at_all_also_through_a_link(capture, tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["captures", "link.csv", "table.csv"]
 
 
-def test_a_page_is_named(capture, tmp_path):
-    page = tmp_path / "page.html"
-    done = run("report", capture, "-o", page)
-    assert (done.stdout.decode(), done.stderr.decode()) == (f"{page}\n", f"kernel-tables: open file://{page}\n")
-
-
 def test_files_are_named_whatever_their_names(capture, tmp_path):
     odd = os.fsdecode(os.fsencode(tmp_path) + b"/a b?c#%20 caf\xe9\x1b[31m.sqlite")
     capture.rename(odd)
-    assert run("check", odd).returncode == 0
+    done = run("report", odd, "-o", tmp_path / "page.html")
+    assert (done.returncode, done.stderr.decode()) == (0, f"kernel-tables: open file://{tmp_path}/page.html\n")
     assert r"caf\udce9\x1b[31m.sqlite: no range is named 'none'" in refused("ranges", odd, "--under", "none")
-    assert "nowhere.sqlite: " in refused("ranges", tmp_path / "nowhere.sqlite")

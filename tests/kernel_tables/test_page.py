@@ -10,7 +10,7 @@ import pytest
 import kernel_tables
 from kernel_tables.check import losses
 from kernel_tables.page import page
-from kernel_tables.page.parts import Leaf, step_rows
+from kernel_tables.page.page import Leaf, step_rows
 from kernel_tables.steps import Scope
 from tests.browser import needs_browser
 from tests.kernel_tables.synthetic import Synthetic
@@ -103,7 +103,7 @@ def test_of_an_odd_capture_it_is_said_what_it_is(tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["dur_overflow.json", "graph_underrecorded.json", "start_before_launch.json", "ts0_dur0.json", "zero_times.sqlite"],
+    ["dur_overflow.json", "graph_underrecorded.json", "start_before_launch.json"],
 )
 def test_losses_stand_before_the_time_of_a_step_and_no_share_is_above_all(name, tmp_path):
     with kernel_tables.read(Path(__file__).parent / "reports" / f"{name}.gz") as profile:

@@ -60,10 +60,9 @@ def require_sums(profile: kernel_tables.Profile, rows: Rows, under: str | None) 
     assert tree["instances"].sum() == profile.ranges(under)["instances"].sum()
 
 
-@pytest.mark.parametrize(("name", "under"), [
-    ("tiny_2025.3.1", None), ("tiny_2024.2.3", "measure"), ("graph_replayed_2025.3.2", "forward"),
-    ("tiny_2022.4.2", "measure"), ("nccl_2025.3.1", None), ("loader_and_graph_2025.3.1", "step"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "under"), [("tiny_2024.2.3", None), ("graph_replayed_2025.3.2", "forward"), ("nccl_2025.3.1", "fsdp")]
+)
 def test_the_tables_of_a_real_capture_have_its_brute_force_sums(name, under, read, tmp_path):
     with read(CAPTURES / f"{name}.sqlite.gz") as profile:
         require_sums(profile, Rows.of_export(tmp_path / "capture.sqlite"), under)
@@ -80,7 +79,7 @@ def test_the_tables_of_random_captures_have_their_brute_force_sums(under, read, 
                 require_sums(profile, Rows.of_export(tmp_path / "capture.sqlite"), under)
 
 
-@pytest.mark.parametrize("durations", [[7, 1_000_000_007, 13], [1, 2], [5, 5, 5], [60_000_000_000, 1, 2]])
+@pytest.mark.parametrize("durations", [[7, 1_000_000_007, 13], [5, 5, 5], [60_000_000_000, 1, 2]])
 def test_a_row_of_kernels_has_the_statistics_of_its_launches(durations, read):
     capture = Synthetic().range("step", 0, 100)
     for at, duration in enumerate(durations):
@@ -115,18 +114,6 @@ def test_ranges_are_below_what_is_around_them_the_longest_first(read):
         assert profile.ranges("busy", tree=True)["depth"].tolist() == [0]
 
 
-def test_classes_name_what_no_rule_knows_and_custom_rules_come_first(read):
-    capture = Synthetic().kernel("nvjet_tst_64x64", at=1, duration=60)
-    capture.kernel("my_secret_thing", at=2, duration=30).kernel("another_thing", at=3, duration=10)
-    with read(capture) as profile:
-        assert profile.classes().to_numpy().tolist() == [
-            ["gemm", 1, 1, 60, 0.6, "nvjet_tst_64x64", ""],
-            ["unknown", 2, 2, 40, 0.4, "my_secret_thing", "my_secret_thing; another_thing"],
-        ]
-    with read(capture, classes=[{"class": "attention", "pattern": "secret"}]) as profile:
-        assert profile.classes()["class"].tolist() == ["gemm", "attention", "unknown"]
-
-
 def test_a_capture_without_kernels_has_tables_with_their_columns(read):
     with read(CAPTURES / "tiny_2022.4.2.sqlite.gz") as profile:
         assert len(profile.kernels()) == len(profile.classes()) == len(profile.activities()) == 0
@@ -148,7 +135,7 @@ def test_launches_and_time_that_are_lost_on_the_way_are_refused(read):
                 profile.table(table)
 
 
-@pytest.mark.parametrize("name", ["tiny_2025.3.1", "graph_replayed_2025.3.2", "nccl_2025.3.1"])
+@pytest.mark.parametrize("name", ["graph_replayed_2025.3.2", "nccl_2025.3.1"])
 def test_shuffled_rows_give_the_same_bytes(name, read, tmp_path):
     def written(path: Path) -> list[bytes]:
         commands = ("kernels", "classes", "ranges", "check", "diagnose", "communication")

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import kernel_tables
-from kernel_tables.text import TextColumn, aligned, bar, cut, notebook_html, table_lines
+from kernel_tables.text import TextColumn, aligned, bar, notebook_html, table_lines
 from kernel_tables.tree import longest, range_tree
 from tests.kernel_tables.command import run_command
 from tests.kernel_tables.program import GEMM, MUL, NCCL, Program
@@ -71,7 +71,6 @@ def test_what_a_capture_lacks_is_said_below_its_tables(capture, tmp_path):
     bare = Synthetic().kernel(SGEMM, at=1).write(tmp_path / "bare.sqlite")
     assert printed("ranges", bare) == ["no range was recorded; `kernel-tables kernels` shows what ran"]
     assert printed("check", capture) == ["no problems found"]
-    assert printed("check", bare, status=1)[0].startswith("error no_ranges: ")
 
 
 @pytest.mark.parametrize("command", ["ranges", "kernels", "classes", "host", "communication", "diagnose"])
@@ -121,10 +120,9 @@ def test_texts_are_cut_where_there_is_no_room_and_columns_left_out_by_rank():
         (30, ["name         path            n", "a long name  outer > inner  12"]),
         (29, ["name         path", "a long name  outer > inner"]),
         (14, ["name    path", "a lon…  …inner"]),
-        (13, ["name", "a long name"]),
+        (13, ["name", "a long name", "without n, path; so"]),
     ):
-        assert aligned(columns, width).splitlines() == expected
-    assert (cut("kernel", 4), cut("kernel", 4, at_start=True)) == ("ker…", "…nel")
+        assert aligned(columns, width, "so" if width == 13 else "").splitlines() == expected
     assert [bar(share, 4) for share in (0, 0.5, 0.53125, 2)] == ["", "██", "██▏", "████"]
 
 
@@ -161,16 +159,16 @@ def test_names_are_as_long_as_they_must_be(tmp_path):
     assert rows_of(made, tmp_path)[1:] == [(1, "FSDP::pre_forward", 2)]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_rows_below_a_row_add_up_to_it(seed, tmp_path):
     numbers, program = random.Random(seed), Program()
+    names = ["a", "backward", "Net", "Optimizer.step#Adam.step", "FSDP::x (1)"]
 
     def fill(depth: int) -> None:
         for _ in range(numbers.randrange(1, 4)):
             program.launch(numbers.choice([GEMM, MUL, NCCL]), numbers.randrange(1, 50))
             if depth:
                 program.pause(1)
-                names = ["a", "backward", "Net", "Optimizer.step#Adam.step", "FSDP::x (1)"]
                 with program.range(numbers.choice(names)):
                     fill(depth - 1)
 

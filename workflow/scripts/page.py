@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from kernel_tables.attribution import names_in
 from kernel_tables.files import written_whole
-from kernel_tables.page.parts import Leaf, Names, flame, html_environment, step_rows
+from kernel_tables.page.page import Leaf, Names, flame, html_environment, step_rows
 from workflow.peaks import peak_flop_per_s
 from workflow.tables import read_tables
 from workflow.text import describe_machine, describe_run, list_missing
