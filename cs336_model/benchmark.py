@@ -191,7 +191,6 @@ def measure(
     subject.add_missing_loss()
     result.losses = subject.read_losses()
     result.compile_seconds = subject.compile_seconds
-    result.seconds = {"compile": subject.compile_seconds} if subject.compile_seconds else {}
     if profiler == "none":
         result.without_communication_seconds = subject.time_without_communication()
     result.forward_flops = forward_flops(spec) or (count_flops(subject) if spec.stage == "timing" else None)

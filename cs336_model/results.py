@@ -18,7 +18,6 @@ class Machine(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     device: str  # "cuda" or "cpu"
     device_name: str
-    device_bytes: int | None = None
     driver: str | None = None
     cuda: str | None = None
     torch: str
@@ -46,7 +45,6 @@ class Result(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     out_of_memory: OutOfMemory | None = None
     machine: Machine | None = None
     started_utc: str | None = None
-    notes: list[str] = []
 
 
 class Timing(Result, kw_only=True):
@@ -59,7 +57,6 @@ class Timing(Result, kw_only=True):
     without_communication_seconds: list[float] = []  # of steps whose gradients stay where they are
     losses: list[float] = []  # of all steps with a loss, warm-up included
     compile_seconds: float | None = None  # of the first step, in which the model was compiled
-    seconds: dict[str, float] = {}
     parameters: int | None = None
     forward_flops: int | None = None  # of the matrix products of a forward pass
     peak_allocated_bytes: int | None = None
@@ -96,7 +93,6 @@ class Energy(Timing, kw_only=True):
     """Joules of windows of steps, and of windows in which nothing runs."""
 
     counter: str | None = None  # whose energy it counts
-    tick_s: float | None = None  # between two changes of the counter
     windows: list[Window] = []
 
 

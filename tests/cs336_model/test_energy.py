@@ -35,18 +35,11 @@ def test_a_gpu_is_found_by_its_uuid_and_counted_in_microjoules(monkeypatch):
         energy.open_counter(GPU)
 
 
-def test_the_tick_is_the_time_between_changes_and_a_stuck_counter_is_refused():
-    numbers = iter(range(10**6))
-    assert 0.0003 < energy.measure_tick(lambda: next(numbers) // 4, changes=5) < 0.1
-    with pytest.raises(Unsupported, match="did not change"):
-        energy.measure_tick(lambda: 5, limit_s=0.01)
-
-
 def test_windows_of_steps_stand_between_idle_ones_of_the_same_length(monkeypatch):
     readings = itertools.count(step=1000)
     monkeypatch.setattr(energy, "open_counter", lambda device: lambda: next(readings))
     result = energy.measure(make_spec(stage="energy", windows=3, window_s=0.02), torch.device("cpu"))
-    assert result.status == "complete" and result.tick_s > 0
+    assert result.status == "complete"
     assert [window.kind for window in result.windows] == ["idle", "steps", "steps", "steps", "idle"]
     assert all(window.seconds >= 0.02 and window.microjoules == 1000 for window in result.windows)
     assert [window.steps > 0 for window in result.windows] == [False, True, True, True, False]

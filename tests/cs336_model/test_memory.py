@@ -17,6 +17,7 @@ FRAME = {"filename": "/home/someone/lib/site-packages/torch/nn/linear.py", "name
 def record(tmp_path, device: str = "cpu", **changes) -> tuple:
     """(the result of a recorded run, its history)."""
     path = tmp_path / "memory_history.json.gz"
+    torch.empty(1, device=device)  # opens the context
     result = memory.measure(make_spec(stage="memory", device=device, **changes), torch.device(device, 0), path)
     return result, json.loads(gzip.decompress(path.read_bytes()))
 
