@@ -11,7 +11,6 @@ import numpy as np
 
 from kernel_tables.capture import KINDS, NONE, process_of
 from kernel_tables.errors import BAD_KEY, ERROR, RESOLUTION_KEY, WARNING, Finding, ImpossibleCapture, finding
-from kernel_tables.intervals import gaps, intersection, union
 from kernel_tables.losses import steps_without_kernels
 from kernel_tables.output import visible
 from kernel_tables.steps import measured_steps, rows_by_value
@@ -32,7 +31,7 @@ def findings(
         found = [
             *profile.capture.findings, *_check_contents(profile), *_check_times(profile),
             *_check_empty_steps(profile, step_name), *_check_steps(profile, expected_steps, step_name, equal_steps),
-            *_check_launches(profile), *_check_overhead(profile), *_check_graphs(profile), *_check_messages(profile),
+            *_check_launches(profile), *_check_graphs(profile), *_check_messages(profile),
         ]  # fmt: skip
     except ImpossibleCapture as error:
         found = list(error.findings)
@@ -62,16 +61,14 @@ def _check_contents(profile: Profile) -> Iterator[Finding]:
             "no kernel was recorded: GPU times are missing, not zero; trace CUDA (`nsys profile -t cuda,nvtx`),"
             " with an nsys that knows the driver, of a program that launches kernels within the capture",
         )
-    if not len(ranges) and not capture.findings and capture.is_torch:  # whose profiler loses no ranges
-        fact = "no range was open in the window, so times are only by kernel and class"
-        advice = "give parts of the program ranges by torch.profiler.record_function"
-        yield Finding(WARNING, "no_ranges", f"{fact}; {advice}")
-    elif not len(ranges) and not capture.findings:
-        yield finding(
-            "no_ranges",
-            "no NVTX range was recorded: no kernel can be attributed to a part of the program; trace NVTX"
-            " (`-t cuda,nvtx`), and note that nvtx 0.2.12 or newer records nothing under nsys 2024.2 or older",
+    if not len(ranges) and not capture.findings:
+        advice = (
+            "trace NVTX (`-t cuda,nvtx`), and note that nvtx 0.2.12 or newer records nothing under nsys 2024.2 or older"
         )
+        if capture.is_torch:  # whose profiler loses no ranges
+            advice = "give parts of the program ranges by torch.profiler.record_function"
+        fact = "no range was recorded, so times are only by kernel and class"
+        yield Finding(WARNING if capture.is_torch else ERROR, "no_ranges", f"{fact}; {advice}")
     if ranges.unclosed:
         fact = f"{ranges.unclosed} ranges were never closed: they last to the end of the capture here"
         yield finding("ranges_left_open", f"{fact}; close them, or end the capture after they close")
@@ -226,22 +223,6 @@ def _were_launched_within(profile: Profile, rows: np.ndarray) -> np.ndarray:
     return within
 
 
-def _check_overhead(profile: Profile) -> Iterator[Finding]:
-    """The finding about the profiler's own time."""
-    work, overhead = profile.capture.activities, union(*profile.capture.overhead)
-    busy = union(work.start, work.end)
-    if not len(busy) or not len(overhead):
-        return
-    first_ns, last_ns = int(busy.start_ns[0]), int(busy.end_ns[-1])
-    lost_ns = intersection(overhead, gaps(busy, first_ns, last_ns)).total_ns
-    if lost_ns > 0.05 * (last_ns - first_ns):
-        yield finding(
-            "profiler_overhead",
-            f"the GPU did nothing for {lost_ns / 1e6:,.1f} ms, {100 * lost_ns / (last_ns - first_ns):.0f} % of the"
-            " recorded time, while the profiler itself was busy: these gaps are not the program's",
-        )
-
-
 def _check_graphs(profile: Profile) -> Iterator[Finding]:
     """The findings about replayed CUDA graphs whose kernels or modules are not known."""
     capture, work, attribution = profile.capture, profile.capture.activities, profile.attribution
@@ -252,23 +233,16 @@ def _check_graphs(profile: Profile) -> Iterator[Finding]:
             " their time belongs to the range that launched the replay; capture with"
             " `nsys profile --cuda-graph-trace=node`",
         )
-    if unknown := np.count_nonzero(attribution.has_unknown_node):
-        yield finding(
-            "nodes_not_recorded",
-            f"{unknown} activities of replayed CUDA graphs were captured before the recording: they belong to the"
-            " range that launched the replay, not to the module that was captured; record from the start of the"
-            " program (`nsys profile --cuda-graph-trace=node` without --capture-range)",
-        )
-    elif capture.is_torch:  # whose profiler records no nodes; those that are certain were found by the reader
+    count = np.count_nonzero(attribution.has_unknown_node)
+    advice = "record from the start of the program (`nsys profile --cuda-graph-trace=node` without --capture-range)"
+    if not count and capture.is_torch:  # whose profiler records no nodes; those that are certain the reader found
         is_replay = np.zeros(len(capture.calls.start) + 1, bool)
         is_replay[capture.calls.named("GraphLaunch")] = True
-        if count := np.count_nonzero(is_replay[attribution.launch_row] & (work.node == NONE)):
-            yield finding(
-                "nodes_not_recorded",
-                f"{count} activities of replayed CUDA graphs belong to the range that launched the replay: PyTorch's"
-                " profiler does not record a graph's nodes, and no capture in the trace certainly has the same calls;"
-                " record with nsys for their modules (`kernel-tables record --profiler nsys`)",
-            )
+        count = np.count_nonzero(is_replay[attribution.launch_row] & (work.node == NONE))
+        advice = "PyTorch's profiler records no nodes; record with nsys (`kernel-tables record --profiler nsys`)"
+    if count:
+        fact = f"{count} activities of replayed CUDA graphs belong to the range that launched them, not to modules"
+        yield finding("nodes_not_recorded", f"{fact}: {advice}")
 
 
 def _check_messages(profile: Profile) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ kernels are joined with the first that was counted.
 
 from __future__ import annotations
 
-import csv
+import io
 import math
 import re
 from collections.abc import Mapping
@@ -63,51 +63,47 @@ GROUPS = {
         }.items()
     },
 }  # fmt: skip
-UNITS = {  # of each group, those in which ncu may print its metrics (--print-units base)
-    "instructions": ("inst", ""), "tensor operations": ("op", "inst", ""), "time": ("ns", "nsecond"),
-    "bytes": ("byte",), "occupancy": ("%",), "registers": ("register/thread", ""), "multiprocessors": ("SM", ""),
-    "limits": ("block", ""), "stalls": ("inst", "warp", ""),
-}  # fmt: skip
-METRICS = {metric: UNITS[group] for group, metrics in GROUPS.items() for metric in metrics.values()}
+METRICS = tuple(metric for metrics in GROUPS.values() for metric in metrics.values())
+BASE_UNITS = ("inst", "op", "ns", "nsecond", "byte", "%", "register/thread", "SM", "block", "warp", "")
 # Instructions of tensor cores on floating-point numbers (fp8 too, but not fp64), and those of them that multiply no
 # matrices: compilers load constants by HFMA2.MMA, so even elementwise kernels execute some. A kernel that executes only
 # the latter does no operations on tensor cores. The names are those on Hopper, seen only on an H200.
-OPERATION_INDICATORS = dict.fromkeys(
-    ("sm__inst_executed_pipe_tensor_op_hmma.sum", "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum"), ("inst", "")
-)
+OPERATION_INDICATORS = (
+    "sm__inst_executed_pipe_tensor_op_hmma.sum", "sm__inst_executed_pipe_tensor_op_hmma_type_hfma2.sum",
+)  # fmt: skip
 
 
 def read_counters(path: Path) -> pd.DataFrame:
     """What ncu printed (--csv --page raw), one row per counted launch: kernel, grid and block ("16x6x8"), and every
     metric of METRICS and OPERATION_INDICATORS, NaN if it was not requested or the GPU has none; not the names of host,
     program and process. Raises TraceError if the file is no such table, is cut short, or has other units."""
-    headings = {"kernel": "Kernel Name", "grid": "Grid Size", "block": "Block Size"}
+    headings = ["Kernel Name", "Grid Size", "Block Size"]
     with Path(path).open(encoding="utf-8", errors="replace", newline="") as file:
-        rows = list(csv.reader(line for line in file if line.startswith('"')))  # its messages begin with ==
-    if len(rows) < 2 or not set(headings.values()) <= set(rows[0]):
+        text = "".join(line for line in file if line.startswith('"'))  # its messages begin with ==
+    try:
+        printed = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
+    except pd.errors.EmptyDataError:
+        printed = pd.DataFrame()
+    except pd.errors.ParserError as error:
+        raise TraceError(f"{path}: the columns of a row are cut short ({error}); count again") from None
+    if printed.empty or not set(headings) <= set(printed.columns):
         raise TraceError(f"{path}: no table of Nsight Compute; make it with --csv --page raw --print-units base")
-    heading, units, launches = rows[0], rows[1], rows[2:]
-    if wrong := [row for row in launches if len(row) != len(heading)]:
-        raise TraceError(f"{path}: a row has {len(wrong[0])} of {len(heading)} columns: it is cut short; count again")
-    columns = dict(zip(heading, zip(*launches, strict=True) if launches else [()] * len(heading), strict=True))
-    table = {name: columns[text] for name, text in headings.items()}
+    units, launches = printed.iloc[0], printed.iloc[1:].reset_index(drop=True)
+    if launches.isna().any(axis=None):
+        raise TraceError(f"{path}: a row lacks columns: it is cut short; count again")
+    table = launches[headings].set_axis(CONFIGURATION, axis=1)
     for name in ("grid", "block"):
-        table[name] = ["x".join(part.strip() for part in text.strip("() ").split(",")) for text in table[name]]
-
-    def number(text: str, metric: str) -> float:
-        text = text.replace(",", "").strip()
-        try:
-            return math.nan if text.lower() in ("", "n/a", "nan", "-nan", "inf") else float(text)
-        except ValueError:
-            raise TraceError(f"{path}: {metric} is {text!r}, which is no number; is the file complete?") from None
-
-    for metric, known_units in (METRICS | OPERATION_INDICATORS).items():
-        table[metric] = np.array([number(text, metric) for text in columns.get(metric, [""] * len(launches))], float)
-        unit = units[heading.index(metric)] if metric in columns else known_units[0]
-        if unit not in known_units and not np.isnan(table[metric]).all():
-            expected = " or ".join(map(repr, known_units))
-            raise TraceError(f"{path}: {metric} is in {unit!r}, and {expected} is read; use --print-units base")
-    return pd.DataFrame(table)
+        table[name] = table[name].str.strip("() ").str.replace(r"\s*,\s*", "x", regex=True)
+    metrics = [*METRICS, *OPERATION_INDICATORS]
+    texts = launches.reindex(columns=metrics, fill_value="").replace(",", "", regex=True)
+    try:
+        numbers = texts.replace(r"(?i)^\s*(n/a|-?nan|inf|)\s*$", "nan", regex=True).astype("float64")
+    except ValueError as error:
+        raise TraceError(f"{path}: {error}; is the file complete?") from None
+    for metric in metrics:
+        if units.get(metric, "") not in BASE_UNITS and numbers[metric].notna().any():
+            raise TraceError(f"{path}: {metric} is in {units[metric]!r}; use --print-units base")
+    return table.join(numbers)
 
 
 def without_uncounted(counters: pd.DataFrame) -> pd.DataFrame:
@@ -142,15 +138,11 @@ def join_counters(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFram
         return table["kernel"].map(spelling).astype("str") + "\n" + table["grid"] + "\n" + table["block"]
 
     keys = keys_of(launches)
-    pairs = pd.DataFrame({"key": keys, "kernel": launches["kernel"]}).drop_duplicates()
-    ambiguous_keys = set(pairs.loc[pairs["key"].duplicated(), "key"])
     counted_rows = counters.groupby(keys_of(counters).to_numpy(object)).indices
     counted_as = np.full(len(launches), NO_COUNTED_ROW)
     reasons = np.full(len(launches), "not profiled, or its operations on tensor cores were not counted", dtype=object)
     for key, rows in launches.groupby(keys.to_numpy(object)).indices.items():
-        if key in ambiguous_keys:
-            reasons[rows] = "its name cannot be distinguished from another's"
-        elif key in counted_rows:
+        if key in counted_rows:
             of_key = counters.iloc[counted_rows[key]]
             has_depths = family(launches["class"].iloc[rows[0]]) in ("gemm", "attention")  # all are of one class
             durations_ns = launches["duration_ns"].to_numpy()[rows]
@@ -165,7 +157,7 @@ def _nearest_rows(duration_ns: np.ndarray, rows: pd.DataFrame) -> np.ndarray:
     same work, that is, whose FLOPs differ by at most a percent, only the first counts."""
     least, most = 0.8, 2.5  # counted ÷ captured time: a kernel takes longer while counted, since caches are emptied
     distinct: list[int] = []
-    flops = _flops_of(rows).sum(axis=1, min_count=len(FLOP_KINDS)).fillna(0.0).to_numpy()
+    flops = _flops_in(work_of(rows)).fillna(0.0).to_numpy()
     for row, count in enumerate(flops):
         if (np.abs(count - flops[distinct]) > 0.01 * np.maximum(count, flops[distinct])).all():
             distinct.append(row)
@@ -228,21 +220,21 @@ class Roofs:
 
 def work_of(metrics: pd.DataFrame) -> pd.DataFrame:
     """The work of the launch of each row, which adds up over launches: fp32_flops, tf32_flops, bf16_flops, fp16_flops,
-    dram_bytes, l2_bytes."""
-    read, write, l2 = GROUPS["bytes"].values()
-    dram_bytes = metrics[[read, write]].sum(axis=1, min_count=2)
-    return _flops_of(metrics).assign(dram_bytes=dram_bytes, l2_bytes=metrics[l2])
-
-
-def _flops_of(metrics: pd.DataFrame) -> pd.DataFrame:
-    """FLOPs by kind. Operations of tensor cores that are NaN in all rows become 0: this GPU has no counter for them."""
+    dram_bytes, l2_bytes. Operations of tensor cores that are NaN in all rows are 0: this GPU has no counter for them.
+    """
     adds, multiplies, fmas = (metrics[name] for name in GROUPS["instructions"].values())
     table = {"fp32_flops": adds + multiplies + 2 * fmas}
     is_counted = table["fp32_flops"].notna()
     for kind, metric in GROUPS["tensor operations"].items():
         operations = metrics[metric]
         table[f"{kind}_flops"] = operations.mask(is_counted, 0.0) if operations.isna().all() else operations
-    return pd.DataFrame(table)
+    read, write, l2 = (metrics[name] for name in GROUPS["bytes"].values())
+    return pd.DataFrame(table | {"dram_bytes": read + write, "l2_bytes": l2})
+
+
+def _flops_in(work: pd.DataFrame) -> pd.Series:
+    """The FLOPs of every row of `work`, NaN if one kind is unknown."""
+    return sum(work[f"{kind}_flops"] for kind in FLOP_KINDS)
 
 
 def rates_of(work: pd.DataFrame, seconds: pd.Series, roofs: Roofs) -> pd.DataFrame:
@@ -251,7 +243,7 @@ def rates_of(work: pd.DataFrame, seconds: pd.Series, roofs: Roofs) -> pd.DataFra
     Columns: flops, flop_per_s, dram_bytes_per_s, flops_per_byte; compute_share: the time of its FLOPs at the roofs of
     their kinds ÷ its time; memory_share: the same for its bytes.
     """
-    flops = work[[f"{kind}_flops" for kind in FLOP_KINDS]].sum(axis=1, min_count=len(FLOP_KINDS))
+    flops = _flops_in(work)
     seconds = seconds.astype("float64").where(seconds > 0)
     at_roofs = 0.0  # seconds; those of no FLOPs are 0, even if the rate is unknown
     for kind in FLOP_KINDS:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,29 +50,24 @@ def diagnose(source: Profile | Scope, step_name: str = "step", rules: Sequence[R
     not add up to it.
     """
     scope = source if isinstance(source, Scope) else Scope(source, step_name)
-    context, hits, found = Context(scope), {}, {}
-    by_code = {rule.code: rule for rule in (*RULES, *rules)}
-    # A rule runs after those in its `leaves_to` and `silent_where`, since it needs their hits.
-    earlier = {rule.code: (*rule.leaves_to, *rule.silent_where) for rule in by_code.values()}
-    for rule in map(by_code.get, TopologicalSorter(earlier).static_order()):
+    context, hits, found = Context(scope), {}, []
+    for rule in (*RULES, *rules):
         if reason := next(filter(None, map(context.lacks, rule.needs)), ""):
-            found[rule.code] = _diagnosis(context, rule, reason, abstained=True)
-        elif hits.keys().isdisjoint(rule.silent_where):
-            claimed_ns = [hits[code].ns_by_activity for code in rule.leaves_to if code in hits]
-            context.claimed_ns = sum(claimed_ns, start=np.zeros(len(scope.activities), np.int64))
-            hit = rule.find(context) if rule.find else context.idle_hit(rule.code, rule.waits)
-            counted_ns = hit and (hit.gain_ns if hit.counted_ns is None else hit.counted_ns)
-            if counted_ns and scope.share(counted_ns) >= rule.share:
-                hits[rule.code] = hit
-                facts = hit.evidence, _where(scope, hit), *_gain(scope, rule, hit)
-                found[rule.code] = _diagnosis(context, rule, hit.message, False, *facts)
-    findings = [found[code] for code in by_code if code in found]
-    return sorted(findings, key=lambda finding: (finding.abstained, -(finding.gain_ms or 0)))
+            found.append(_diagnosis(rule, reason, abstained=True))
+            continue
+        claimed_ns = [hits[code].ns_by_activity for code in rule.leaves_to if code in hits]
+        context.claimed_ns = sum(claimed_ns, start=np.zeros(len(scope.activities), np.int64))
+        hit = rule.find(context) if rule.find else context.idle_hit(rule.code, rule.waits)
+        counted_ns = hit and (hit.gain_ns if hit.counted_ns is None else hit.counted_ns)
+        if counted_ns and scope.share(counted_ns) >= rule.share:
+            hits[rule.code] = hit
+            facts = hit.evidence, _where(scope, hit), *_gain(scope, rule, hit)
+            found.append(_diagnosis(rule, hit.message, False, *facts))
+    return sorted(found, key=lambda finding: (finding.abstained, -(finding.gain_ms or 0)))
 
 
-def _diagnosis(context: Context, rule: Rule, message: str, abstained: bool, *facts: object) -> Diagnosis:
-    advice = (context.scope.profile.is_cpu_only and rule.advice_on_cpu) or rule.advice
-    more = {"advice": advice, "sure": rule.sure, "threshold": rule.threshold_in_words, "source": rule.source}
+def _diagnosis(rule: Rule, message: str, abstained: bool, *facts: object) -> Diagnosis:
+    more = {"advice": rule.advice, "sure": rule.sure, "threshold": rule.threshold_in_words, "source": rule.source}
     return Diagnosis(rule.code, message, abstained, *facts, **more)
 
 

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from kernel_tables.columns import column_names
 from kernel_tables.steps import Scope, phases_and_parts
 
 if TYPE_CHECKING:
     from kernel_tables.profile import Profile
 
+COLUMNS = [
+    "level", "name", "change", "before", "after", "launches_before", "launches_after", "ms_before", "ms_after",
+    "ms_more", "ratio",
+]  # fmt: skip
 LEVELS = ("phase", "part", "class", "kernel")
 SAME, FACT = "same", "fact"  # values of `change`, beside appeared, gone, count and time
 TOLERANCE = 0.01  # two complete grids on two H200s agreed within 0.55 %
@@ -69,7 +72,7 @@ def side_of(profile: Profile, step_name: str = "step") -> Side:
 
 
 def changes(before: Side, after: Side, tolerance: float = TOLERANCE, everything: bool = False) -> pd.DataFrame:
-    """What differs, with the columns of `diff`: facts first, then phases, parts, classes and kernels. Each of these is
+    """What differs, with COLUMNS: facts first, then phases, parts, classes and kernels. Each of these is
     sorted by how much its time changed, the largest change first.
 
     Launches per step have changed if they differ at all. A time has changed if the difference exceeds all three: the
@@ -97,4 +100,4 @@ def changes(before: Side, after: Side, tolerance: float = TOLERANCE, everything:
         tables.append(table.sort_values(["change_ms", "name"], ascending=[False, True]))
     table = pd.concat(tables, ignore_index=True)
     table = table if everything else table[table["change"] != SAME]
-    return table[column_names("diff")].reset_index(drop=True)
+    return table[COLUMNS].reset_index(drop=True)

@@ -22,11 +22,11 @@ IMPOSSIBLE = (  # no table is made from such a capture
 INCOMPLETE = (  # errors: numbers are wrong or missing
     "no_kernels", "no_ranges", "no_api_calls", "step_count", "ranks_differ", "short_steps", "launches_without_kernels",
     "lost_launches", "steps_without_kernels", "zero_time", "negative_duration", "starts_before_launch", "overlaps_next",
-    "outlasts_host", "only_library_ranges", "nsys_lost_events", "nsys_error", "read_up_to_damage",
+    "outlasts_host", "only_library_ranges", "nsys_lost_events", "nsys_error",
 )  # fmt: skip
 ODD = (  # warnings: nothing is known to be lost
     "bad_events", "steps_vary", "whole_microseconds", "launched_before", "collectives_differ", "graphs_as_one",
-    "nodes_not_recorded", "calls_without_names", "ranges_left_open", "profiler_overhead", "nsys_hedge",
+    "nodes_not_recorded", "calls_without_names", "ranges_left_open", "nsys_hedge",
     "nsys_older_than_driver", "nsys_warning",
 )  # fmt: skip
 CODES = (*IMPOSSIBLE, *INCOMPLETE, *ODD)

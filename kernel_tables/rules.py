@@ -135,7 +135,7 @@ class Context:
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of the diagnosis. It does not report again what the rules in `leaves_to` and `silent_where` report."""
+    """One rule of the diagnosis."""
 
     code: str
     looks_for: str
@@ -148,8 +148,6 @@ class Rule:
     threshold: str = "{size}"  # in words; {size} is the share
     is_idle_only: bool = False  # whether it counts only idle time
     leaves_to: tuple[str, ...] = ()  # codes of rules whose kernels and idle time this one does not count
-    silent_where: tuple[str, ...] = ()  # if one of these rules reports, this one does not
-    advice_on_cpu: str = ""  # replaces `advice` for a program without a GPU
     source: str = "this project's own"  # of the threshold
 
     @property
@@ -305,7 +303,8 @@ def exposed_communication(context: Context) -> Hit | None:
 
 ON_GPU, FROM_CALLS = ("kernels", "gpu", "complete"), ("kernels", "gpu", "complete", "calls")
 IN_STEP = "{size}, and at least one call after which its step launches more kernels"
-RULES = (  # by position: code, looks_for, share, advice, sure, needs
+# A rule comes after those in its `leaves_to`. By position: code, looks_for, share, advice, sure, needs.
+RULES = (
     Rule(
         "waiting_for_data", "the GPU idle, or a program on the CPU held up, while a DataLoader gets the next batch",
         0.05,
@@ -314,10 +313,23 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         "certain", ("kernels", "complete"), waiting_for_data, is_idle_only=True,
     ),
     Rule(
+        "unfused_optimizer",
+        f"an optimizer step that launches {MANY_OPTIMIZER_KERNELS} or more kernels that are not fused", 0.05,
+        "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
+        "likely", ("kernels", "complete", "optimizer"), unfused_optimizer,
+    ),
+    Rule(
         "launch_bound", "the GPU idle because kernels are launched too late", 0.15,
         "compile the model (torch.compile), replay CUDA graphs, or give each launch more work (a larger batch)",
         "likely", FROM_CALLS, waits="for kernels that the host launches too late", leaves_to=("unfused_optimizer",),
         is_idle_only=True, source="nsys-ai, idle time",
+    ),
+    Rule(
+        "small_kernels",
+        "100 or more kernels shorter than 10 µs in a step, with the gaps around them", 0.15,
+        "fuse them (torch.compile), replay them as a CUDA graph, or work on larger tensors",
+        "possible", ON_GPU, small_kernels, leaves_to=("unfused_optimizer", "launch_bound"),
+        source="nsys-ai, small kernels",
     ),
     Rule(
         "idle_host", "the GPU idle while the host makes no CUDA call for 1 ms or longer", 0.05,
@@ -353,13 +365,6 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         "likely", FROM_CALLS, waits="while the host allocates or frees memory outside of steps", is_idle_only=True,
     ),
     Rule(
-        "small_kernels",
-        "100 or more kernels shorter than 10 µs in a step that is not launch-bound, with the gaps around them", 0.15,
-        "fuse them (torch.compile), replay them as a CUDA graph, or work on larger tensors",
-        "possible", ON_GPU, small_kernels, leaves_to=("unfused_optimizer",), silent_where=("launch_bound",),
-        source="nsys-ai, small kernels",
-    ),
-    Rule(
         "sync_in_step", "synchronization within a step: .item(), .cpu(), print, a condition on a tensor", 0.01,
         "keep the value on the GPU, and read it after the step; use torch.where instead of a condition",
         "likely", (*FROM_CALLS, "steps"), waits="after the host waited for it in the middle of a step",
@@ -393,14 +398,6 @@ RULES = (  # by position: code, looks_for, share, advice, sure, needs
         "use torch.nn.functional.scaled_dot_product_attention with a fused backend (in bf16: flash or cuDNN)",
         "likely", ("kernels",), unfused_attention,
         threshold="{size}, matrix multiplies not counted",
-        advice_on_cpu="use torch.nn.functional.scaled_dot_product_attention",
-    ),
-    Rule(
-        "unfused_optimizer",
-        f"an optimizer step that launches {MANY_OPTIMIZER_KERNELS} or more kernels that are not fused", 0.05,
-        "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
-        "likely", ("kernels", "complete", "optimizer"), unfused_optimizer,
-        advice_on_cpu="let the optimizer update all tensors in one operator (fused=True, or else foreach=True)",
     ),
     Rule(
         "exposed_communication", "communication that is not overlapped by computation", 0.05,

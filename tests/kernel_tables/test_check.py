@@ -9,7 +9,6 @@ import kernel_tables
 from kernel_tables.__main__ import main
 from kernel_tables.errors import IMPOSSIBLE, INCOMPLETE, ODD, Finding
 from kernel_tables.output import code
-from tests.kernel_tables.kineto_events import KERNEL as KERNEL_OF_A_TRACE
 from tests.kernel_tables.kineto_events import event, written
 from tests.kernel_tables.synthetic import Synthetic, changed
 
@@ -127,14 +126,6 @@ def test_steps_of_a_cpu_vary_and_have_lost_nothing(codes, tmp_path):
     operators = [event("cpu_op", "aten::mm", at, 5) for at in (10, 20, 110)]
     marks = [event("user_annotation", "step", at, 90) for at in (0, 100)]
     assert codes(written(tmp_path, *marks, *operators)) == ([], ["whole_microseconds", "steps_vary"])
-
-
-def test_time_in_which_the_profiler_itself_was_busy_is_told(codes, tmp_path):
-    calls = [event("cuda_runtime", "cudaLaunchKernel", at, 1, correlation=at) for at in (1, 91)]
-    kernels = [event("kernel", "gemm", at, 5.5, correlation=at, **KERNEL_OF_A_TRACE) for at in (1, 91)]
-    events = [event("user_annotation", "step", 0, 100), *calls, *kernels]
-    assert codes(written(tmp_path, *events, event("overhead", "x", 9, 3))) == ([], [])
-    assert codes(written(tmp_path, *events, event("overhead", "x", 9, 30))) == ([], ["profiler_overhead"])
 
 
 STATEMENTS = {  # by code: what makes a whole capture impossible
