@@ -6,7 +6,7 @@ length are unknown then, and one of them could make a step of a millisecond last
 
 import numpy as np
 
-from kernel_tables.capture import KINDS, NONE, Activities, Calls, Capture, blocks, numbered
+from kernel_tables.capture import KINDS, NONE, Activities, Calls, Capture, numbered
 from kernel_tables.errors import RESOLUTION_KEY
 
 EARLY_NS = 1_000_000  # clocks of host and GPU differ by microseconds, never by a millisecond
@@ -23,15 +23,16 @@ def leave_out(capture: Capture, launch_row: np.ndarray) -> None:
         return
     has_time = np.ones(len(work), bool)
     kinds = {
-        "zero_time": lambda: _without_time(capture),
-        "negative_duration": lambda: _rows(work, lambda rows: work.end[rows] < work.start[rows]),
-        "starts_before_launch": lambda: _early(work, calls, launch_row),
-        "overlaps_next": lambda: _overlapping(work, np.flatnonzero(has_time & ~_is_of_graph(work, calls, launch_row))),
-        "outlasts_host": lambda: _outlasting(capture),
+        "zero_time": lambda: _is_without_time(capture),
+        "negative_duration": lambda: work.end < work.start,
+        "starts_before_launch": lambda: _is_early(work, calls, launch_row),
+        "overlaps_next": lambda: _is_overlapping(
+            work, np.flatnonzero(has_time & ~_is_of_graph(work, calls, launch_row))
+        ),
+        "outlasts_host": lambda: _is_outlasting(capture),
     }
-    for code, find in kinds.items():
-        rows = find()
-        rows = rows[has_time[rows]]  # of several reasons, the first counts
+    for code, is_wrong in kinds.items():
+        rows = np.flatnonzero(is_wrong() & has_time)  # of several reasons, the first counts
         has_time[rows] = False
         if len(rows):
             work.impossible[code] = rows
@@ -44,66 +45,51 @@ def leave_out(capture: Capture, launch_row: np.ndarray) -> None:
     work.start[wrong] = work.end[wrong] = place
 
 
-def _rows(work: Activities, is_wrong) -> np.ndarray:
-    found = [rows.start + np.flatnonzero(is_wrong(rows)) for rows in blocks(len(work))]
-    return np.concatenate(found)
-
-
-def _without_time(capture: Capture) -> np.ndarray:
-    """The rows of activities that start at 0, though nothing else happened then; and of kernels that take no time,
-    where a short one would."""
-    work, kernel = capture.activities, KINDS.index("kernel")
-    takes_some = RESOLUTION_KEY not in capture.facts  # else a short kernel takes no whole microsecond
+def _is_without_time(capture: Capture) -> np.ndarray:
+    """Whether an activity starts at 0, though nothing else happened then; or is a kernel that takes no time, where a
+    short one would take some."""
+    work, takes_some = capture.activities, RESOLUTION_KEY not in capture.facts  # else a short one takes 0 or 1 µs
     others = [times.min() for times in (capture.calls.start, capture.ranges.start) if len(times)]
     is_far = not capture.is_torch and min(others, default=0) > EARLY_NS  # a trace counts from its first event
-
-    def is_wrong(rows: slice) -> np.ndarray:
-        start, is_empty = work.start[rows], work.start[rows] == work.end[rows]
-        return (start == 0) & (is_empty | is_far) | is_empty & takes_some & (work.kind[rows] == kernel)
-
-    return _rows(work, is_wrong)
+    is_empty, is_kernel = work.start == work.end, work.kind == KINDS.index("kernel")
+    return (work.start == 0) & (is_empty | is_far) | is_empty & takes_some & is_kernel
 
 
-def _outlasting(capture: Capture) -> np.ndarray:
-    """The rows of activities of a trace that are longer than all that the host did, and end a second or more later. An
-    export states the end of its capture, which its reader compares."""
+def _is_outlasting(capture: Capture) -> np.ndarray | bool:
+    """Whether an activity of a trace is longer than all that the host did, and ends a second or more later. An export
+    states the end of its capture, which its reader compares."""
     work, calls = capture.activities, capture.calls
     if not capture.is_torch or not len(calls.start):
-        return np.empty(0, np.int64)
+        return False
     capture.load_call_ends()
     last_ns = max(int(calls.end.max()), int(capture.ranges.end.max(initial=0)))
     longest_ns = last_ns - min(int(calls.start.min()), int(capture.ranges.start.min(initial=last_ns)))
-    is_long = work.end - work.start > max(longest_ns, SECOND_NS)
-    return np.flatnonzero(is_long & (work.end > last_ns + SECOND_NS))
+    return (work.end - work.start > max(longest_ns, SECOND_NS)) & (work.end > last_ns + SECOND_NS)
 
 
-def _early(work: Activities, calls: Calls, launch_row: np.ndarray) -> np.ndarray:
-    """The rows of activities that start before their call."""
-
-    def is_wrong(rows: slice) -> np.ndarray:
-        row = launch_row[rows]
-        return (calls.start[row] - work.start[rows] > EARLY_NS) & (row != NONE)
-
-    return _rows(work, is_wrong) if len(calls.start) else np.empty(0, np.int64)
+def _is_early(work: Activities, calls: Calls, launch_row: np.ndarray) -> np.ndarray:
+    """Whether an activity starts before its call."""
+    called = np.append(calls.start, 0)[launch_row]  # the last is for no call
+    return work.start < called - EARLY_NS
 
 
 def _is_of_graph(work: Activities, calls: Calls, launch_row: np.ndarray) -> np.ndarray:
-    """By activity, whether it is of a replayed graph, whose branches overlap as they should."""
+    """Whether an activity is of a replayed graph, whose branches overlap as they should."""
     is_replay = np.zeros(len(calls.start) + 1, bool)  # the last is for no call
     is_replay[calls.named("GraphLaunch")] = True
     return (work.node != NONE) | is_replay[launch_row]
 
 
-def _overlapping(work: Activities, rows: np.ndarray) -> np.ndarray:
-    """Those of these rows that still run when the next one on their stream has ended, for longer than before it
-    started.
+def _is_overlapping(work: Activities, rows: np.ndarray) -> np.ndarray:
+    """Whether an activity of these rows still runs when the next one on its stream has ended, for longer than before
+    that started.
 
     A stream runs one activity after another; programmatic dependent launches overlap a little.
     """
     (_, process), (streams, stream) = numbered(work.process[rows]), numbered(work.stream[rows])
     key = process * len(streams) + stream
     by_stream = np.split(rows[np.argsort(key, kind="stable")], np.cumsum(np.bincount(key)))
-    found = [np.empty(0, np.int64)]
+    is_wrong = np.zeros(len(work), bool)
     for mine in by_stream:
         start = work.start[mine]
         if (start[1:] < start[:-1]).any():
@@ -115,8 +101,8 @@ def _overlapping(work: Activities, rows: np.ndarray) -> np.ndarray:
             after = start[wrong + 1]
             wrong = wrong[end[wrong] - after > np.maximum(after - start[wrong], OVERLAP_NS)]
             if not len(wrong):
-                found += wrong_ones
+                is_wrong[np.concatenate([mine[:0], *wrong_ones])] = True
                 break
             wrong_ones.append(mine[wrong])
             mine, start, end = (np.delete(column, wrong) for column in (mine, start, end))  # and what these hid
-    return np.concatenate(found)
+    return is_wrong

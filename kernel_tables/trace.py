@@ -10,7 +10,6 @@ import tempfile
 import zlib
 from array import array
 from collections import Counter
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from kernel_tables.capture import (
     Activities,
     Calls,
     Capture,
+    Numbers,
     Ranges,
     Source,
     operation_named,
@@ -68,7 +68,7 @@ def read(path: Path) -> Capture:
         )
     if not on_gpu and not len(events["operator"]["start"]):
         raise TraceError(f"{path}: a trace without kernels and operators; {ADVICE}")
-    return events.capture(on_gpu, modules.derived_ranges(events, on_gpu=on_gpu), with_notes=True)
+    return events.capture(on_gpu, modules.derived_ranges(events, on_gpu=on_gpu), events.facts(on_gpu))
 
 
 def read_recorded(path: Path, torch_version: str, on_gpu: bool | None = None) -> Capture:
@@ -82,7 +82,8 @@ def read_recorded(path: Path, torch_version: str, on_gpu: bool | None = None) ->
     if not any(counts.values()):
         raise TraceError("nothing of PyTorch ran in the window; take a later or longer one")
     on_gpu = counts[KERNEL] + counts["call"] > 0 if on_gpu is None else on_gpu
-    capture = events.capture(on_gpu, modules.recorded_ranges(events, on_gpu=on_gpu), torch_version=torch_version)
+    facts = {"EXPORT_PRODUCT_VERSION": torch_version}
+    capture = events.capture(on_gpu, modules.recorded_ranges(events, on_gpu=on_gpu), facts)
     if not len(capture.activities):
         raise TraceError(
             f"the profiler recorded {sum(counts.values())} events and no {'kernel' if on_gpu else 'ATen operator'}: on"
@@ -102,18 +103,6 @@ def export_capture(profiler: Any, path: Path, on_gpu: bool, torch_version: str) 
         write_capture(read_recorded(trace_path, torch_version, on_gpu), path)
 
 
-class Numbers(dict):
-    """A number for each key, in the order of their first use."""
-
-    def __missing__(self, key: Any) -> int:
-        self[key] = number = len(self)
-        return number
-
-    def of(self, keys: list) -> np.ndarray:
-        """The number of each key."""
-        return np.fromiter(map(self.__getitem__, keys), np.int64, len(keys))
-
-
 class Events(Source):
     """The events of each kind in columns: start, end (ns from the first event), name (a number of `texts`), thread, ...
 
@@ -127,7 +116,7 @@ class Events(Source):
         self.collectives: list[Args] = []
         self.given_ids: dict[int, int] = {}  # correlation by external id, of what had none
         self.labels: set[tuple[int, str]] = set()  # of activities whose process is text: device and process
-        self._substitutes = Numbers()
+        self._substitutes, self.process = Numbers(), 0
         self.file = EventFile(path)
         self.columns = self._read()
         if self.file.facts.written_by:
@@ -264,22 +253,21 @@ class Events(Source):
             self[kind]["end"][self[kind]["is_open"]] = last - self.first_ns
 
     def _ranks(self) -> int:
-        """How many ranks were merged into the file. One rank is one process, in which a thread has each step once, and
-        does one thing at a time."""
+        """How many ranks were merged into the file; sets `process`. One rank is one process, in which a thread has each
+        step once, and does one thing at a time."""
         kinds, steps = ("call", "operator", "annotation"), self.rows_named("annotation", "ProfilerStep#")
-        processes = len(np.unique(process_of(np.concatenate([self[kind]["thread"] for kind in kinds]))))
-        if processes != 1:
-            return processes or max(Counter(device for device, _ in self.labels).values(), default=1)
+        processes = np.unique(process_of(np.concatenate([self[kind]["thread"] for kind in kinds])))
+        self.process = int(processes[:1].sum())
+        if len(processes) != 1:
+            return len(processes) or max(Counter(device for device, _ in self.labels).values(), default=1)
         of_thread = zip(*(self["annotation"][column][steps].tolist() for column in ("name", "thread")), strict=True)
         has_twins = len(set(of_thread)) < len(steps)
         return 1 + (has_twins or any(modules.often_cross(self[kind]) for kind in kinds[:2]))
 
     # The capture
 
-    def capture(
-        self, on_gpu: bool, ranges: list[modules.Range], torch_version: str = "unknown", with_notes: bool = False
-    ) -> Capture:
-        """The capture with these ranges."""
+    def capture(self, on_gpu: bool, ranges: list[modules.Range], facts: dict[str, str]) -> Capture:
+        """The capture with these ranges and facts."""
         activities, calls = self._device_work() if on_gpu else self._operator_work()
         texts = {text: range_name(text) or UNNAMED for text in dict.fromkeys(one.name for one in ranges)}
         names = Numbers()
@@ -289,38 +277,36 @@ class Events(Source):
         unclosed = int(self["annotation"]["is_open"].sum())
         columns = Ranges.in_order(start, end, thread, name, list(names), domain, pushed, {}, unclosed)
         nodes = modules.graph_nodes(self, activities)
-        facts = {"EXPORT_PRODUCT_NAME": "PyTorch profiler (Kineto)", "EXPORT_PRODUCT_VERSION": torch_version}
-        facts["CAPTURE_BACKEND"] = "torch"
-        if with_notes:
-            facts |= self._own_facts() | {errors.NOTES_KEY: "\n".join(self._notes(on_gpu))}
+        facts = {"EXPORT_PRODUCT_NAME": "PyTorch profiler (Kineto)", "CAPTURE_BACKEND": "torch"} | facts
         overhead = self["overhead"]["start"], self["overhead"]["end"]
         names = [name.removeprefix("HostNode: ") for name in self.named("host function")]
         functions = self["host function"]["start"], self["host function"]["end"], names
         self.columns = {KERNEL: self[KERNEL]}  # nobody needs the others any more
         return Capture(self.path, activities, calls, columns, nodes, overhead, functions, [], facts, [], self)
 
-    def _own_facts(self) -> dict[str, str]:
-        """What the trace says about itself."""
-        info = self.file.facts.distributed_info
-        names = {errors.RANK_KEY: "rank", errors.RANKS_KEY: "world_size"} if isinstance(info, dict) else {}
-        facts = {key: str(info[name]) for key, name in names.items() if name in info}
+    def facts(self, on_gpu: bool) -> dict[str, str]:
+        """What the trace says about itself; its notes say what it lacks, a line each, beyond what `check` tells."""
+        told, file, notes = self.file.facts, self.file, []
+        if file.repairs:
+            notes.append(f"invalid JSON was repaired ({file.repairs:,} times): bytes that are no text, or bare inf")
+        if file.bad_events:
+            notes.append(f"{file.bad_events:,} events are left out: they are invalid, or have no time or no end")
+        if not on_gpu:
+            notes.append("the trace holds nothing of a GPU: operators of PyTorch on the processor stand for kernels")
+        elif not any(text.startswith(modules.MODULE) for text in self.texts):
+            reason = "compiled models call none" if told.with_stack else "with_stack=True records them"
+            notes.append(
+                f"no call of a module is in the trace ({reason}): ranges are annotations of the program and operators"
+            )
+        facts = {"EXPORT_PRODUCT_VERSION": "unknown", errors.NOTES_KEY: "\n".join(notes)}
+        of_rank = told.distributed_info if isinstance(told.distributed_info, dict) else {}
+        names = {errors.RANK_KEY: "rank", errors.RANKS_KEY: "world_size"}
+        facts |= {key: str(of_rank[name]) for key, name in names.items() if name in of_rank}
         if self.whole_microseconds:
             facts[errors.RESOLUTION_KEY] = "1000"
-        if bad := self.file.bad_events + self.file.repairs:
+        if bad := file.bad_events + file.repairs:
             facts[errors.BAD_KEY] = str(bad)
         return facts
-
-    def _notes(self, on_gpu: bool) -> Iterator[str]:
-        """What the trace lacks, a line each; `check` tells of kernels without calls, nodes or exact times."""
-        if self.file.repairs:
-            yield f"invalid JSON was repaired ({self.file.repairs:,} times): bytes that are no text, or bare inf"
-        if self.file.bad_events:
-            yield f"{self.file.bad_events:,} events are left out: they are invalid, or have no time or no end"
-        if not on_gpu:
-            yield "the trace holds nothing of a GPU: operators of PyTorch on the processor stand for kernels"
-        elif not any(text.startswith(modules.MODULE) for text in self.texts):
-            reason = "compiled models call none" if self.file.facts.with_stack else "with_stack=True records them"
-            yield f"no call of a module is in the trace ({reason}): ranges are annotations of the program and operators"
 
     def _operator_work(self) -> tuple[Activities, Calls]:
         """The activities of a program without a GPU: outermost operators, which launch themselves, then collectives of
@@ -340,7 +326,7 @@ class Events(Source):
         has_call = launching != NONE
         calls = {column: self["operator"][column][launching[has_call]] for column in ("start", "end", "thread", "name")}
         calls["correlation"] = work["correlation"][has_call]
-        return self._activities(process_of(thread)), self._calls(calls)
+        return self._activities(), self._calls(calls)
 
     def _calls(self, calls: dict[str, np.ndarray]) -> Calls:
         threads, thread = np.unique(calls["thread"], return_inverse=True)
@@ -348,9 +334,8 @@ class Events(Source):
         start, end, correlation, name = (calls[column] for column in ("start", "end", "correlation", "name"))
         return Calls(start, thread.reshape(-1), threads, correlation, name, names, end, np.zeros(len(end), bool))
 
-    def _activities(self, process: np.ndarray) -> Activities:
-        work = self[KERNEL]
-        work["process"] = process
+    def _activities(self) -> Activities:
+        work = self[KERNEL] | {"process": np.full(len(self[KERNEL]["start"]), self.process)}
         used, name = np.unique(work["name"], return_inverse=True)
         names = [self.texts[number] for number in used.tolist()]
         columns = (work[column] for column in ("start", "end", "correlation", "process", "stream", "node"))
@@ -367,9 +352,7 @@ class Events(Source):
         self.columns["call"] = calls = self._with_operators(calls, work)
         if (calls["end"] < calls["start"]).any():
             raise impossible(self.path, "ends_before_start", "a call ends before it starts: write the trace again")
-        of_host = np.concatenate([self[kind]["thread"] for kind in ("call", "operator", "annotation")])
-        process = process_of(of_host[:1].sum())
-        return self._activities(np.full(len(order), process)), self._calls(calls)
+        return self._activities(), self._calls(calls)
 
     def _with_operators(self, calls: dict, work: dict) -> dict[str, np.ndarray]:
         """The calls, and one more for each operator, annotation or call whose external id an activity without a
@@ -417,18 +400,18 @@ class Events(Source):
         item_bytes = {name: size for size, names in types.items() for name in names.split()}
         externals = _integers([one.external for one in self.collectives]).tolist()
         launched, found = Counter(externals), {}
-        processes = dict(zip(self[KERNEL]["correlation"].tolist(), self[KERNEL]["process"].tolist(), strict=True))
+        known = set(self[KERNEL]["correlation"].tolist())
         for one, external in zip(self.collectives, externals, strict=True):
             correlation, *counts = _integers([one.correlation, one.elements_in, one.elements_out]).tolist()
             if correlation <= 0:
                 correlation = self.given_ids.get(external)
-            if correlation not in processes:
+            if correlation not in known:
                 continue
-            is_known = launched[external] == 1 and str(one.dtype) in item_bytes and min(counts) >= 0
+            has_size = launched[external] == 1 and str(one.dtype) in item_bytes and min(counts) >= 0
             group = hashlib.sha256(f"{one.group} {one.group_ranks}".encode()).digest()
-            found[processes[correlation], correlation] = (
+            found[self.process, correlation] = (
                 operation_named(str(one.collective).replace("_", "").lower()),
-                max(counts) * item_bytes[one.dtype] if is_known else None,
+                max(counts) * item_bytes[one.dtype] if has_size else None,
                 int.from_bytes(group[:7]),
             )
         return found
