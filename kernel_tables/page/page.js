@@ -1,7 +1,7 @@
-// The scripts of every page. The data are the names that numbers refer to, the looks of bars, and flame graphs.
+// The scripts of every page. The data are the names that numbers refer to, the looks of bars, and the flame graph.
 const all = (selector) => [...document.querySelectorAll(selector)];
 const make = (tag, properties) => Object.assign(document.createElement(tag), properties);
-const { names, looks, flames } = JSON.parse(document.getElementById("data").textContent);
+const { names, looks, flame } = JSON.parse(document.getElementById("data").textContent);
 
 // ---- tables: at first 20 rows are shown; a click on a heading sorts them
 function startTable(table) {
@@ -34,7 +34,8 @@ function startTable(table) {
 all("main table:not([data-tree])").forEach((table) => table.tBodies[0]?.rows.length && startTable(table));
 
 // ---- the flame graph: a button per range and kernel; a click redraws it so that the clicked one fills the width
-function startFlame(place, { parent, name, ms, launches, look }) {
+function startFlame(place) {
+  const { parent, name, ms, launches, look } = flame;
   const above = parent.map(() => [0]); // the nodes from the root to each node, with it
   const left = parent.map(() => 0), used = [...left]; // the ms to the left of each node; what its children use so far
   for (let i = 1; i < parent.length; i++) {
@@ -62,7 +63,4 @@ function startFlame(place, { parent, name, ms, launches, look }) {
   };
   show(0);
 }
-const run = document.getElementById("flame-run"); // where a page has several flame graphs
-const showFlame = () => all("[data-flame]").forEach((place) => startFlame(place, flames[run?.value ?? "step"]));
-run?.addEventListener("change", showFlame);
-showFlame();
+all("[data-flame]").forEach((place) => startFlame(place));

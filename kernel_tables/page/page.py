@@ -152,7 +152,7 @@ def write_page(profile: Profile, path: Path, step_name: str = "step") -> None:
         machine=_describe(profile), on_cpu=on_cpu, cpu_note=CPU_ONLY_NOTE, time=time,
         of_what="one step" if scope.has_steps else "the capture", names_of=names.as_lists,
         tables=_tables(profile, under),
-        flames={"step": flame(shown, names, root)}, small_leaves=sum(one.ms <= most_small_ms for one in leaves),
+        flame=flame(shown, names, root), small_leaves=sum(one.ms <= most_small_ms for one in leaves),
         rows=step_rows(leaves, time and time.ns / 1e6, idle_ms), short=short_names(scope.activities.names),
         findings=[finding for finding in findings if not finding.abstained], unchecked=abstained_by_reason(findings),
         completeness=profile.check(step_name=step_name),

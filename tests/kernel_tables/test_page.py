@@ -58,7 +58,7 @@ def test_the_page_says_how_long_a_step_takes_and_where_it_goes(tiny):
     assert "First finding: launch_bound saves at most 13.1 ms (64&nbsp;%) The GPU waits 13.1 ms of a step" in words
     assert "tiny_2025.3.1.sqlite.gz · NVIDIA H200 · NVIDIA Nsight Systems 2025.3.2.0" in words
     assert "backward 974 µs 4.7 % 270" in words and "idle 18.6 ms 90.4 %" in words, "rows of the step"
-    nodes = data_of(tiny)["flames"]["step"]
+    nodes = data_of(tiny)["flame"]
     assert nodes["ms"][0] == pytest.approx((5_932_568 + 18_688) / 3 / 1e6)  # what is under `measure`, three steps
     children = [0.0] * len(nodes["ms"])
     for parent, ms in zip(nodes["parent"][1:], nodes["ms"][1:], strict=True):
@@ -79,7 +79,7 @@ def test_what_has_no_room_is_counted(capture, monkeypatch):
     html = page_of(capture)
     assert "1 more have no room here; kernel-tables prints all." in html
     assert "The 1 kernels in ranges with the least time are shown together as “(smaller ones)”." in html
-    assert data_of(html)["flames"]["step"]["ms"][0] == pytest.approx(0.004)
+    assert data_of(html)["flame"]["ms"][0] == pytest.approx(0.004)
 
 
 def test_of_an_odd_capture_it_is_said_what_it_is(tmp_path):

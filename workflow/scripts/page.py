@@ -20,7 +20,6 @@ from workflow.tables import read_tables
 from workflow.text import describe_machine, describe_run, list_missing
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
-MAX_FLAMES = 60  # runs with a flame graph; more would make the page slow to open
 FIGURE = re.compile(r"^!\[([^\]\n]*)\]\(\.\./figures/(\w+)\.svg\)$", re.MULTILINE)
 MARKDOWN = (
     MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "image", "autolink", "html_inline"])
@@ -31,7 +30,7 @@ def main(tables: list[str], documents: list[str], figures: list[str], run: str |
     """Writes the page. It begins with `run`, which is None in grids without steps."""
     frames, names = read_tables(tables), Names()
     runs = frames["runs"]
-    leaves = leaves_by_run(frames.get("kernels"), run)
+    leaves = list_leaves(frames.get("kernels", pd.DataFrame()), run)
     sections, placed = [read_section(Path(document)) for document in documents], set()
     for section in sections:  # a figure stands once, in the first section that shows it
         section["figures"] = {name: shows for name, shows in section["figures"].items() if name not in placed}
@@ -49,8 +48,8 @@ def main(tables: list[str], documents: list[str], figures: list[str], run: str |
         run_name=describe_run(runs, run) if run else None,
         speed=measure_speed(frames, run) if run else None,
         advice=list_advice(frames, run),
-        rows=step_rows(leaves[run]) if run in leaves else None,
-        flames={name: flame(run_leaves, names) for name, run_leaves in leaves.items()},
+        rows=step_rows(leaves),
+        flame=flame(leaves, names),
         names_of=names.as_lists,
     )
     with written_whole(Path(page)) as partial:
@@ -71,24 +70,18 @@ def embed_image(path: Path) -> str:
     return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
 
 
-def leaves_by_run(kernels: pd.DataFrame | None, first: str | None) -> dict[str, list[Leaf]]:
-    """By run, beginning with `first`: the time of each kernel in each range of a step, mean of the captured ones."""
-    if kernels is None or kernels.empty:
-        return {}
-    kernels = kernels[kernels["step"] >= 0]
+def list_leaves(kernels: pd.DataFrame, run: str | None) -> list[Leaf]:
+    """The time of each kernel in each range of a step of the run, mean of the captured ones."""
+    if kernels.empty:
+        return []
+    kernels = kernels[(kernels["step"] >= 0) & (kernels["run"] == run)]
     keys = ["phase", "range", "kernel", "class"]
     kernels = kernels.assign(**{key: kernels[key].astype("object").fillna("").astype(str) for key in keys})
-    leaves = {}
-    for run in sorted(dict.fromkeys(kernels["run"]), key=lambda name: name != first)[:MAX_FLAMES]:
-        rows = kernels[kernels["run"] == run]
-        sums = rows.groupby(keys, sort=False)[["total_ns", "launches"]].sum() / rows["step"].nunique()
-        leaves[run] = [
-            Leaf((phase, *names_in(path)), kernel, kernel_class, total_ns / 1e6, launches)
-            for (phase, path, kernel, kernel_class), (total_ns, launches) in zip(
-                sums.index, sums.to_numpy(), strict=True
-            )
-        ]
-    return leaves
+    sums = kernels.groupby(keys, sort=False)[["total_ns", "launches"]].sum() / kernels["step"].nunique()
+    return [
+        Leaf((phase, *names_in(path)), kernel, kernel_class, total_ns / 1e6, launches)
+        for phase, path, kernel, kernel_class, total_ns, launches in sums.reset_index().itertuples(index=False)
+    ]
 
 
 def measure_speed(frames: dict[str, pd.DataFrame], run: str) -> dict:
