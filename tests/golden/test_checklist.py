@@ -275,7 +275,7 @@ SETTINGS = {
     "capture": {"backend": "torch", "warmup_steps": 1, "measured_steps": 2, "nsys_options": ["--trace=cuda,nvtx,osrt"]},
     "memory": {"warmup_steps": 1, "measured_steps": 1},
     "energy": {"windows": 3, "window_s": 5}, "counters": {"runs": "nano_ctx32_*", "layers": 1},
-    "operator": {"warmup_passes": 0, "measured_passes": 2, "bench_s": 0.01},
+    "operator": {"warmup_passes": 0, "measured_passes": 2},
     "kernel_classes": [{"class": "mine", "pattern": "gemm"}],
     "diagnosis_rules": [{"code": "my_rule", "class": "mine", "share": 0.01, "advice": "look at it"}],
     "environment": ["MY_VARIABLE"], "time_limit_s": 77, "formats": ["markdown", "latex", "typst"],
