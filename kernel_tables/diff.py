@@ -49,21 +49,15 @@ def side_of(profile: Profile, step_name: str = "step") -> Side:
     scope, activities = Scope(profile, step_name), profile.capture.activities
     rows = np.flatnonzero(scope.is_in_scope)  # the activities of measured steps; without steps, all
     phases, parts = phases_and_parts(profile.paths, step_name)
-    # One row per combination of path, name and step; without steps, all of the capture is step 0.
-    keys = np.stack(
-        [profile.attribution.path[rows], activities.name[rows], np.maximum(scope.step_by_activity[rows], 0)]
-    )
-    (path, name, step), key = np.unique(keys, axis=1, return_inverse=True)
-    total_ns = np.zeros(len(path), np.int64)
-    np.add.at(total_ns, key.reshape(-1), scope.duration_ns[rows])
+    path, name = profile.attribution.path[rows], activities.name[rows]
     launches = {
         "phase": np.array(phases, object)[path],
         "part": np.array(parts, object)[path],
         "class": np.array(profile.activity_classes, object)[name],
         "kernel": np.array(activities.names, object)[name],
-        "step": step,
-        "launches": np.bincount(key.reshape(-1), minlength=len(path)),
-        "total_ns": total_ns,
+        "step": np.maximum(scope.step_by_activity[rows], 0),  # without steps, all of the capture is step 0
+        "launches": 1,
+        "total_ns": scope.duration_ns[rows],
     }
     names = {"EXPORT_PRODUCT_VERSION": "nsys", "EXPORT_SCHEMA_VERSION": "schema", "CAPTURE_BACKEND": "backend"}
     facts = {name: profile.metadata[key] for key, name in names.items() if key in profile.metadata}

@@ -9,9 +9,9 @@ from pathlib import Path
 
 ERROR, WARNING = "error", "warning"
 # Keys among the facts of a capture: its rank, and how many there are; what `record` noted about its window, as JSON; of
-# JSON of torch.profiler, what it lacks, where it is invalid, and the nanoseconds of which all its times are multiples.
+# JSON of torch.profiler, what it lacks, and the nanoseconds of which all its times are multiples.
 RANK_KEY, RANKS_KEY, WINDOW_KEY = "RECORDED_RANK", "RECORDED_RANKS", "RECORDED_WINDOW"
-NOTES_KEY, DAMAGE_KEY, RESOLUTION_KEY = "TRACE_NOTES", "TRACE_DAMAGE", "TRACE_RESOLUTION_NS"
+NOTES_KEY, RESOLUTION_KEY = "TRACE_NOTES", "TRACE_RESOLUTION_NS"
 BAD_KEY = "TRACE_BAD_EVENTS"  # how many events of JSON were left out, or repaired
 # The codes of findings, which docs/finding-codes.md explains.
 IMPOSSIBLE = (  # no table is made from such a capture
