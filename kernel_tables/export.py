@@ -409,8 +409,8 @@ class Export(Source):
 
     def last_time(self) -> int:
         """The end of the capture: the latest end, or start of an open range."""
-        tables = [table for table in (*TABLES, RUNTIME, NVTX) if self.has(table, "start", "end")]
-        last = max(self.rows(f'SELECT max(ifnull("end", start)) FROM {table}')[0][0] or 0 for table in tables)
+        times = [self.read(table, {"start": "start", "end": "end"}) for table in (*TABLES, RUNTIME, NVTX)]
+        last = max(int(column.max(initial=0)) for columns in times for column in columns.values())
         self.require_times(RUNTIME, *2 * [np.array([last])])  # of an API call: other ends are checked
         return last
 
