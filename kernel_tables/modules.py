@@ -91,11 +91,11 @@ def _passes(trace, calls: "ModuleCalls") -> list[Range]:
     for thread, rows in outermost(operators).items():
         start, end, node = operators["start"][rows], operators["end"][rows], is_node[rows]
         before, after = np.searchsorted(ends, start, "right"), np.searchsorted(ends, end, "right")
-        continues = node[1:] & node[:-1] & (before[1:] == after[:-1])
-        outside = np.append(False, continues), np.append(continues, False)  # which one node begins or ends no pass
-        first, last = (node & ~one[: len(rows)] for one in outside)
-        times = zip(start[first].tolist(), end[last].tolist(), strict=True)
-        passes += [Range(*both, thread, BACKWARD) for both in times]
+        continues = np.concatenate([[False], node[1:] & node[:-1] & (before[1:] == after[:-1]), [False]])
+        first, last = node & ~continues[:-1], node & ~continues[1:]
+        passes += [
+            Range(*times, thread, BACKWARD) for times in zip(start[first].tolist(), end[last].tolist(), strict=True)
+        ]
     return passes
 
 
@@ -180,7 +180,8 @@ def _operators(trace) -> list[Range]:
         return "×".join(map(str, shape)) if isinstance(shape, list) else str(shape)
 
     def text_of(shapes: bytes) -> str:
-        sizes = [size(shape) for shape in json.loads(shapes or b"[]") if shape]
+        told = json.loads(shapes.decode(errors="replace") or "[]")
+        sizes = [size(shape) for shape in told if shape] if isinstance(told, list) else []
         return f"({', '.join(sizes)})" if sizes else ""
 
     operators, shapes, ranges = trace["operator"], [text_of(text) for text in trace.shapes], []
@@ -271,7 +272,7 @@ class Backward:
     UNKNOWN = -2
 
     def __init__(self, trace, calls: ModuleCalls):
-        self.trace, self.operators, self.calls = trace, trace["operator"], calls
+        self.operators, self.calls = trace["operator"], calls
         self.is_node = node_mask(trace)
         self.nesting = Nesting(*(self.operators[key] for key in ("start", "end", "thread")), self.is_node)
         sequence, forward_thread = self._numbers()

@@ -8,30 +8,25 @@ from typing import NamedTuple
 
 
 class Style(NamedTuple):
-    """How a version writes categories, times and what surrounds the events."""
+    """How a version writes times, and what surrounds the events."""
 
     first_us: str
     whole: bool = False
-    of_2021: bool = False
-    api: str = "cuda"
     facts: str = ""
 
 
 STYLES = {
-    "2021, other names of categories": Style("1665536373729077", whole=True, of_2021=True),
     "2022, whole microseconds": Style("1661203462584767", whole=True, facts=', "traceName": "a.json"'),
     "2024, three decimals since 1970": Style("1712195495519689.049", facts=', "displayTimeUnit": "ns"'),
     "2026, since a base": Style(
         "4563979318882.246", facts=', "displayTimeUnit": "ms", "baseTimeNanoseconds": 1790857026000000000'
     ),
-    "ROCm": Style("4203669603438.301", api="hip"),
 }
 
 
 def trace_text(style: Style) -> str:
     """The program's trace: a step, in it five kernels on two streams, a copy, and one kernel without a call."""
-    of_2021 = {"kernel": "Kernel", "cuda_runtime": "Runtime", "gpu_memcpy": "Memcpy", "cpu_op": "Operator"}
-    names, events = of_2021 if style.of_2021 else {}, []
+    events = []
 
     def us(microseconds) -> str:
         return str(int(Decimal(microseconds))) if style.whole else str(microseconds)
@@ -40,7 +35,7 @@ def trace_text(style: Style) -> str:
         return us(Decimal(style.first_us) + Decimal(start))
 
     def add(category: str, name: str, start: str, length: str, thread: int, args: str = "", pid: int = 1) -> None:
-        head = f'"ph": "X", "cat": "{names.get(category, category)}", "name": "{name}", "pid": {pid}, "tid": {thread}'
+        head = f'"ph": "X", "cat": "{category}", "name": "{name}", "pid": {pid}, "tid": {thread}'
         times = f'"ts": {at(start)}, "dur": {us(length)}'
         events.append(f'{{\n    {head},\n    {times},\n    "args": {{ {args} }}\n  }}')
 
@@ -53,12 +48,12 @@ def trace_text(style: Style) -> str:
             shapes = '"Input Dims": [[4, 256], [256, 8], []]'
             add("cpu_op", f"aten::op{number}", start, "8", thread, f'{shapes}, "External id": {number + 1}')
             call = f'"cbid": 211, "correlation": {100 + number}'
-            add("cuda_runtime", f"{style.api}LaunchKernel", f"{start}.5", "2.25", thread, call)
+            add("cuda_runtime", "cudaLaunchKernel", f"{start}.5", "2.25", thread, call)
         place = f'"device": 0, "context": 1, "stream": {stream}, "correlation": {5 if is_last else 100 + number}'
         more = '"grid": [2, 1, 1], "block": [128, 1, 1], "est. achieved occupancy %": 5.25'
         name = f"void kernel{number}<float>(int, {{lambda()#1}})"
         add("kernel", name, f"{7 + 10 * number}", duration, stream, f"{place}, {more}", 0)
-    add("cuda_runtime", f"{style.api}MemcpyAsync", "60", "3", 1117, '"correlation": 120')
+    add("cuda_runtime", "cudaMemcpyAsync", "60", "3", 1117, '"correlation": 120')
     copy = '"device": 0, "stream": 7, "correlation": 120, "bytes": 4096'
     add("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", "70", "1.5", 7, copy, 0)
     add("cuda_sync", 'Sync \\"quoted\\" \\u00e9', "90", "1", 1)
