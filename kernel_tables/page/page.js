@@ -1,7 +1,7 @@
-// The scripts of every page. The data are the names that numbers refer to, the looks of bars, and the flame graph.
+// The scripts of every page. The data are the looks of bars, and the flame graph.
 const all = (selector) => [...document.querySelectorAll(selector)];
 const make = (tag, properties) => Object.assign(document.createElement(tag), properties);
-const { names, looks, flame } = JSON.parse(document.getElementById("data").textContent);
+const { looks, flame } = JSON.parse(document.getElementById("data").textContent);
 
 // ---- tables: at first 20 rows are shown; a click on a heading sorts them
 function startTable(table) {
@@ -35,7 +35,7 @@ all("main table:not([data-tree])").forEach((table) => table.tBodies[0]?.rows.len
 
 // ---- the flame graph: a button per range and kernel; a click redraws it so that the clicked one fills the width
 function startFlame(place) {
-  const { parent, name, ms, launches, look } = flame;
+  const { parent, name, ms, launches, look, full, short } = flame;
   const above = parent.map(() => [0]); // the nodes from the root to each node, with it
   const left = parent.map(() => 0), used = [...left]; // the ms to the left of each node; what its children use so far
   for (let i = 1; i < parent.length; i++) {
@@ -44,14 +44,14 @@ function startFlame(place) {
     used[parent[i]] += ms[i];
   }
   const describe = (i) =>
-    `${names.full[name[i]]}: ${+ms[i].toPrecision(4)} ${place.dataset.unit}, ${((100 * ms[i]) / ms[0]).toFixed(1)} % of it, ` +
+    `${full[name[i]]}: ${+ms[i].toPrecision(4)} ${place.dataset.unit}, ${((100 * ms[i]) / ms[0]).toFixed(1)} % of it, ` +
     `${launches[i].toLocaleString("en", { maximumFractionDigits: 1 })} launches`;
   const show = (root) => {
     const bars = parent.flatMap((_, i) => {
       const around = above[root].includes(i), width = around ? 1 : ms[i] / ms[root]; // around: the root and what is above
       if (!around && !(above[i].includes(root) && width > 0.001)) return [];
       const from = around ? 0 : (left[i] - left[root]) / ms[root];
-      const bar = make("button", { type: "button", textContent: names.short[name[i]], title: describe(i), node: i, className: `look-${looks[look[i]]}` });
+      const bar = make("button", { type: "button", textContent: short[name[i]], title: describe(i), node: i, className: `look-${looks[look[i]]}` });
       Object.assign(bar.style, { left: `${100 * from}%`, width: `${100 * width}%`, top: `${1.5 * (above[i].length - 1)}rem` });
       return [Object.assign(bar, { onclick: () => show(i) })];
     });

@@ -1,7 +1,7 @@
 """The page of one capture: one file that needs no network and has a limited size; and what the page of a grid shares
-with it: names, the flame graph, the rows of a step's ranges, and Jinja for HTML."""
+with it: the flame graph, the rows of a step's ranges, and Jinja for HTML."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -40,25 +40,6 @@ TABLES = {  # by name the headings, with the column and its kind
 }  # fmt: skip
 
 
-class Names:
-    """The full names on a page, and their numbers: a step has thousands of kernels, but dozens of names."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-        self._kernels: dict[str, None] = {}
-
-    def number(self, name: str, is_kernel: bool = False) -> int:
-        """The number of the name. That of a kernel also gets a short name."""
-        if is_kernel:
-            self._kernels[name] = None
-        return self._numbers.setdefault(name, len(self._numbers))
-
-    def as_lists(self) -> dict[str, list[str]]:
-        """{"full": the names, cut to 1,000 characters, "short": the names, with different short ones of kernels}."""
-        short, full = short_names(self._kernels), [f"{name[:999]}…" if name[1000:] else name for name in self._numbers]
-        return {"full": full, "short": [short.get(name, text) for name, text in zip(self._numbers, full, strict=True)]}
-
-
 class Leaf(NamedTuple):
     """What one kernel takes of a step in one range path."""
 
@@ -69,30 +50,34 @@ class Leaf(NamedTuple):
     launches: float
 
 
-def flame(leaves: Iterable[Leaf], names: Names, root: str = "step") -> dict[str, list]:
-    """The tree of ranges and kernels in columns: parent (index, -1 for the root), name (its number in `names`), ms,
-    launches, look (index in LOOKS). Times include those of children, which come after their parents."""
+def flame(leaves: Sequence[Leaf], root: str = "step") -> dict[str, list]:
+    """The tree of ranges and kernels in columns: parent (index, -1 for the root), name (a number: a step has thousands
+    of kernels, but dozens of names), ms, launches, look (index in LOOKS). Times include those of children, which come
+    after their parents. By number of a name, `full` is the name, cut to 1,000 characters, `short` what bars show."""
 
     def look_of_range(ranges: tuple[str, ...]) -> int:  # that of its phase, which may be called "optimizer (AdamW)"
         phase = ranges[0].partition(" (")[0] if ranges else "unknown"
         return LOOKS.index(phase if phase in (*PHASES, "unknown") else "range")
 
-    index, nodes = {(): 0}, [[-1, names.number(root), 0, 0, LOOKS.index("range")]]
+    index, nodes, numbers = {(): 0}, [[-1, 0, 0, 0, LOOKS.index("range")]], {root: 0}
     for leaf in sorted(leaves, key=lambda leaf: look_of_range(leaf.ranges)):
-        labels = [(name, names.number(name), look_of_range(leaf.ranges)) for name in leaf.ranges]
         look = family(leaf.kernel_class)
         look = LOOKS.index(look if look in LOOKS[len(PHASES) - 1 :] else "unknown")
-        labels.append((f"\0{leaf.kernel}", names.number(leaf.kernel, True), look))
-        path, around = (), [nodes[0]]  # a range and a kernel may have the same name
-        for label, name, look in labels:
+        bars = [(name, name, look_of_range(leaf.ranges)) for name in leaf.ranges]
+        bars.append((f"\0{leaf.kernel}", leaf.kernel, look))  # a range and a kernel may have the same name
+        path, around = (), [nodes[0]]
+        for label, name, look in bars:
             outer, path = index[path], (*path, label)
             if path not in index:
                 index[path] = len(nodes)
-                nodes.append([outer, name, 0, 0, look])
+                nodes.append([outer, numbers.setdefault(name, len(numbers)), 0, 0, look])
             around.append(nodes[index[path]])
         for node in around:
             node[2:4] = node[2] + leaf.ms, node[3] + leaf.launches
-    return dict(zip(("parent", "name", "ms", "launches", "look"), map(list, zip(*nodes, strict=True)), strict=True))
+    columns = dict(zip(("parent", "name", "ms", "launches", "look"), map(list, zip(*nodes, strict=True)), strict=True))
+    full = [f"{name[:999]}…" if name[1000:] else name for name in numbers]
+    short = short_names(leaf.kernel for leaf in leaves)
+    return columns | {"full": full, "short": [short.get(name, text) for name, text in zip(numbers, full, strict=True)]}
 
 
 def step_rows(
@@ -139,7 +124,7 @@ def html_environment(*folders: Path) -> jinja2.Environment:
 
 def write_page(profile: Profile, path: Path, step_name: str = "step") -> None:
     """Writes the page to `path`, completely or not at all."""
-    scope, names, window = Scope(profile, step_name), Names(), "measure"
+    scope, window = Scope(profile, step_name), "measure"
     time, leaves, findings, on_cpu = step_time(scope), step_leaves(scope), diagnose(scope), profile.is_cpu_only
     under = window if window in profile.capture.ranges.names else None  # tables are of the window, if there is one
     most_small_ms = max(sorted((leaf.ms for leaf in leaves), reverse=True)[MAX_LEAVES:], default=-1)
@@ -150,9 +135,8 @@ def write_page(profile: Profile, path: Path, step_name: str = "step") -> None:
     text = html_environment().get_template("capture.html.j2").render(
         title=profile.capture.path.name, program=str(profile.recorded_window.get("program", "")), scope=scope,
         machine=_describe(profile), on_cpu=on_cpu, cpu_note=CPU_ONLY_NOTE, time=time,
-        of_what="one step" if scope.has_steps else "the capture", names_of=names.as_lists,
-        tables=_tables(profile, under),
-        flame=flame(shown, names, root), small_leaves=sum(one.ms <= most_small_ms for one in leaves),
+        of_what="one step" if scope.has_steps else "the capture", tables=_tables(profile, under),
+        flame=flame(shown, root), small_leaves=sum(one.ms <= most_small_ms for one in leaves),
         rows=step_rows(leaves, time and time.ns / 1e6, idle_ms), short=short_names(scope.activities.names),
         findings=[finding for finding in findings if not finding.abstained], unchecked=abstained_by_reason(findings),
         completeness=profile.check(step_name=step_name),

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from kernel_tables.attribution import names_in
 from kernel_tables.files import written_whole
-from kernel_tables.page.page import Leaf, Names, flame, html_environment, step_rows
+from kernel_tables.page.page import Leaf, flame, html_environment, step_rows
 from workflow.peaks import peak_flop_per_s
 from workflow.tables import read_tables
 from workflow.text import describe_machine, describe_run, list_missing
@@ -28,7 +28,7 @@ MARKDOWN = (
 
 def main(tables: list[str], documents: list[str], figures: list[str], run: str | None, page: str) -> None:
     """Writes the page. It begins with `run`, which is None in grids without steps."""
-    frames, names = read_tables(tables), Names()
+    frames = read_tables(tables)
     runs = frames["runs"]
     leaves = list_leaves(frames.get("kernels", pd.DataFrame()), run)
     sections, placed = [read_section(Path(document)) for document in documents], set()
@@ -42,15 +42,14 @@ def main(tables: list[str], documents: list[str], figures: list[str], run: str |
         machine=Markup(MARKDOWN.renderInline(describe_machine(runs))),
         contents=[*contents, ("step", "Inside a step")] if leaves else contents,
         sections=sections,
-        figures={Path(path).stem: embed_image(Path(path)) for path in figures},
+        figures={Path(path).stem: base64.b64encode(Path(path).read_bytes()).decode() for path in figures},
         missing=list_missing(runs),
         run=run,
         run_name=describe_run(runs, run) if run else None,
         speed=measure_speed(frames, run) if run else None,
         advice=list_advice(frames, run),
         rows=step_rows(leaves),
-        flame=flame(leaves, names),
-        names_of=names.as_lists,
+        flame=flame(leaves),
     )
     with written_whole(Path(page)) as partial:
         partial.write_text(text, encoding="utf-8")
@@ -63,11 +62,6 @@ def read_section(document: Path) -> dict:
     body = MARKDOWN.render(FIGURE.sub("", "\n".join(rest)).replace("\n## ", "\n### ")).strip()
     name, question = document.stem, question.lstrip("# ")
     return {"name": name, "question": question, "lead": lead, "body": Markup(body), "figures": figures}
-
-
-def embed_image(path: Path) -> str:
-    """The figure as the address of an image, which keeps the names inside it apart from those of other figures."""
-    return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
 
 
 def list_leaves(kernels: pd.DataFrame, run: str | None) -> list[Leaf]:
