@@ -53,11 +53,13 @@ class recorded(ContextDecorator):
     def __enter__(self) -> recorded:
         from torch.autograd.profiler import record_function
 
+        from kernel_tables.marks.marker import encoded
+
         if not self._open_ranges:
             self._times += 1
             if self._times == self.skip + 1:
                 self._open_window()
-        self._open_ranges.append(record_function(self.name))
+        self._open_ranges.append(record_function(encoded(self.name)))
         self._open_ranges[-1].__enter__()
         return self
 
@@ -95,18 +97,16 @@ class recorded(ContextDecorator):
     def _open_window(self) -> None:
         from kernel_tables.record import keeping
         from kernel_tables.record.profilers import TorchProfiler
-        from kernel_tables.record.ranges import AddedRanges, ProgramRanges
+        from kernel_tables.record.ranges import AddedRanges
         from kernel_tables.record.recorder import wait_for_device
 
         self._output = keeping.free_output(self._requested_output)
         with ExitStack() as window:
-            profiler, program_ranges = TorchProfiler(), ProgramRanges(to_nvtx=False)
+            profiler = TorchProfiler()
             added = AddedRanges(has_modules=self._has_modules, has_steps=False, to_nvtx=False)
             wait_for_device()
             profiler.start()
             window.callback(profiler.stop)
-            program_ranges.watch_record_function()
-            window.callback(program_ranges.leave_record_function)
             window.callback(added.end)
             window.callback(wait_for_device)
             added.begin()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kernel_tables.output import duration, visible
@@ -15,26 +15,19 @@ from kernel_tables.record.program import ProgramEnd
 STEP_NOUNS = {
     handover.OPTIMIZER: "step", handover.MODULE: "call", handover.GRAPH: "replay", handover.RANGE: "instance",
 }  # fmt: skip
-STEP_TIMES = ("step_before_s", "step_within_s")
 
 
 def outcomes_of(settings: Settings, notes: list[dict], program_end: ProgramEnd) -> list[Outcome]:
-    """The outcome of each process that opened a window; if one of them is a rank, of all ranks of its run, in their
-    order. If no window opened, one outcome of the whole program."""
-    opened_pids = [note["pid"] for note in notes if note["event"] == "open"]
-    if not opened_pids:
+    """The outcome of each process that came to the window first, which is one or all ranks of a run, in the order of
+    the ranks. If no window opened, one outcome of the whole program."""
+    ranks = {note["pid"]: note for note in notes if note["event"] == "rank"}
+    opened = {note["pid"] for note in notes if note["event"] == "open"}
+    pids = opened | {note["pid"] for note in notes if note["event"] == "refused" and note["pid"] in ranks}
+    if not opened:
         return [Outcome(settings, notes, program_end)]
-    rank_notes = _rank_notes(notes, opened_pids)
-    pids = sorted(rank_notes, key=lambda pid: rank_notes[pid]["number"]) or opened_pids
     notes_by_pid = {pid: [note for note in notes if note["pid"] == pid or note["event"] == "elsewhere"] for pid in pids}
-    return [Outcome(settings, notes_by_pid[pid], program_end, rank_notes.get(pid)) for pid in pids]
-
-
-def _rank_notes(notes: list[dict], pids: Collection[int]) -> dict[int, dict]:
-    """By process, the last note on its rank, for all ranks of the runs of these processes; empty without ranks."""
-    rank_notes = {note["pid"]: note for note in notes if note["event"] == "rank"}
-    runs = {rank_notes[pid]["run"] for pid in pids if pid in rank_notes}
-    return {pid: note for pid, note in rank_notes.items() if note["run"] in runs}
+    outcomes = [Outcome(settings, notes_by_pid[pid], program_end, ranks.get(pid)) for pid in pids]
+    return sorted(outcomes, key=lambda outcome: outcome.rank_note["number"] if outcome.rank_note else 0)
 
 
 def is_recorded(notes: list[dict]) -> bool:
@@ -119,8 +112,8 @@ class Outcome:
         (`by`: OPTIMIZER, GRAPH, MODULE or RANGE; its `name`), the `first` step, how many were `done`, how long they
         took, and how many graphs the program compiled."""
         facts: dict[str, object] = {"program": program}
-        notes, names = self.opened | self.closed, ("torch", "by", "name", "first", "done", *STEP_TIMES, "compilations")
-        facts |= {name: notes[name] for name in names if name in notes}
+        names = ("torch", "by", "name", "first", "done", "step_before_s", "compilations")
+        facts |= {name: value for name, value in (self.opened | self.closed).items() if name in names}
         rank, rank_count = (self.rank_note["number"], self.rank_note["of"]) if self.rank_note else (None, 1)
         return keeping.Recording(
             pid=self.opened["pid"], by_nsys=self.is_by_nsys, torch_version=self.opened["torch"],
@@ -129,22 +122,21 @@ class Outcome:
         )  # fmt: skip
 
     def window_phrase(self) -> str:
-        """What was recorded: "steps 6 to 8 of process 123, by nsys", or "calls 6 to 8 of GPT of rank 1, ..."."""
+        """What was recorded: "steps 6 to 8 of AdamW, process 123, by nsys"."""
         profiler = "nsys" if self.is_by_nsys else "PyTorch's profiler"
-        separator = f"{self.rank_phrase}," if self.rank_phrase else " of"
-        return f"{self._content_phrase()}{separator} process {self.opened['pid']}, by {profiler}"
+        rank = f", rank {self.rank_note['number']}" if self.rank_note else ""
+        return f"{self._content_phrase()}{rank}, process {self.opened['pid']}, by {profiler}"
 
     def _content_phrase(self) -> str:
         opened, done = self.opened, self.closed.get("done", 0)
         if "first" not in opened:  # the window opened for the capture of a CUDA graph, and no step began
             return "from the first capture of a CUDA graph until the program ended, without a step"
-        noun, first = STEP_NOUNS[opened["by"]], opened["first"]
+        noun, first, actor = STEP_NOUNS[opened["by"]], opened["first"], visible(opened["name"])
         if not self.closed:
-            return f"from {noun} {first} until the program ended"
+            return f"from {noun} {first} of {actor} until the program ended"
         complete = f"{noun}s {first} to {first + done - 1}" if done > 1 else f"{noun} {first}" if done else ""
         part = f"a part of {noun} {first + done}" if self.was_cut else ""
-        actor = "" if opened["by"] == handover.OPTIMIZER else f" of {visible(opened['name'])}"
-        return " and ".join(filter(None, (complete, part))) + actor
+        return f"{' and '.join(filter(None, (complete, part)))} of {actor}"
 
     def remarks(self) -> Iterator[str]:
         """What else to know about the recording, in sentences."""
@@ -155,14 +147,6 @@ class Outcome:
         if self.note("profile") and "cut_by" not in self.closed:
             effect = "may lack kernels" if self.is_by_nsys else "starts later"
             yield f"the program uses PyTorch's profiler itself, so the recording {effect}"
-        by, name = self.opened.get("by"), visible(self.opened.get("name", ""))
-        optimizers = [kind for kind, *_ in self.closed.get("repeated", ()) if kind == handover.OPTIMIZER]
-        if by == handover.OPTIMIZER and len(optimizers) > 1:
-            yield f"a step ends with a step of {name}, one of the program's {len(optimizers)} optimizers"
-        elif by == handover.MODULE:
-            yield f"a step is a call of {name}, and what follows it until the next"
-        elif by == handover.GRAPH:
-            yield "a step ends with each replay of a CUDA graph"
         if self.has_prelude:
             yield "the capture begins earlier, where a CUDA graph was captured; these steps alone: --under step"
         if count := self.closed.get("compilations"):
@@ -175,11 +159,7 @@ class Outcome:
         if not self.closed:
             return ""
         cost_s = self.opened["start_s"] + self.closed["stop_s"] + self.note("saved").get("save_s", 0.0)
-        text = f"recording took {duration(1e9 * cost_s)} of the program's time"
-        before_s, within_s = (self.closed.get(name) for name in STEP_TIMES)
-        if before_s and within_s:  # recording, or what else ran on the machine, makes steps longer
-            text += f"; steps take {within_s / before_s:.2f} times as long in the window as before it"
-        return text
+        return f"recording took {duration(1e9 * cost_s)} of the program's time"
 
     def missing_reason(self) -> str:
         """Why there is no recording, and mostly what to do."""

@@ -46,22 +46,11 @@ class ProgramRanges:
     """
 
     def __init__(
-        self,
-        *,
-        to_nvtx: bool,
-        is_recording: Callable[[], bool] = lambda: True,
-        before: Callable[..., None] = lambda name, of_torch: None,
-        after: Callable[[str, Any], None] = lambda name, optimizer: None,
-    ) -> None:
+        self, *, to_nvtx: bool, is_recording: Callable[[], bool], before: Callable[..., None],
+        after: Callable[[str, Any], None],
+    ) -> None:  # fmt: skip
         self._to_nvtx, self._is_recording, self._before, self._after = to_nvtx, is_recording, before, after
         self._open = OpenRanges()
-
-    def watch_torch(self) -> None:
-        """Listens to the ranges that are opened through PyTorch, from now on."""
-        self.watch_record_function()
-        nvtx = torch.cuda.nvtx
-        nvtx.range_push = self._push_wrapper(nvtx.range_push, lambda message: str(message))
-        nvtx.range_pop = self._pop_wrapper(nvtx.range_pop)
 
     def watch_nvtx(self, nvtx: ModuleType) -> None:
         """Listens to the ranges of the package nvtx, from now on."""
@@ -72,8 +61,11 @@ class ProgramRanges:
         annotate.__exit__ = self._pop_wrapper(annotate.__exit__)
         annotate.__call__ = opening_decorator(annotate.__call__)
 
-    def watch_record_function(self) -> None:
-        """Listens to record_function, and to optimizers, until `leave_record_function`."""
+    def watch_torch(self) -> None:
+        """Listens to the ranges that are opened through PyTorch, and to optimizers, from now on."""
+        nvtx = torch.cuda.nvtx
+        nvtx.range_push = self._push_wrapper(nvtx.range_push, lambda message: str(message))
+        nvtx.range_pop = self._pop_wrapper(nvtx.range_pop)
         self._original_enter, self._original_exit = record_function.__enter__, record_function.__exit__
 
         @wraps(record_function.__enter__)
@@ -97,12 +89,7 @@ class ProgramRanges:
 
         record_function.__enter__, record_function.__exit__ = uncompiled(enter), uncompiled(exit_)
         # before optimizers are compiled: torch.compile compiles an optimizer again if its hooks change
-        self._hook = register_optimizer_step_pre_hook(self._before_step)
-
-    def leave_record_function(self) -> None:
-        """Listens to record_function and optimizers no more."""
-        self._hook.remove()
-        record_function.__enter__, record_function.__exit__ = self._original_enter, self._original_exit
+        register_optimizer_step_pre_hook(self._before_step)
 
     @uncompiled
     def _before_step(self, optimizer: Any, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
@@ -137,7 +124,7 @@ class ProgramRanges:
 
     def _enter(self, range_: record_function) -> record_function:
         if self._to_nvtx:
-            ORIGINAL_PUSH(nvtx_text(range_.name))
+            ORIGINAL_PUSH(range_.name)
         if self._to_nvtx or not self._is_recording():
             return self._original_enter(range_)
         name, range_.name = range_.name, encoded(range_.name)
@@ -202,11 +189,6 @@ def opening_decorator(original: Callable) -> Callable:
     return decorate
 
 
-def nvtx_text(name: str) -> str:
-    """The name as NVTX accepts it: UTF-8 without NUL."""
-    return name.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
-
-
 class AddedRanges:
     """The ranges that the recorder opens between `begin` and `end`, in the window: one for each step; and one for each
     module of all models of this process, forward and backward, for each call of backward, and for each outermost call
@@ -215,8 +197,7 @@ class AddedRanges:
     def __init__(self, *, has_modules: bool, has_steps: bool, to_nvtx: bool) -> None:
         self.has_modules, self.has_steps, self._to_nvtx = has_modules, has_steps, to_nvtx
         # the original functions, since ProgramRanges replaces those of PyTorch to see the program's own ranges
-        nvtx = Emitter(lambda name: ORIGINAL_PUSH(nvtx_text(name)), ORIGINAL_POP)
-        self._marker = Marker(nvtx if to_nvtx else record_function_emitter())
+        self._marker = Marker(Emitter(ORIGINAL_PUSH, ORIGINAL_POP) if to_nvtx else record_function_emitter())
         self._parts = ModuleParts(
             self._marker.part, self._name_of,
             lambda _: self._marker.range("forward" if torch.is_grad_enabled() else "inference"),

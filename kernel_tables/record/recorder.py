@@ -4,10 +4,8 @@ It runs inside other people's programs, in the middle of their steps. So whateve
 to print, and never raised.
 """
 
-import atexit
 import gc
 import multiprocessing.util
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -68,7 +66,7 @@ class Recorder:
         self.is_open = True
         if multiprocessing.parent_process() is not None:
             # a forked process does not call what atexit registered
-            multiprocessing.util.Finalize(None, self._at_exit, exitpriority=0)
+            multiprocessing.util.Finalize(None, self.end, exitpriority=0)
         self._compiled_before = count_compiled()
         facts |= {"torch": torch.__version__, "has_steps": self.ranges.has_steps}
         self.notes.add("open", start_s=time.perf_counter() - started_s, **facts)
@@ -105,18 +103,13 @@ class Recorder:
         except Exception as error:
             self.notes.add("lost", reason=one_line_error(error))
 
-    def end_with_process(self) -> None:
-        """Closes the window when this process ends, and leaves forked children without a window."""
-        atexit.register(self._at_exit)
-        os.register_at_fork(after_in_child=self._in_forked_child)
-
-    def _at_exit(self) -> None:
-        """Closes a window in which the program ended, and notes how far this process came."""
+    def end(self) -> None:
+        """At the end of this process: closes a window in which it ended, and notes how far it came."""
         self.close(at_exit=True)
         self.notes.add("exit", **self.progress())
 
-    def _in_forked_child(self) -> None:
-        """Ends the window in a child of the recorded process: the profiler belongs to its parent, and it is no rank."""
+    def leave(self) -> None:
+        """In a forked child of the recorded process: the profiler belongs to its parent, and it is no rank yet."""
         self.is_open = False
         self._ranks.forget()
 

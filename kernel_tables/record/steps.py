@@ -1,10 +1,11 @@
 """What opens and closes the window: instances of a range, or steps. A step is one of an optimizer, a replay of a CUDA
 graph, or a call of a model."""
 
+import atexit
+import os
 import statistics
 import threading
 import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -77,19 +78,6 @@ class RangeWindow(Window):
         return {"repeated": [[handover.RANGE, f"range '{self.settings.range}'", self._instances]]}
 
 
-def watched_calls(before_call: Callable[[nn.Module], object]) -> ModuleParts:
-    """Hooks that call `before_call` before every outermost call of a module on the thread that made the first."""
-    first_thread: list[int] = []
-
-    def around(module: nn.Module) -> AbstractContextManager:
-        first_thread[:] = first_thread or [threading.get_ident()]
-        if first_thread == [threading.get_ident()]:
-            before_call(module)
-        return nullcontext()
-
-    return ModuleParts(nullcontext, lambda module: None, around)
-
-
 @dataclass(eq=False)
 class RepeatedAction:
     """What an object of the program does again and again."""
@@ -97,9 +85,7 @@ class RepeatedAction:
     kind: str  # OPTIMIZER, GRAPH or MODULE
     name: str  # of the object
     count: int = 0
-    # when steps ended before the window opened; and when it had opened, and steps ended in it
-    before_s: list[float] = field(default_factory=list)
-    within_s: list[float] = field(default_factory=list)
+    ends_s: list[float] = field(default_factory=list)  # when steps ended before the window opened
 
 
 class StepsWindow(Window):
@@ -124,7 +110,8 @@ class StepsWindow(Window):
         self._actions: dict[tuple[str, int], RepeatedAction] = {}  # by kind and id of the object
         self._step_action: RepeatedAction | None = None  # defines what a step is
         self._has_optimizer = False
-        self._calls = watched_calls(self._before_call)
+        self._calling_thread: int | None = None  # the one that made the first call
+        self._calls = ModuleParts(nullcontext, lambda module: None, self._before_call)
         self._calls.begin()
         if settings.window != handover.CALLS:
             graph = torch.cuda.graphs.CUDAGraph
@@ -142,10 +129,9 @@ class StepsWindow(Window):
 
     def progress(self) -> dict[str, Any]:
         facts: dict[str, Any] = {"repeated": [[one.kind, one.name, one.count] for one in self._actions.values()][:20]}
-        if (action := self._step_action) is not None:
-            for name, times_s in (("step_before_s", action.before_s), ("step_within_s", action.within_s)):
-                durations_s = [later_s - earlier_s for earlier_s, later_s in pairwise(times_s[-21:])]
-                facts |= {name: statistics.median(durations_s)} if durations_s else {}
+        if self._step_action is not None and len(self._step_action.ends_s) > 1:
+            ends_s = self._step_action.ends_s[-21:]
+            facts["step_before_s"] = statistics.median(later_s - earlier_s for earlier_s, later_s in pairwise(ends_s))
         return facts
 
     def _after_new_optimizer(self, *_: Any) -> None:
@@ -167,7 +153,14 @@ class StepsWindow(Window):
         if not is_capturing():
             self._count(handover.GRAPH, graph, "a CUDA graph")
 
-    def _before_call(self, module: nn.Module) -> None:
+    def _before_call(self, module: nn.Module) -> AbstractContextManager:
+        """Counts an outermost call of a module on the thread that made the first."""
+        self._calling_thread = self._calling_thread or threading.get_ident()
+        if self._calling_thread == threading.get_ident():
+            self._count_call(module)
+        return nullcontext()
+
+    def _count_call(self, module: nn.Module) -> None:
         was_waiting = self.recorder.is_waiting
         if not (was_waiting or self.recorder.is_open):  # the window is over
             self._calls.end()
@@ -184,8 +177,8 @@ class StepsWindow(Window):
         otherwise one has ended."""
         recorder, action = self.recorder, self._actions.setdefault((kind, id(actor)), RepeatedAction(kind, name))
         action.count += 1
-        if recorder.is_waiting or recorder.is_open:
-            (action.within_s if action is self._step_action else action.before_s).append(time.perf_counter())
+        if recorder.is_waiting:
+            action.ends_s.append(time.perf_counter())
         if recorder.is_open and action is self._step_action:
             recorder.completed += 1
             recorder.ranges.step_ends()
@@ -207,7 +200,7 @@ class StepsWindow(Window):
         else:
             self.recorder.open(**facts)
         if self.recorder.is_open:
-            self._step_action, action.within_s = action, [time.perf_counter()]
+            self._step_action = action
             self.recorder.ranges.step_begins()
         elif not self.recorder.is_waiting:  # it never opens; else it may open at a later step
             self._calls.end()
@@ -232,4 +225,5 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
     when_imported("nvtx", ranges.watch_nvtx)
     # nsys records on while the program profiles itself; PyTorch's profiler is left to the program.
     profiler.watch_program(recorder.note_profile if to_nvtx else partial(recorder.close, by_profile=True))
-    recorder.end_with_process()
+    atexit.register(recorder.end)
+    os.register_at_fork(after_in_child=recorder.leave)

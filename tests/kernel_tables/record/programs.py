@@ -13,7 +13,6 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 STEPS = 12
 
 
@@ -24,8 +23,6 @@ def print_digest(*models):
         for name, tensor in sorted(model.state_dict().items()):
             digest.update(name.encode() + tensor.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     digest.update(torch.get_rng_state().numpy().tobytes() + repr(random.getstate()).encode())
-    if torch.cuda.is_initialized():
-        digest.update(torch.cuda.get_rng_state().numpy().tobytes())
     print("left", digest.hexdigest())
 
 
@@ -49,36 +46,37 @@ class Net(nn.Module):
         return self.head(x)
 
 
-def randn(*shape):
-    return torch.randn(*shape, device=DEVICE)
-
-
 def train(model, optimizer):
-    model(randn(4, 16)).square().mean().backward()
+    model(torch.randn(4, 16)).square().mean().backward()
     optimizer.step()
     optimizer.zero_grad()
 
 
 def trains():
-    """Two models, each with an optimizer, gradient accumulation, clipping, a scheduler, autocast, an evaluation, an
-    error in a forward pass, and an exit status."""
-    generator, discriminator = Net().to(DEVICE), Net().to(DEVICE)
+    """Two models, each with an optimizer, one of which calls a closure, clipping, a scheduler, autocast, an evaluation,
+    an error in a forward pass, and an exit status."""
+    generator, discriminator = Net(), Net()
     optimizers = [torch.optim.AdamW(model.parameters()) for model in (generator, discriminator)]
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizers[0], STEPS)
+
+    def closure():
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            loss = discriminator(generator(torch.randn(4, 16)).repeat(1, 4)).float().square().mean()
+        loss.backward()
+        return loss
+
     for step in range(STEPS):
         if step == 6:
             with torch.no_grad():
-                print(f"validation {sum(generator(randn(4, 16)).mean().item() for _ in range(3)):.6f}")
+                print(f"validation {sum(generator(torch.randn(4, 16)).mean().item() for _ in range(3)):.6f}")
         try:
-            generator(randn(4, 15 if step == 7 else 16)).mean().backward()
+            generator(torch.randn(4, 15 if step == 7 else 16)).mean().backward()
         except RuntimeError as error:
             print("caught", error)
-        with torch.autocast(DEVICE, dtype=torch.bfloat16):
-            loss = discriminator(generator(randn(4, 16)).repeat(1, 4)).float().square().mean()
-        loss.backward()
         nn.utils.clip_grad_norm_(generator.parameters(), 1.0)
+        optimizers[0].step()
+        optimizers[1].step(closure)
         for optimizer in optimizers:
-            optimizer.step()
             optimizer.zero_grad()
         scheduler.step()
     print_digest(generator, discriminator)
@@ -87,9 +85,9 @@ def trains():
 
 def infers():
     """Calls of a model, without an optimizer."""
-    model = Net().to(DEVICE).eval()
+    model = Net().eval()
     with torch.inference_mode():
-        print([model(randn(4, 16)).argmax().item() for _ in range(STEPS)])
+        print([model(torch.randn(4, 16)).argmax().item() for _ in range(STEPS)])
     print_digest(model)
 
 
@@ -99,13 +97,13 @@ def compiles():
     import warnings
 
     warnings.filterwarnings("error", ".*global hooks.*")
-    model = Net().to(DEVICE)
+    model = Net()
     called = torch.compile(model, dynamic=False, fullgraph=True)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer.step = torch.compile(optimizer.step, backend="eager")
     for step in range(STEPS):
         batch = 6 if step >= 8 else 4
-        called(randn(batch, 16)).backward(torch.ones(batch, 4, device=DEVICE))
+        called(torch.randn(batch, 16)).backward(torch.ones(batch, 4))
         optimizer.step()
         optimizer.zero_grad()
     from torch._dynamo.utils import counters
@@ -119,7 +117,7 @@ def profiles():
     """A profile of the program's own by a schedule, and later a recording of itself."""
     import kernel_tables
 
-    model = Net().to(DEVICE)
+    model = Net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
     def note(finished):
@@ -177,30 +175,6 @@ def joins():
         rank.start()
     for rank in ranks:
         rank.join()
-
-
-def replays():
-    """A training whose whole step is captured into a CUDA graph once and then replayed; it needs a GPU."""
-    model = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 8)).cuda()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    x, side, graph = randn(16, 64), torch.cuda.Stream(), torch.cuda.CUDAGraph()
-
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        model(x).square().mean().backward()
-        optimizer.step()
-
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    with torch.cuda.graph(graph):
-        step()
-    for number in range(STEPS):
-        x.fill_(number / 14)
-        graph.replay()
-    print_digest(model)
 
 
 def run(name):

@@ -21,7 +21,8 @@ with (Path(os.environ["KERNEL_TABLES_RECORDING"]) / "notes.jsonl").open("a") as 
 print("from the program", input())
 print("to standard error", file=sys.stderr)
 """
-OPENED = {"event": "open", "first": 6, "by": "optimizer", "start_s": 0.1, "torch": "2.13", "has_steps": True}
+OPENED = {"event": "open", "first": 6, "start_s": 0.1, "torch": "2.13", "has_steps": True}
+OPENED |= {"by": "optimizer", "name": "SGD"}
 CLOSED = {"event": "closed", "done": 2, "stop_s": 0.1}
 
 
@@ -64,7 +65,7 @@ def test_nsys_records_the_window_alone_with_further_options_and_the_program_keep
     for option in ("--capture-range=cudaProfilerApi", "--capture-range-end=stop", "--cuda-graph-trace=node"):
         assert option in line  # else a replayed graph is one row
     assert "--python-sampling=true" in line and "--trace=cuda,nvtx,osrt" in line and "--trace=cuda,nvtx " not in line
-    assert "recording.sqlite: steps 6 to 7 of process 3, by nsys" in done.err
+    assert "recording.sqlite: steps 6 to 7 of SGD, process 3, by nsys" in done.err
     assert [line.split()[:3] for line in done.err.splitlines() if line.startswith("step")] == [["step", "2", "2"]]
     assert "no GPU was used" not in done.err
 
@@ -137,7 +138,7 @@ def test_each_rank_gets_its_part_of_the_report(under_nsys):
                         device=process, duration=100 * process)  # fmt: skip
     done = under_nsys(report=made, notes=notes)
     assert done.status == 0
-    assert "recording.sqlite: steps 6 to 7 of rank 0, process 3, by nsys" in done.err
+    assert "recording.sqlite: steps 6 to 7 of SGD, rank 0, process 3, by nsys" in done.err
     assert "Does the process use CUDA" not in done.err  # of the launcher, which uses none
     assert "kernel-tables communication recording.sqlite recording_rank1.sqlite\n" in done.err
     assert "kernel-tables record: error of rank 1: found 2 ranges 'step', expected 3" in done.err

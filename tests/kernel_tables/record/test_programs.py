@@ -9,14 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 import kernel_tables
 
 PROGRAMS = Path(__file__).with_name("programs.py")
 ROOT = Path(__file__).parents[3]
 COMPARED = ["trains", "infers", "compiles", "profiles"]
-COMPARED += ["replays"] if torch.cuda.is_available() else []
 
 
 @pytest.fixture(autouse=True)
@@ -40,8 +38,6 @@ def compared(record, plain):
     """A function that runs a program recorded, compares it with its plain run, and returns the recorded run."""
 
     def run(name, *options, start=("programs.py",)):
-        if name not in plain:
-            pytest.skip("this machine lacks what the program needs")
         done = record("", *options, program=[sys.executable, *start, name])
         assert f"{done.out}status {done.status}\n" == plain[name], done.err
         return done
@@ -56,18 +52,18 @@ def test_a_training_with_two_optimizers_an_evaluation_an_error_and_a_status_that
     assert phases == {
         "forward", "inference", "backward", "Optimizer.step#AdamW.step", "Optimizer.zero_grad#AdamW.zero_grad",
     }  # fmt: skip
-    assert (done.status, ranges["step"], ranges["step > Optimizer.step#AdamW.step"]) == (5, 6, 12)
+    # the range of the optimizer that calls a closure has two instances, before and after the call
+    assert (done.status, ranges["step"], ranges["step > Optimizer.step#AdamW.step"]) == (5, 6, 18)
     assert (ranges["step > forward > Net"], ranges["step > inference > Net"]) == (18, 3)
     assert ranges["step > backward > Net > blocks > blocks.up"] == 6 * 3 * 2 - 2  # one forward pass failed
-    assert "a step ends with a step of AdamW, one of the program's 2 optimizers\n" in done.err
+    assert "recording.sqlite: steps 6 to 11 of AdamW, process" in done.err
 
 
 def test_without_an_optimizer_calls_of_the_model_are_recorded(compared):
     done = compared("infers")
     ranges = done.instances()
     assert (ranges["step"], ranges["step > inference > Net"]) == (6, 6)
-    assert "recording.sqlite: calls 6 to 11 of Net of process" in done.err
-    assert "a step is a call of Net, and what follows it until the next" in done.err
+    assert "recording.sqlite: calls 6 to 11 of Net, process" in done.err
 
 
 def test_a_compiled_model_is_compiled_as_often_as_without_and_its_products_are_in_its_modules(compared):
@@ -88,18 +84,14 @@ def test_a_compiled_model_is_compiled_as_often_as_without_and_its_products_are_i
 def test_a_program_that_profiles_and_records_itself_loses_nothing(compared):
     done = compared("profiles", "--skip", "2", "--steps", "19")
     assert "the window ended early: the program started PyTorch's profiler itself; what was recorded" in done.err
-    assert " to 12 and a part of step 13 of process" in done.err
+    assert " to 12 and a part of step 13 of SGD, process" in done.err
     assert done.instances("inside.sqlite")["train"] == 2
-
-
-def test_replays_of_a_graph_are_steps(compared):  # on a GPU
-    assert compared("replays").instances()["step"] == 6
 
 
 def test_each_rank_has_its_capture(record):
     done = record(program=[sys.executable, "programs.py", "joins"])
     assert done.instances()["step"] == done.instances("recording_rank1.sqlite")["step"] == 6
-    assert "recording_rank1.sqlite: steps 6 to 11 of rank 1, process" in done.err
+    assert "recording_rank1.sqlite: steps 6 to 11 of SGD, rank 1, process" in done.err
     with kernel_tables.read("recording_rank1.sqlite") as profile:
         assert (profile.metadata["RECORDED_RANK"], profile.metadata["RECORDED_RANKS"]) == ("1", "2")
 
@@ -112,7 +104,7 @@ def test_a_crash_in_the_window_keeps_what_was_recorded_and_the_first_process_is_
     assert "OutOfMemoryError: made up" in done.err
     assert "the window ended early: the program ended; what was recorded until then is kept" in done.err
     assert "only the first process at the window was recorded (number of others: 1)" in done.err
-    assert "crash.sqlite: steps 2 to 4 and a part of step 5 of process" in done.err
+    assert "crash.sqlite: steps 2 to 4 and a part of step 5 of SGD, process" in done.err
     assert "error:" not in done.err
     # it has a range of its own, so its modules get none, and its steps do; a name that Kineto would lose is kept
     loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"

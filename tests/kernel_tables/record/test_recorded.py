@@ -94,21 +94,6 @@ def test_a_block_that_raises_leaves_no_capture_and_the_next_can_be_recorded():
         raise AssertionError("the block runs though it cannot be kept")
 
 
-def test_what_an_optimizer_runs_in_its_closure_is_not_the_optimizers():
-    model, x = nn.Linear(4, 4), torch.randn(2, 4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-
-    def closure():
-        loss = model(x).sum()
-        loss.backward()
-        return loss
-
-    with kernel_tables.recorded("step", ranges="modules") as recording:
-        optimizer.step(closure)
-    phases = {path for path in instances(recording, tree=True) if path.count(" > ") == 1}
-    assert phases == {"step > forward", "step > backward", "step > Optimizer.step#SGD.step"}
-
-
 @pytest.mark.parametrize("options", [{"steps": 0}, {"skip": -1}, {"ranges": "module"}])
 def test_numbers_that_mean_nothing_are_refused(options):
     with pytest.raises(ValueError, match="at least 1"):
