@@ -1,10 +1,11 @@
 """Measures one stage of one run and writes the result as JSON.
 
-    python -m cs336_model --spec '{...}' --output FILE --locks DIR --started FILE [--profiler P] [--capture FILE]
+    python -m cs336_model --spec '{...}' --output FILE --locks DIR [--profiler P] [--capture FILE]
 
-The status of the result is `complete`; `out_of_memory`; `unsupported` if this machine cannot run the variant;
-`non_finite` if a loss is no number. A wrong option or a model that cannot be measured as declared prints one line,
-every other failure a traceback; both exit with another status than 0 and leave no result.
+The file `started` beside the result exists while this process has its device: a time limit counts then. The status of
+the result is `complete`; `out_of_memory`; `unsupported` if this machine cannot run the variant; `non_finite` if a loss
+is no number. A wrong option or a model that cannot be measured as declared prints one line, every other failure a
+traceback; both exit with another status than 0 and leave no result.
 """
 
 import argparse
@@ -33,14 +34,12 @@ def main(arguments: list[str] | None = None) -> bool:
     parser.add_argument("--spec", required=True, help="specification of the run, as JSON (cs336_model/spec.py)")
     parser.add_argument("--output", type=Path, required=True, help="file for the result")
     parser.add_argument("--locks", type=Path, default=locks.LOCKS, help="folder of this host's locks")
-    parser.add_argument("--started", type=Path, help="exists while this process has its device: a limit counts then")
     parser.add_argument("--profiler", choices=("none", "nsys", "torch", "ncu"), default="none")
     parser.add_argument("--capture", type=Path, help="file for what --profiler torch or the stage memory records")
     parser.add_argument("--rank-command", type=json.loads, default=[], help="words before the command of each rank")
     parser.add_argument("--rank", type=int, help="set by cs336_model/launch.py, as is --meeting")
     parser.add_argument("--meeting", type=Path, help="folder in which the ranks meet the process that started them")
     options = parser.parse_args(arguments)
-    options.started = options.started or options.output.with_name("started")
     try:
         spec = read_spec(options.spec)
     except ValueError as error:
@@ -86,7 +85,7 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
         place = parallel.RankPlace(spec, options)
     else:
         sharing.release()
-        place = device.Place(spec.device, options.locks, options.started)
+        place = device.Place(spec.device, options.locks, options.output.with_name("started"))
     if spec.time_limit_s:  # shows where it hangs, before it is killed
         faulthandler.dump_traceback_later(max(spec.time_limit_s - min(5.0, spec.time_limit_s / 4), 0.1))
     if spec.stage in BENCHMARKED:

@@ -20,7 +20,7 @@ from cs336_model.loading import Output, build_model, loss_arguments, loss_of, re
 from cs336_model.optimizer import AdamW
 from cs336_model.ranges import span
 from cs336_model.results import STAGES, Timing
-from cs336_model.spec import Spec
+from cs336_model.spec import PHASES, Spec
 
 
 class Progress:
@@ -138,16 +138,10 @@ class Subject:
 
     def phase_seconds(self) -> dict[str, list[float]]:
         """Seconds of each phase of the last steps; an empty list for a phase that the mode does not have."""
-        seconds: dict[str, list[float]] = {phase: [] for phase in ("forward", "loss", "backward", "optimizer")}
+        seconds: dict[str, list[float]] = {phase: [] for phase in PHASES["train_step"]}
         for name, start, end in self.marks:
             seconds[name].append(seconds_between(start, end))
         return seconds
-
-    def add_missing_loss(self) -> None:
-        """Computes the loss of an extra pass if steps have none: losses show that two runs did the same work."""
-        if not self.losses:
-            with torch.no_grad(), self.autocast(), variants.forced_backend(self.spec.attention):
-                self.losses.append(loss_of(self.forward(with_loss=True), self.targets))
 
 
 def measure(
@@ -188,14 +182,20 @@ def measure(
         from torch._dynamo.utils import counters
 
         result.graph_breaks = counters["graph_break"].total()
-    subject.add_missing_loss()
+    if not subject.losses:  # steps have none; losses show that two runs did the same work
+        with torch.no_grad(), subject.autocast(), variants.forced_backend(spec.attention):
+            subject.losses.append(loss_of(subject.forward(with_loss=True), subject.targets))
     result.losses = subject.read_losses()
     result.compile_seconds = subject.compile_seconds
     if profiler == "none":
         result.without_communication_seconds = subject.time_without_communication()
     result.forward_flops = forward_flops(spec) or (count_flops(subject) if spec.stage == "timing" else None)
     del subject
-    check_losses(result)
+    step = next((step for step, loss in enumerate(result.losses) if not math.isfinite(loss)), None)
+    if step is not None:
+        result.status = "non_finite"
+        result.reason = f"the loss of step {step}, counted from 0 with the warm-up, is {result.losses[step]}"
+        result.losses = result.losses[:step]
     if profiler in ("nsys", "torch"):  # which have to end
         place.share()
     if is_marked:
@@ -207,15 +207,6 @@ def measure(
 
         export_capture(recorded, capture, on_gpu=device.type == "cuda", torch_version=torch.__version__)
     return result
-
-
-def check_losses(result: Timing) -> None:
-    """Makes the result non_finite if a loss is no number, and leaves the losses before it."""
-    step = next((step for step, loss in enumerate(result.losses) if not math.isfinite(loss)), None)
-    if step is not None:
-        result.status = "non_finite"
-        result.reason = f"the loss of step {step}, counted from 0 with the warm-up, is {result.losses[step]}"
-        result.losses = result.losses[:step]
 
 
 def count_flops(subject: Subject) -> int:

@@ -45,7 +45,7 @@ def run_ranks(spec: Spec, options: argparse.Namespace) -> None:
         meeting = Path(folder)
         folders = [meeting / f"rank{rank}" for rank in range(spec.gpus)]
         results = [folder / f"{spec.stage}.json" for folder in folders]
-        processes, held = [], locks.shared(options.locks)
+        processes, held, started = [], locks.shared(options.locks), options.output.with_name("started")
         try:
             for rank, folder in enumerate(folders):
                 folder.mkdir()
@@ -53,12 +53,12 @@ def run_ranks(spec: Spec, options: argparse.Namespace) -> None:
             wait_for(processes, [folder / "ready" for folder in folders])
             held.release()
             held = locks.exclusive(options.locks, gpus or [locks.HOST], spec.gpus if gpus else 1)
-            options.started.touch()
+            started.touch()
             meeting.joinpath("devices").write_text(json.dumps(held.names if gpus else []))
             meeting.joinpath("devices").rename(meeting / "begin")
             wait_for(processes, [folder / "freed" for folder in folders])
             held.release()
-            options.started.unlink()
+            started.unlink()
             locks.shared(options.locks)  # until this process ends
             meeting.joinpath("end").touch()
             wait_for(processes)

@@ -1,9 +1,8 @@
 """One rank of a run on several GPUs: its group, its part of the batch, and how it reduces its gradients.
 
 cs336_model/launch.py starts the ranks, and holds the locks. If a profiler sees ranges, `all-reduce, bytes = N` is
-around each all-reduce; with DDP, it is inside `all-reduce, bucket = K`. `all-reduce buffers` is around what makes their
-buffers. `all-gather` and `reduce-scatter` name their bytes, too; with FSDP, they are inside ranges without bytes, which
-include the copies that a collective needs, and `wait for all-gather` is around the wait.
+around each all-reduce; with DDP, it is inside `all-reduce, bucket = K`. With FSDP, `all-gather` and `reduce-scatter`
+without bytes include the copies that a collective needs, and `wait for all-gather` is around the wait.
 """
 
 import argparse

@@ -1,33 +1,16 @@
 """The ranges that the measured program opens, and `span`, which opens one.
 
-Each layer opens the ranges of a block; their names have no layer numbers:
-
-    compile | warmup | measure | no_sync
-      step
-        forward
-          embedding
-          block
-            norm
-            attention > (qkv projection, rope, scaled dot product attention > (computing attention scores,
-                         mask and scale, computing softmax, final matmul), output projection)
-            residual, norm, feed-forward > activation, residual
-          norm, head
-        loss
-        backward
-          loss, head, norm, block and all in it, embedding: each again, around what differentiates it
-          recomputation > block (as in forward)
-        optimizer, synchronize
-
-Ranges of communication between processes are in cs336_model/parallel.py. A timed run opens none, since that costs time.
-This module imports neither torch nor nvtx until ranges are emitted.
+Each layer opens the ranges of a block; their names have no layer numbers. In the backward pass, the parts of the
+forward pass are opened again, each around what differentiates it; tests/golden/grid/ranges.csv has all of a step.
+Ranges of communication are in cs336_model/parallel.py. A timed run opens none, since that costs time. This module
+imports neither torch nor nvtx until ranges are emitted.
 """
 
-import ast
 import functools
+import linecache
 import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any
 
 RECORDING, DOMAIN = "recording", "cs336_model"  # the range around all that nsys may record, and its NVTX domain
@@ -113,20 +96,19 @@ def mark_compiled(is_compiling: Callable[[], bool]) -> None:
 def find_part(stack_trace: str) -> str | None:
     """The innermost part around a stack of calls as Python prints it, the innermost call last; None if it is in no
     part. A compiler drops ranges from the graph that it traces, but stores such a stack with every operation."""
-    for path, line in reversed(re.findall(r'File "([^"]+)", line (\d+), in ', stack_trace)):
-        parts = [name for first, last, name in list_blocks(path) if first <= int(line) <= last]
-        if parts:
-            return parts[-1]
-    return None
+    called = reversed(re.findall(r'File "([^"]+)", line (\d+), in ', stack_trace))
+    return next(filter(None, (find_block(path, int(line)) for path, line in called)), None)
 
 
 @functools.cache
-def list_blocks(path: str) -> list[tuple[int, int, str]]:
-    """First line, last line and part of the blocks `with span("PART")` in a source file, outer ones first."""
-    blocks = []
-    for node in ast.walk(ast.parse(Path(path).read_text())) if Path(path).is_file() else ():
-        for item in node.items if isinstance(node, ast.With) else ():
-            match item.context_expr:
-                case ast.Call(ast.Name("span") | ast.Attribute(attr="span"), [ast.Constant(str(part))]):
-                    blocks.append((node.body[0].lineno, node.end_lineno, part))
-    return sorted(blocks, key=lambda one: (one[0], -one[1]))
+def find_block(path: str, number: int) -> str | None:
+    """The part of the innermost block `with span("PART")` around a line of a source file."""
+    lines = [line for line in linecache.getlines(path)[:number] if line.strip()]
+    depths = [len(line) - len(line.lstrip()) for line in lines]
+    depth = depths[-1] if depths else 0
+    for line, indentation in zip(reversed(lines), reversed(depths), strict=True):
+        if indentation < depth:
+            depth = indentation
+            if block := re.match(r'\s*with (?:\w+\.)?span\("([^"]+)"\)', line):
+                return block[1]
+    return None

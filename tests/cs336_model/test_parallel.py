@@ -61,9 +61,8 @@ def run(tmp_path, monkeypatch):
 def options_of(folder: Path) -> argparse.Namespace:
     command = [sys.executable, str(folder / "rank.py"), "{rank}"]
     return argparse.Namespace(
-        output=folder / "timing.json", locks=folder / "locks", started=folder / "started", profiler="none",
-        capture=None, rank_command=command,
-    )  # fmt: skip
+        output=folder / "timing.json", locks=folder / "locks", profiler="none", capture=None, rank_command=command
+    )
 
 
 GOOD = """
