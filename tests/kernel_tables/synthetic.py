@@ -60,7 +60,7 @@ class Synthetic:
     def __init__(self):
         self.rows: dict[str, list[dict]] = {table: [] for table in COLUMNS}
         self._strings: dict[str, int] = {}
-        self._next_correlation = 1
+        self._next_correlation, self._called = 1, set()
         self.metadata("EXPORT_SCHEMA_VERSION", "3.20.3")
 
     def metadata(self, name: str, value: str) -> Synthetic:
@@ -69,18 +69,10 @@ class Synthetic:
 
     def range(self, name, start, end, thread=1, process=1, kind=PUSH_POP, domain=0, registered=False, end_thread=None):
         """A range; END is None where it was never closed, END_THREAD another thread that ended it."""
-        self.rows["NVTX_EVENTS"].append(
-            {
-                "start": start,
-                "end": end,
-                "eventType": kind,
-                "text": None if registered else name,
-                "textId": self.string(name) if registered else None,
-                "globalTid": thread_id(thread, process),
-                "endGlobalTid": None if end_thread is None else thread_id(end_thread, process),
-                "domainId": domain,
-            }
-        )
+        named = {"textId": self.string(name)} if registered else {"text": name}
+        ended_by = None if end_thread is None else thread_id(end_thread, process)
+        row = {"start": start, "end": end, "eventType": kind, "domainId": domain, "endGlobalTid": ended_by} | named
+        self.rows["NVTX_EVENTS"].append(row | {"globalTid": thread_id(thread, process)})
         return self
 
     def domain(self, number: int, name: str, process: int = 1, at: int = 0) -> Synthetic:
@@ -91,16 +83,10 @@ class Synthetic:
 
     def call(self, at, correlation, thread=1, process=1, api="cudaLaunchKernel_v7000", duration=1, returned=0):
         """An API call."""
-        self.rows["CUPTI_ACTIVITY_KIND_RUNTIME"].append(
-            {
-                "start": at,
-                "end": at + duration,
-                "globalTid": thread_id(thread, process),
-                "correlationId": correlation,
-                "nameId": self.string(api),
-                "returnValue": returned,
-            }
-        )
+        row = {"start": at, "end": at + duration, "globalTid": thread_id(thread, process), "returnValue": returned}
+        row |= {"correlationId": correlation, "nameId": self.string(api)}
+        self.rows["CUPTI_ACTIVITY_KIND_RUNTIME"].append(row)
+        self._called.add((correlation, process))
         return self
 
     def kernel(self, name, at, start=None, duration=10, grid=(None,) * 3, block=(None,) * 3, **where) -> Synthetic:
@@ -177,7 +163,8 @@ class Synthetic:
         entries.append(entries[0] | {"idx": 1, "type": 22, "name": "Message size [bytes]", "offset": 8})
         layouts = self.rows["NVTX_PAYLOAD_SCHEMA_ENTRIES"]
         layouts += [entry for entry in entries if entry not in layouts]
-        if not any(row.get("text") == "NCCL" and row["globalTid"] == thread_id(1, process) for row in self._domains()):
+        own = {"text": "NCCL", "globalTid": thread_id(1, process)}
+        if not any(own.items() <= row.items() for row in self.rows["NVTX_EVENTS"]):
             self.domain(domain, "NCCL", process)
         self.range(name, start, end, thread, process, domain=domain)
         if size is not None:
@@ -185,23 +172,20 @@ class Synthetic:
             self.rows["NVTX_EVENTS"][-1]["binaryData"] = struct.pack("<QQQQ", domain, layout, len(data), 32) + data
         return self
 
-    def _domains(self) -> list[dict]:
-        return [row for row in self.rows["NVTX_EVENTS"] if row["eventType"] == 75]
-
     def string(self, value: str) -> int:
         if value not in self._strings:
             self._strings[value] = len(self._strings) + 1
             self.rows["StringIds"].append({"id": self._strings[value], "value": value})
         return self._strings[value]
 
-    def write(self, path: Path, lacking: tuple[str, ...] = (), keep_empty: bool = False) -> Path:
+    def write(self, path: Path, lacking: tuple[str, ...] = ()) -> Path:
         """PATH, written; tables without rows are left out as nsys does, and so are the tables and columns LACKING."""
         path.unlink(missing_ok=True)
         with sqlite3.connect(path) as connection:
             connection.execute(UNSYNCED)
             for table, columns in COLUMNS.items():
                 rows = self.rows[table]
-                if table in lacking or not (rows or keep_empty):
+                if table in lacking or not rows:
                     continue
                 names = [column for column in columns.split() if f"{table}.{column}" not in lacking]
                 types = [f'"{name}" {"TEXT" if name in TEXT_COLUMNS else "INTEGER"}' for name in names]
@@ -217,21 +201,14 @@ class Synthetic:
     ):
         if correlation is None:
             correlation, self._next_correlation = self._next_correlation, self._next_correlation + 1
-        if at is not None and not self._called(correlation, process):
+        if at is not None and (correlation, process) not in self._called:
             self.call(at, correlation, thread, process)
         start = (at or 0) + 5 if start is None else start
         if "demangledName" in more:
             more = more | {"demangledName": self.string(more["demangledName"])}
-        row = {"start": start, "end": start + duration, "deviceId": device, "streamId": stream}
+        row = {"start": start, "end": start + duration, "deviceId": device, "streamId": stream, "graphNodeId": node}
         self.rows[table].append(row | {"correlationId": correlation, "globalPid": process_id(process)} | more)
-        self.rows[table][-1]["graphNodeId"] = node
         return self
-
-    def _called(self, correlation: int, process: int) -> bool:
-        calls = self.rows["CUPTI_ACTIVITY_KIND_RUNTIME"]
-        return any(
-            c["correlationId"] == correlation and c["globalTid"] >> 24 << 24 == process_id(process) for c in calls
-        )
 
 
 def random_capture(seed: int) -> Synthetic:
