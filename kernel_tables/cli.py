@@ -1,6 +1,6 @@
 """The command line: `kernel-tables record -- PROGRAM`, `kernel-tables kernels CAPTURE`, `kernel-tables names NAME`, ...
 
-Only what parses arguments is imported here, so that --help and wrong arguments are answered at once.
+Only what parses arguments is imported at first, so that --help and wrong arguments are answered at once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from kernel_tables import files, output, version
 from kernel_tables.errors import ERROR, IMPOSSIBLE, ImpossibleCapture, TraceError
+from kernel_tables.record.command import add_options, record
 
 if TYPE_CHECKING:
     from kernel_tables.errors import Finding
@@ -76,15 +77,13 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the command, and returns its exit status: 0; 1 for findings or differences; 2 for bad input; 130 after
     Ctrl-C; for `record`, that of the program."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = command_parser(arguments[:1] == ["record"])
+    parser = command_parser()
     if not arguments:
         parser.print_help(sys.stderr)
         return 2
     try:
         options = parser.parse_args(arguments)
         if options.command == "record":
-            from kernel_tables.record.command import record
-
             return record(options)
         return getattr(Command(options), options.command)()
     except TraceError as error:
@@ -100,8 +99,8 @@ def main(arguments: list[str] | None = None) -> int:
     return 2
 
 
-def command_parser(for_record: bool) -> argparse.ArgumentParser:
-    """The parser of all commands, with the options of `record` only if it is for that."""
+def command_parser() -> argparse.ArgumentParser:
+    """The parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="kernel-tables",
         description="Where the time of a PyTorch program goes, by modules and ranges: records the program, or reads a"
@@ -118,9 +117,7 @@ def command_parser(for_record: bool) -> argparse.ArgumentParser:
             flags = ("-o", argument) if argument == "--output" else (argument,)
             keywords, text = ARGUMENTS.get(f"{argument} of {name}") or ARGUMENTS[argument]
             command.add_argument(*flags, **keywords, help=text)
-        if name == "record" and for_record:
-            from kernel_tables.record.command import add_options
-
+        if name == "record":
             add_options(command)
     return parser
 

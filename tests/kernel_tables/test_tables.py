@@ -60,14 +60,6 @@ def require_sums(profile: kernel_tables.Profile, rows: Rows, under: str | None) 
     assert tree["instances"].sum() == profile.ranges(under)["instances"].sum()
 
 
-@pytest.mark.parametrize(
-    ("name", "under"), [("tiny_2024.2.3", None), ("graph_replayed_2025.3.2", "forward"), ("nccl_2025.3.1", "fsdp")]
-)
-def test_the_tables_of_a_real_capture_have_its_brute_force_sums(name, under, read, tmp_path):
-    with read(CAPTURES / f"{name}.sqlite.gz") as profile:
-        require_sums(profile, Rows.of_export(tmp_path / "capture.sqlite"), under)
-
-
 @pytest.mark.parametrize("under", [None, "a"])
 def test_the_tables_of_random_captures_have_their_brute_force_sums(under, read, tmp_path):
     for seed in range(200, 230):
