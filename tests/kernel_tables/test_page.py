@@ -12,7 +12,6 @@ from kernel_tables.check import losses
 from kernel_tables.page import page
 from kernel_tables.page.page import Leaf, step_rows
 from kernel_tables.steps import Scope
-from tests.browser import needs_browser
 from tests.kernel_tables.synthetic import Synthetic
 
 CAPTURES = Path(__file__).parent.parent / "captures"
@@ -133,23 +132,3 @@ def test_the_rows_of_a_step_add_up_and_have_the_time_in_which_nothing_ran():
         (0, "backward", 30, 0.5), (0, "optimizer", 10, 0.5), (0, "(no range)", 0.1, 0.5), (0, "idle", 5, None),
     ]  # fmt: skip
     assert rows[0][2] == 35 / 80 and step_rows(leaves)[0][2] == 35e6 / 75.1e6 and step_rows([]) == []
-
-
-@pytest.fixture(scope="module")
-def opened(browser, tiny, tmp_path_factory):
-    path = tmp_path_factory.mktemp("page") / "page.html"
-    path.write_text(tiny, encoding="utf-8")
-    browser.get(path.as_uri())
-    return browser
-
-
-@needs_browser
-def test_the_page_opens_without_a_message_and_its_buttons_work(opened):
-    assert [entry["message"] for entry in opened.get_log("browser")] == []
-    bars = "[...document.querySelectorAll('[data-flame] button')]"
-    opened.execute_script(f"{bars}.find(b => b.textContent === 'optimizer').click()")
-    assert "backward" not in opened.find_element("css selector", "[data-flame]").text
-    opened.execute_script("document.querySelectorAll('#kernels th button')[1].click()")
-    rows = "[...document.querySelectorAll('#kernels tbody tr')].filter(r => !r.hidden)"
-    launches = opened.execute_script(f"return {rows}.map(r => Number(r.cells[1].textContent.replace(',', '')))")
-    assert launches == sorted(launches, reverse=True) and len(launches) == 20

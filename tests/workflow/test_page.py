@@ -1,11 +1,12 @@
 """The page of a grid: one offline file, in which names from outside are text, and which fits its window."""
 
 import re
+import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-from tests.browser import needs_browser, until
 from tests.workflow.small_tables import make_run, write_tables
 from workflow.charts import save, text_chart, titled
 from workflow.scripts import page
@@ -92,6 +93,24 @@ def test_the_page_loads_nothing_and_a_figure_stands_where_its_document_shows_it(
     assert "../figures" not in html
 
 
+@pytest.fixture
+def browser(tmp_path):
+    """A headless Chromium with the window of a phone."""
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    flags = "headless no-sandbox disable-gpu no-first-run disable-dev-shm-usage disable-background-networking"
+    for flag in (*flags.split(), "disable-component-update", "disable-sync", f"user-data-dir={tmp_path}"):
+        options.add_argument(f"--{flag}")
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+    phone = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    yield driver
+    driver.quit()
+
+
 OUTSIDE = """
 const inside = (e) => { for (let p = e.parentElement; p; p = p.parentElement)
   if (["auto", "scroll", "hidden"].includes(getComputedStyle(p).overflowX) && p !== document.body) return true; };
@@ -100,19 +119,23 @@ return [...document.querySelectorAll("body *")].filter((e) => e.getBoundingClien
 """
 
 
-@needs_browser
-def test_hostile_names_are_text_everything_starts_and_nothing_is_wider_than_a_phone(made, browser):
-    size = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+@pytest.mark.skipif(
+    not (shutil.which("chromium") and shutil.which("chromedriver") and find_spec("selenium")),
+    reason="chromium, chromedriver or selenium is not installed",
+)
+def test_hostile_names_are_text_everything_works_and_nothing_is_wider_than_a_phone(made, browser):
+    run = browser.execute_script
     browser.get(made.as_uri())
-    until(lambda: browser.find_elements("css selector", "[data-flame] button"))
-    browser.execute_script("document.querySelectorAll('details').forEach((one) => one.open = true)")
-    assert browser.find_elements("css selector", "main table th button")
-    assert browser.execute_script("return [typeof window.taken, document.images.length]") == ["undefined", 1]
-    assert browser.get_log("browser") == []
-    said = browser.execute_script("return document.body.innerText")
+    run("document.querySelectorAll('details').forEach((one) => one.open = true)")
+    assert run("return [typeof window.taken, document.images.length]") == ["undefined", 1]
+    said = run("return document.body.innerText")
     assert said.count(HOSTILE.replace("`", "").partition("$")[0].strip('"')) >= 3
-    bars = browser.execute_script("return document.querySelector('[data-flame]').innerText")
-    assert f"computing attention scores{HOSTILE}" in bars
-    assert browser.execute_script(OUTSIDE) == []
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    flame = "document.querySelector('[data-flame]')"
+    assert f"computing attention scores{HOSTILE}" in run(f"return {flame}.innerText")
+    assert run(OUTSIDE) == [] and run("return document.documentElement.scrollWidth") <= 390
+    run("document.querySelectorAll('details th button')[1].click()")
+    rows = run("return [...document.querySelectorAll('details tbody tr')].filter(r => !r.hidden).map(r => r.innerText)")
+    assert [row.split()[1] for row in rows[:20]] == [str(number) for number in range(29, 9, -1)]
+    run(f"[...{flame}.children].find(bar => bar.textContent === 'optimizer').click()")
+    assert "backward" not in run(f"return {flame}.innerText")
+    assert browser.get_log("browser") == []
