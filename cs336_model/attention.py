@@ -26,13 +26,12 @@ def measure(spec: Spec, device: torch.device) -> Attention:
     variants.set_matmul_precision(spec.precision)
     if spec.compile != "off":
         variants.prepare_compiler()
-    with variants.forced_backend(spec.attention):
-        for context_length in spec.context_lengths:
-            cells.append(measure_cell(spec, context_length, device))
-            gc.collect()
-            if device.type == "cuda":
-                with suppress(RuntimeError):  # after an access outside of memory, which later cells report, too
-                    torch.cuda.empty_cache()
+    for context_length in spec.context_lengths:
+        cells.append(measure_cell(spec, context_length, device))
+        gc.collect()
+        if device.type == "cuda":
+            with suppress(RuntimeError):  # after an access outside of memory, which later cells report, too
+                torch.cuda.empty_cache()
     return Attention(status="complete", cells=cells)
 
 
@@ -40,7 +39,8 @@ def measure_cell(spec: Spec, context_length: int, device: torch.device) -> Cell:
     """The measurements at one context length, or why there are none."""
     cell = Cell(context_length=context_length, status="complete")
     try:
-        fill_cell(cell, spec, device)
+        with variants.forced_backend(spec.attention):
+            fill_cell(cell, spec, device)
     except variants.Unsupported as error:
         return Cell(context_length=context_length, status="unsupported", reason=str(error))
     except Exception as error:
@@ -60,8 +60,7 @@ def fill_cell(cell: Cell, spec: Spec, device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
     passes = Passes(spec, cell.context_length, device)
     start = default_timer()
-    # in the first pass, PyTorch may refuse the backend, and code is compiled
-    with variants.compiling(spec) if spec.compile != "off" else nullcontext(), variants.refusals(spec.attention):
+    with variants.compiling(spec) if spec.compile != "off" else nullcontext():
         output = passes.forward()
         cell.memory_before_backward_bytes = torch.cuda.memory_allocated(device) if on_gpu else None
         passes.backward(output)

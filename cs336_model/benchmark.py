@@ -39,7 +39,7 @@ class Subject:
         self.spec, self.device = spec, device
         self.autocast = partial(variants.autocast, spec.precision, device)
         model = build_model(spec, device)
-        variants.change_model(spec, model, device)
+        variants.change_model(spec, model)
         if spec.annotate == "modules" and spec.compile == "off":  # in a compiled graph no module is called
             ranges.mark_modules(model)
         self.parameter_count = sum(parameter.numel() for parameter in model.parameters())

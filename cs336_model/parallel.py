@@ -12,7 +12,6 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -79,8 +78,8 @@ class RankPlace(Place):
 
 
 class RankSubject(benchmark.Subject):
-    """A subject whose steps compute a part of the batch, and reduce the gradients of all ranks to their mean. Its
-    `pause` makes a block whose steps do not communicate."""
+    """A subject whose steps compute a part of the batch, and reduce the gradients of all ranks to their mean,
+    until `end_communication`."""
 
     def take_part(self, tokens: Tensor) -> Tensor:
         return tokens.chunk(dist.get_world_size())[dist.get_rank()]
@@ -99,29 +98,24 @@ class RankSubject(benchmark.Subject):
         """Seconds of half as many steps (rounded up) as were measured, in which each rank keeps its gradients. The
         ranks have different weights afterwards."""
         self.wait_for_all()
-        with self.pause():
-            return self.run_steps("no_sync", (self.spec.measured_steps + 1) // 2)
+        self.end_communication()
+        return self.run_steps("no_sync", (self.spec.measured_steps + 1) // 2)
 
 
 class Naive(RankSubject):
     """One all-reduce per gradient, after the backward pass."""
 
-    is_paused = False
+    communicates = True
 
     def reduce_gradients(self) -> None:
-        if self.is_paused:
-            return
-        for parameter in self.parameters:
+        for parameter in self.parameters if self.communicates else ():
             if parameter.grad is not None and dist.get_backend() == "nccl":
                 dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
             elif parameter.grad is not None:  # Gloo has no mean
                 dist.all_reduce(parameter.grad.div_(dist.get_world_size()))
 
-    @contextmanager
-    def pause(self) -> Iterator[None]:
-        self.is_paused = True
-        yield
-        self.is_paused = False
+    def end_communication(self) -> None:
+        self.communicates = False
 
 
 class Buckets(RankSubject):
@@ -139,10 +133,8 @@ class Buckets(RankSubject):
             wrapped.register_comm_hook(None, _reduce_in_range)
         return wrapped
 
-    @contextmanager
-    def pause(self) -> Iterator[None]:
-        with self.model.no_sync():
-            yield
+    def end_communication(self) -> None:
+        self.model.require_backward_grad_sync = False
 
 
 def _reduce_in_range(_: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
@@ -181,17 +173,13 @@ SUBJECTS = {"naive": Naive, "ddp": Buckets, "fsdp": Sharded}  # by value of the 
 def mark_collectives() -> None:
     """Makes collectives open ranges that name their bytes, which nsys does not see, and FSDP around what it does for
     them; whoever calls them, in this process from now on."""
-    # the range, and the position and name of the argument that holds all data of one rank
     collectives = {
-        "all_reduce": ("all-reduce", 0, "tensor"),
-        "all_gather_into_tensor": ("all-gather", 0, "output_tensor"),
-        "all_gather_single": ("all-gather", 0, "output_tensor"),  # the same since PyTorch 2.13
-        "reduce_scatter_tensor": ("reduce-scatter", 1, "input"),
-        "reduce_scatter_single": ("reduce-scatter", 1, "input"),
-    }
-    for name, marking in collectives.items():
+        "all_reduce": "all-reduce", "all_gather_into_tensor": "all-gather", "reduce_scatter_tensor": "reduce-scatter",
+        "all_gather_single": "all-gather", "reduce_scatter_single": "reduce-scatter",  # the same since PyTorch 2.13
+    }  # fmt: skip
+    for name, operation in collectives.items():
         if hasattr(dist, name):
-            setattr(dist, name, _mark(getattr(dist, name), *marking))
+            setattr(dist, name, _mark(getattr(dist, name), operation))
     from torch.distributed.fsdp._fully_shard._fsdp_param_group import FSDPParamGroup as Group
 
     around = {"unshard": "all-gather", "wait_for_unshard": "wait for all-gather", "post_backward": "reduce-scatter"}
@@ -199,11 +187,12 @@ def mark_collectives() -> None:
         setattr(Group, name, ranges.in_range(text, getattr(Group, name)))
 
 
-def _mark(collective: Callable[..., Any], operation: str, position: int, argument: str) -> Callable[..., Any]:
+def _mark(collective: Callable[..., Any], operation: str) -> Callable[..., Any]:
     @functools.wraps(collective)
     def marked(*args: Any, **kwargs: Any) -> Any:
-        tensor = kwargs[argument] if argument in kwargs else args[position]
-        with ranges.span(f"{operation}, bytes = {tensor.nbytes}"):
+        # the largest tensor holds all data of one rank: what is gathered or scattered
+        size = max(one.nbytes for one in (*args, *kwargs.values()) if isinstance(one, Tensor))
+        with ranges.span(f"{operation}, bytes = {size}"):
             return collective(*args, **kwargs)
 
     return marked

@@ -36,15 +36,14 @@ def import_late_modules(spec: Spec) -> None:
         import torch._dynamo  # noqa: F401
 
 
-def change_model(spec: Spec, model: nn.Module, device: torch.device) -> None:
-    """Turns the plain model into the run's variant, in place. Raises Unsupported if this machine refuses it."""
+def change_model(spec: Spec, model: nn.Module) -> None:
+    """Turns the plain model into the run's variant, in place."""
     set_matmul_precision(spec.precision)
     if spec.precision == "bf16-weights":  # buffers (rotary angles) stay as they are
         for parameter in model.parameters():
             parameter.data = parameter.data.to(torch.bfloat16)
     attentions = [module for module in model.modules() if isinstance(module, CausalSelfAttention)]
     if spec.attention != "eager":
-        require_backend(spec, attentions[0], device)
         for module in attentions:
             module.attend = fused_attention
     if spec.checkpoint != "0":
@@ -73,38 +72,24 @@ def fused_attention(queries: Tensor, keys: Tensor, values: Tensor, future: Tenso
         return scaled_dot_product_attention(queries, keys, values, is_causal=True, scale=queries.shape[-1] ** -0.5)
 
 
-def forced_backend(attention: str) -> AbstractContextManager:
-    """A block in which PyTorch's attention may use only this backend, also in backward passes; any for another name."""
+@contextmanager
+def forced_backend(attention: str) -> Iterator[None]:
+    """A block in which PyTorch's attention may use only this backend, also in backward passes; any for another name.
+    Raises Unsupported if PyTorch refuses it; its warnings are the reason."""
     if attention not in BACKENDS:
-        return nullcontext()
+        yield
+        return
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    return sdpa_kernel(getattr(SDPBackend, BACKENDS[attention]))
-
-
-def require_backend(spec: Spec, attention: CausalSelfAttention, device: torch.device) -> None:
-    """Calls PyTorch's attention once with the run's precision, length and head size. Raises Unsupported."""
-    width, dtype = attention.query.weight.shape[0] // attention.num_heads, attention.query.weight.dtype
-    heads = torch.zeros(1, 1, spec.context_length, width, dtype=dtype, device=device)
-    heads.requires_grad_("backward" in spec.phases)
-    with refusals(spec.attention), forced_backend(spec.attention), autocast(spec.precision, device):
-        # inputs are outputs of a product, as in the model: under autocast they have another dtype
-        inputs = heads @ torch.eye(width, dtype=dtype, device=device)
-        fused_attention(inputs, inputs, inputs, None)
-
-
-@contextmanager
-def refusals(attention: str) -> Iterator[None]:
-    """Raises Unsupported if PyTorch refuses the backend inside; its warnings are the reason."""
-    with warnings.catch_warnings(record=True) as caught:
+    with sdpa_kernel(getattr(SDPBackend, BACKENDS[attention])), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             yield
-        except RuntimeError as error:
-            # beginnings of PyTorch's errors on a GPU, and on a CPU
-            if not str(error).startswith(("No available kernel", "No viable backend")):
+        except RuntimeError as error:  # with the first words of PyTorch's on a GPU, and on a CPU, or of the compiler's
+            refused = re.search("(No available kernel|No viable backend)[^'\"]*", str(error))
+            if not refused:
                 raise
-            reasons = " ".join([str(error), *dict.fromkeys(str(warning.message) for warning in caught)])
+            reasons = " ".join([refused[0], *dict.fromkeys(str(warning.message) for warning in caught)])
             raise Unsupported(f"attention {attention}: {reasons}") from error
 
 
