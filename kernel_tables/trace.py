@@ -196,9 +196,6 @@ class Events(Source):
         if (columns["correlation"] <= 0).any():  # else nobody needs the other number
             columns["external"] = _integers([one.external for one in args])
         device, stream = _integers([one.device for one in args]), _integers([one.stream for one in args])
-        if (device == NONE).any() or (stream == NONE).any():  # what the process and thread of an activity mean, too
-            device = np.where(device == NONE, _integers([event.pid for event in events]), device)
-            stream = np.where(stream == NONE, _integers([event.tid for event in events]), stream)
         if events and isinstance(events[0].pid, str):
             self.labels |= set(zip(np.maximum(device, 0).tolist(), [str(event.pid) for event in events], strict=True))
         columns["stream"] = np.maximum(device, 0) << 32 | np.maximum(stream, 0) & 0xFFFFFFFF
@@ -253,16 +250,14 @@ class Events(Source):
             self[kind]["end"][self[kind]["is_open"]] = last - self.first_ns
 
     def _ranks(self) -> int:
-        """How many ranks were merged into the file; sets `process`. One rank is one process, in which a thread has each
-        step once, and does one thing at a time."""
-        kinds, steps = ("call", "operator", "annotation"), self.rows_named("annotation", "ProfilerStep#")
-        processes = np.unique(process_of(np.concatenate([self[kind]["thread"] for kind in kinds])))
+        """How many ranks were merged into the file; sets `process`. One rank is one process, in which a thread does one
+        thing at a time."""
+        threads = [self[kind]["thread"] for kind in ("call", "operator", "annotation")]
+        processes = np.unique(process_of(np.concatenate(threads)))
         self.process = int(processes[:1].sum())
         if len(processes) != 1:
             return len(processes) or max(Counter(device for device, _ in self.labels).values(), default=1)
-        of_thread = zip(*(self["annotation"][column][steps].tolist() for column in ("name", "thread")), strict=True)
-        has_twins = len(set(of_thread)) < len(steps)
-        return 1 + (has_twins or any(modules.often_cross(self[kind]) for kind in kinds[:2]))
+        return 1 + any(modules.often_cross(self[kind]) for kind in ("call", "operator"))
 
     # The capture
 

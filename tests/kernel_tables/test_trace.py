@@ -103,7 +103,7 @@ def test_a_trace_of_a_gpu_gives_activities_with_their_calls_sizes_and_memories(t
         event("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 31, 1, thread=7, pid=0, correlation=43, **copy),
         event("gpu_memcpy", "Memcpy", 41, 1, **copy, **pair, **{"dst kind": "pinned"}),
         event("kernel", "fill", 20, 5, thread=7, pid=0, correlation=41, **KERNEL),
-        event("kernel", "nvjet", 25, 6, thread=9, pid=1, correlation=42),
+        event("kernel", "nvjet", 25, 6, thread=9, pid=1, correlation=42, device=1, stream=9),
         event("kernel", "__amd_rocclr_copyBuffer", 35, 1, **copy),
         deviceProperties=[{"id": 0, "name": "NVIDIA H200"}],
         baseTimeNanoseconds=1_790_857_026_000_000_000,
@@ -165,7 +165,7 @@ def test_correlation_0_is_none_and_the_external_id_leads_to_the_operator(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("shift_us", "more_ids", "pid"), [(3, 0, 6), (0, 0, 5), (3, 0, "[TP01] 5"), (3, 1 << 20, 5), (3, 9999, 6)]
+    ("shift_us", "more_ids", "pid"), [(3, 0, 6), (3, 0, 5), (3, 0, "[TP01] 5"), (3, 1 << 20, 5), (3, 9999, 6)]
 )
 @pytest.mark.parametrize("on_gpu", [True, False])
 def test_ranks_that_were_merged_into_one_file_are_refused(tmp_path, shift_us, more_ids, pid, on_gpu):
