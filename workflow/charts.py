@@ -7,7 +7,6 @@ is the one that vl-convert ships; Arial and Helvetica have the same widths.
 """
 
 import html
-import math
 import re
 import textwrap
 from collections.abc import Iterable
@@ -91,21 +90,11 @@ def label_axis(rows: pd.DataFrame, column: str = "label") -> alt.Y:
     return alt.Y(f"{column}:N", title=None, sort=list(dict.fromkeys(rows[column])))
 
 
-def log_axis(channel: type, column: str, title: str | None, values: Iterable[float] = ()) -> alt.X | alt.Y:
-    """A logarithmic axis with plain numbers; `channel` is alt.X or alt.Y. With `values`, all that is drawn, it has the
-    ticks 1, 2 and 5 of each decade, or as many as it needs for three."""
-    known = [float(value) for value in values if value > 0]
-    if not known:
-        axis, scale = alt.Axis(labelExpr=PLAIN_NUMBER, tickCount=5), alt.Scale(type="log", nice=False, padding=8)
-        return channel(f"{column}:Q", title=title, scale=scale, axis=axis)
-    low, high, ticks = min(known) / 1.25, max(known) * 1.25, []
-    for digits in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)):
-        decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        ticks = [tick for decade in decades for digit in digits if low <= (tick := digit * 10.0**decade) <= high]
-        if len(ticks) >= 3:
-            break
-    scale = alt.Scale(type="log", nice=False, domain=[low, high])
-    return channel(f"{column}:Q", title=title, scale=scale, axis=alt.Axis(labelExpr=PLAIN_NUMBER, values=ticks))
+def log_axis(channel: type, column: str, title: str | None) -> alt.X | alt.Y:
+    """A logarithmic axis with the ticks 1, 2 and 5 of each decade; `channel` is alt.X or alt.Y."""
+    ticks = [digit * 10.0**power for power in range(-6, 9) for digit in (1, 2, 5)]
+    axis, scale = alt.Axis(labelExpr=PLAIN_NUMBER, values=ticks), alt.Scale(type="log", nice=False, padding=10)
+    return channel(f"{column}:Q", title=title, axis=axis, scale=scale)
 
 
 def draw_roofline(points: pd.DataFrame, peaks: dict[str, float], bytes_per_s: float, **looks) -> alt.LayerChart:
@@ -119,9 +108,7 @@ def draw_roofline(points: pd.DataFrame, peaks: dict[str, float], bytes_per_s: fl
         roof["tera"] = np.minimum(roof["intensity"] * bytes_per_s, peak) / 1e12
         roof.loc[len(roof) - 1, "text"] = f"{peak / 1e12:g} TFLOP/s in {kind}, {bytes_per_s / 1e12:g} TB/s (data sheet)"
         roofs += [roof] if peak > 0 and bytes_per_s > 0 else []
-    drawn = pd.concat([points, *roofs])
-    x = log_axis(alt.X, "intensity", "FLOP per byte", drawn["intensity"])
-    y = log_axis(alt.Y, "tera", "TFLOP/s", drawn["tera"])
+    x, y = log_axis(alt.X, "intensity", "FLOP per byte"), log_axis(alt.Y, "tera", "TFLOP/s")
     layers = [alt.Chart(points).mark_point(filled=True, opacity=0.8).encode(x=x, y=y, **looks)]
     for base in map(alt.Chart, roofs):
         layers.append(base.mark_line(color=INK).encode(x="intensity:Q", y="tera:Q"))

@@ -35,9 +35,8 @@ PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 def environment(tables: dict[str, pd.DataFrame], templates: Path = TEMPLATES) -> jinja2.Environment:
     """The environment of the templates in a folder."""
-    runs = tables["runs"]
-    runs = runs[runs["mode"].isin(list(MODES))]  # attention alone has no mode
-    modes = [mode for mode in MODES if mode in set(runs["mode"])]
+    runs = tables["runs"][tables["runs"]["mode"].isin(list(MODES))]  # attention alone has no mode
+    modes = [mode for mode in MODES if mode in set(runs["mode"])] or ["forward"]
     on_gpu = "cuda" in set(tables["runs"]["device"])
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(templates), undefined=jinja2.StrictUndefined, trim_blocks=True,
@@ -54,8 +53,8 @@ def environment(tables: dict[str, pd.DataFrame], templates: Path = TEMPLATES) ->
     made.globals |= {
         "tables": tables,
         "runs": tables["runs"],
-        "inference": modes[0] if modes else "forward",  # the modes that stand for both
-        "training": modes[-1] if modes else "train_step",
+        "inference": modes[0],  # the modes that stand for both
+        "training": modes[-1],
         "on_gpu": on_gpu,
         "kernel": "kernel" if on_gpu else "operator",
         "gpu_time": "GPU time" if on_gpu else "operator time",

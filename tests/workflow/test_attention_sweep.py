@@ -41,7 +41,7 @@ def make_tables(ms: dict = MS) -> dict[str, pd.DataFrame]:
 @pytest.fixture
 def tables() -> dict[str, pd.DataFrame]:
     tables = make_tables()
-    tables["attention_sweep"] = attention_sweep.compare_cells(tables["attention_cells"], tables["runs"])
+    tables["attention_sweep"] = attention_sweep.compare_cells(tables["attention_cells"])
     return tables
 
 
@@ -66,7 +66,7 @@ def test_the_document_leads_with_the_middle_length_and_lists_what_does_not_count
 
 def test_without_any_measured_cell_the_document_says_so_and_the_figure_too(tables):
     empty = make_tables({("eager", 256): None})
-    empty["attention_sweep"] = attention_sweep.compare_cells(empty["attention_cells"], empty["runs"])
+    empty["attention_sweep"] = attention_sweep.compare_cells(empty["attention_cells"])
     document = text.environment(empty).get_template("attention_sweep.md.j2").render()
     assert "Not answered: no pass of attention was measured to its end: eager out of memory" in document
     for made, drawn in ((empty, "No pass was measured"), (tables, "times as fast as eager attention at")):

@@ -1,4 +1,4 @@
-"""(m): from windows of a counter to joules, watts and what waiting costs, in numbers that a person can check."""
+"""(m): from windows of a counter to joules and watts, in numbers that a person can check."""
 
 import pandas as pd
 import pytest
@@ -27,18 +27,14 @@ def tables() -> dict[str, pd.DataFrame]:
     """Two training steps that differ in precision, and one whose energy was not counted."""
     runs = {"fp32": keys("fp32"), "bf16": keys("bf16", precision="bf16"), "none": keys("none", precision="fp16")}
     windows = [runs["fp32"] | row for row in make_windows(60.0)] + [runs["bf16"] | row for row in make_windows(30.0)]
-    phases = [runs["bf16"] | {"step": step, "phase": "step", "gpu_busy_ns": 50_000_000} for step in range(3)]
     facts = {"device": "cuda", "device_name": "NVIDIA H200", "forward_flops": 2 * 10**12, "energy_status": "complete"}
     rows = [row | facts for row in runs.values()]
     rows[2] |= {"energy_status": "unsupported", "reason": "no counter"}
-    return {
-        "runs": make_table("runs", rows), "energy_windows": make_table("energy_windows", windows),
-        "phases": make_table("phases", phases),
-    }  # fmt: skip
+    return {"runs": make_table("runs", rows), "energy_windows": make_table("energy_windows", windows)}
 
 
 def summarize(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    return energy.summarize_energy(tables["energy_windows"], tables["runs"], tables["phases"])
+    return energy.summarize_energy(tables["energy_windows"], tables["runs"])
 
 
 def test_energy_and_power_are_means_over_windows(tables):
@@ -48,13 +44,11 @@ def test_energy_and_power_are_means_over_windows(tables):
     assert (row["joules_per_token"], row["power_w"], row["idle_power_w"]) == (60 / 16, 300.0, 100.0)
     assert row["joules_per_step_std"] == 0
     assert row["tflops_per_watt"] == pytest.approx(3 * 2 / 60)  # a backward pass is twice a forward pass
-    assert pd.isna(row["waiting_share"]) and pd.isna(row["energy_ratio"])
+    assert pd.isna(row["energy_ratio"])
 
 
-def test_what_idle_power_takes_while_the_gpu_waits_and_what_a_precision_saves(tables):
+def test_a_precision_is_compared_with_fp32(tables):
     row = summarize(tables).set_index("run").loc["bf16"]
-    assert row["waiting_share"] == 0.75
-    assert row["waiting_energy_share"] == pytest.approx(0.75 * 100 / 150)
     assert (row["base_run"], row["energy_ratio"]) == ("fp32", 0.5)
 
 
@@ -63,4 +57,3 @@ def test_the_document_leads_with_the_pair_of_precisions(tables):
     document = text.environment(tables).get_template("m_energy.md.j2").render()
     assert "In bf16, a training step takes 30.0 J, 1875 mJ per token: 50.0 % of the energy of fp32, 60.0 J" in document
     assert "draws 150 W for 200 ms, of which 100 W even when idle, in fp32 300 W for 200 ms" in document
-    assert "waits for the host in 75.0 % of a step, and idle power meanwhile takes 50.0 %" in document

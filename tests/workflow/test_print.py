@@ -46,8 +46,3 @@ def test_the_answers_compile_in_latex(printed):
     printing.main(str(printed / "answers.md"), str(printed / "printed.pdf"))
     for name in ("answers", "printed"):
         assert (printed / f"{name}.pdf").read_bytes().startswith(b"%PDF")
-
-
-def test_the_answers_compile_in_typst(printed):
-    typst = pytest.importorskip("typst", reason="the Typst compiler is not installed: pip install typst")
-    assert typst.compile(str(printed / "answers.typ"), root=str(printed.parent)).startswith(b"%PDF")

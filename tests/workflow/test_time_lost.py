@@ -51,12 +51,9 @@ def test_a_finding_saves_at_most_the_idle_time_and_its_own_gpu_time(finding, gai
     assert row["gain_ms"] == pytest.approx(gain_ms) and row["gain_percent"] == pytest.approx(10 * gain_ms)
 
 
-def test_without_a_timing_the_gain_is_that_of_the_captured_step():
+def test_without_a_timing_or_a_gpu_the_gain_is_the_same_share_as_of_the_captured_step():
     row = limit(a_finding("launch_bound", 9.0), step_ms=None).iloc[0]
     assert (row["gain_ms"], row["gain_percent"]) == (9.0, 45.0)
-
-
-def test_without_a_gpu_the_gain_is_the_same_share_as_of_the_captured_step():
     row = limit(a_finding("unfused_elementwise", 9.0), device="cpu").iloc[0]  # 45 % of a captured step of 20 ms
     assert (row["gain_ms"], row["gain_percent"]) == (4.5, 45.0)
 

@@ -7,13 +7,12 @@ import pandas as pd
 
 from cs336_model.results import Attention
 from workflow import charts
-from workflow.peaks import peak_flop_per_s
 from workflow.tables import read_tables, write_tables
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
     tables = read_tables(inputs)
-    table = compare_cells(tables["attention_cells"], tables["runs"])
+    table = compare_cells(tables["attention_cells"])
     write_tables({"attention_sweep": table}, outputs)
     charts.save_all({"attention_sweep": draw(table, tables["runs"])}, outputs)
 
@@ -35,7 +34,7 @@ def list_cells(result: Attention) -> list[dict]:
     return rows
 
 
-def compare_cells(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+def compare_cells(cells: pd.DataFrame) -> pd.DataFrame:
     """The table `attention_sweep`."""
     table = cells.copy()
     table["variant"] = table["attention"].where(table["compile"] == "off", "compiled")
@@ -44,15 +43,6 @@ def compare_cells(cells: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     eager = table.loc[table["variant"] == "eager", [*alike, "both_ms"]].rename(columns={"both_ms": "eager_ms"})
     table = table.merge(eager, on=alike, how="left", validate="many_to_one")
     table["speed_up"] = table["eager_ms"] / table["both_ms"]
-    devices, peaks = table["run"].map(runs.set_index("run")["device_name"]), []
-    for device, variant, precision in zip(devices, table["variant"], table["precision"], strict=True):
-        in_three = (variant, precision) == ("efficient", "fp32")  # by three products in tf32
-        peaks.append(peak_flop_per_s(device, "tf32") / 3 if in_three else peak_flop_per_s(device, precision))
-    table["peak_flop_per_s"] = pd.Series(peaks, table.index, dtype="float64")
-    # a product takes 2 d FLOPs for each score that is not masked; 7 products in both passes, as FlashAttention needs
-    scores = table["batch_size"] * table["context_length"] * (table["context_length"] + 1) / 2
-    flop_per_s = 7 * 2 * table["head_dim"] * scores / (1e-3 * table["both_ms"])
-    table["peak_share"] = (flop_per_s / table["peak_flop_per_s"]).astype("float64")
     errors = table[["output_error", "gradient_error"]].astype("float64")
     table["is_wrong"] = errors.max(axis=1) > 0.1  # by rounding: less
     return table.assign(is_typical=table.index == find_typical(table))

@@ -13,7 +13,7 @@ from workflow.verdict import find_pairs
 
 def main(inputs: list[str], outputs: list[str]) -> None:
     tables = read_tables(inputs)
-    table = summarize_energy(tables["energy_windows"], tables["runs"], tables["phases"])
+    table = summarize_energy(tables["energy_windows"], tables["runs"])
     write_tables({"energy": table}, outputs)
     charts.save_all({"energy": draw(table, tables["runs"])}, outputs)
 
@@ -29,7 +29,7 @@ def list_windows(result: Energy) -> list[dict]:
     ]  # fmt: skip
 
 
-def summarize_energy(windows: pd.DataFrame, runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
+def summarize_energy(windows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The table `energy`."""
     runs = runs[runs["run"].isin(windows["run"])].set_index("run", drop=False)
     windows = windows.assign(power_w=windows["joules"] / windows["seconds"])
@@ -44,11 +44,6 @@ def summarize_energy(windows: pd.DataFrame, runs: pd.DataFrame, phases: pd.DataF
     # a backward pass has two products for each of the forward pass
     flops = runs["forward_flops"].astype("float64") * np.where(table["mode"] == "forward", 1, 3)
     table["tflops_per_watt"] = 1e-12 * flops / table["joules_per_step"]
-    steps = phases[(phases["phase"] == "step") & (phases["gpu_busy_ns"] > 0)]
-    on_gpu = runs["device"] == "cuda"
-    busy_ms = (steps.groupby("run")["gpu_busy_ns"].mean().astype("float64") / 1e6).reindex(table.index)[on_gpu]
-    table["waiting_share"] = (1 - busy_ms / table["step_ms"]).clip(lower=0)
-    table["waiting_energy_share"] = table["waiting_share"] * (table["idle_power_w"] / table["power_w"]).clip(upper=1)
     bases = find_pairs(table, "precision", "fp32").set_index("after")["before"]
     table["base_run"] = table["run"].map(bases)
     base_j = table["base_run"].map(table["joules_per_step"]).astype("float64")
@@ -57,21 +52,15 @@ def summarize_energy(windows: pd.DataFrame, runs: pd.DataFrame, phases: pd.DataF
 
 
 def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
-    """A bar per run of the fullest mode: the energy of a token, and what of it is idle power while the GPU waits."""
+    """A bar per run of the fullest mode: the energy of a token, with the mean power behind it."""
     mode = next((mode for mode in reversed(MODES) if mode in set(table["mode"])), None)
     if mode is None:
         return charts.text_chart("No run has a measurement of energy.")
     rows = charts.label_rows(table[table["mode"] == mode]).assign(mj=lambda rows: 1e3 * rows["joules_per_token"])
-    waiting = rows["waiting_energy_share"].fillna(0.0) * rows["mj"]
-    parts = {"the GPU waits for the host (idle power)": waiting, "steps": rows["mj"] - waiting}
     rows = rows.assign(text=[f"{row.mj:.3g} mJ, {row.power_w:.0f} W" for row in rows.itertuples()])
-    shown = pd.concat([rows[["label"]].assign(part=part, part_mj=mj) for part, mj in parts.items()])
-    scale = alt.Scale(domain=list(parts), range=[charts.VERMILLION, charts.SKY])
     y = charts.label_axis(rows)
-    bars = alt.Chart(shown).mark_bar(height=14).encode(
-        y=y, x=alt.X("part_mj:Q", title="energy of a token (mJ)"), color=alt.Color("part:N", scale=scale, title=None)
-    )  # fmt: skip
-    texts = alt.Chart(rows).mark_text(align="left", dx=5).encode(y=y, x="mj:Q", text="text")
+    base = alt.Chart(rows).encode(y=y, x=alt.X("mj:Q", title="energy of a token (mJ)"))
+    bars, texts = base.mark_bar(height=14, color=charts.SKY), base.mark_text(align="left", dx=5).encode(text="text")
     chart = (bars + texts).properties(width=charts.WIDTH - 260, height=alt.Step(22))
     pairs = rows[rows["energy_ratio"].notna()]
     result = f"A token takes {find_middle(rows, 'mj')['mj']:.3g} mJ in the median {MODES[mode]}"

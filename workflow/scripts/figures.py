@@ -64,11 +64,11 @@ def draw_phase_times(tables: dict[str, pd.DataFrame]) -> Figure:
     rows = sort_runs(rows[rows["phase"].isin(names)], tables["runs"])
     if rows.empty or rows["GPU time"].isna().all():
         return None
-    mode, panels, times = MODES[rows["mode"].iloc[0]], [], ["GPU time", "without a profiler"]
+    mode, panels = MODES[rows["mode"].iloc[0]], []
     for name in names:
         part = rows[rows["phase"] == name]
         base = alt.Chart(part).encode(x=CONTEXT, color=charts.series_color(rows, "series"))
-        y, shape = charts.log_axis(alt.Y, "GPU time", None, part[times].stack()), charts.series_shape(rows, "series")
+        y, shape = charts.log_axis(alt.Y, "GPU time", None), charts.series_shape(rows, "series")
         lines, marks = base.mark_line().encode(y=y), base.mark_point(filled=True).encode(y="GPU time:Q", shape=shape)
         hollow = base.mark_point(filled=False, strokeWidth=1).encode(y="without a profiler:Q", shape=shape)
         panels.append(alt.layer(lines, marks, hollow).properties(title=f"{name}, ms", width=200, height=220))
@@ -224,11 +224,11 @@ def draw_scaling(tables: dict[str, pd.DataFrame]) -> Figure:
     rows = rows.assign(length=others.map("context {}".format), mparameters=rows["parameters"].astype("float64") / 1e6)
     rows = rows.sort_values("context_length", kind="stable")
     panels = []
-    parameters = charts.log_axis(alt.X, "mparameters", "parameters, million", rows["mparameters"])
+    parameters = charts.log_axis(alt.X, "mparameters", "parameters, million")
     for x, series in ((parameters, "length"), (CONTEXT, "series")):
         order = rows if series == "length" else sort_runs(rows, tables["runs"])
         color, shape = charts.series_color(order, series, 340), charts.series_shape(order, series, 340)
-        base = alt.Chart(rows).encode(x=x, y=charts.log_axis(alt.Y, "ms", "ms", rows["ms"]), color=color)
+        base = alt.Chart(rows).encode(x=x, y=charts.log_axis(alt.Y, "ms", "ms"), color=color)
         marks = base.mark_point(filled=True).encode(shape=shape)
         panels.append(alt.layer(base.mark_line(), marks).properties(width=320, height=260))
     growth = rows.sort_values("context_length").groupby("series")["ms"].apply(lambda ms: ms.iloc[-1] / ms.iloc[0])

@@ -1,6 +1,6 @@
 """(i) From recorded allocations to what memory is for.
 
-memory_phases   -> memory_peak: the peak of each run by category, and by how much one change of a setting moves it
+memory_phases   -> memory_peak: the peak of each run by category
 memory_timeline -> the figure: the last measured step of the typical run
 """
 
@@ -11,7 +11,6 @@ from workflow import charts
 from workflow.scripts.memory_tables import CATEGORIES
 from workflow.tables import read_tables, write_tables
 from workflow.text import MODES, describe_machine, describe_run, find_middle, write_percent, write_size
-from workflow.verdict import find_pairs
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
@@ -22,8 +21,8 @@ def main(inputs: list[str], outputs: list[str]) -> None:
 
 
 def find_peaks(phases: pd.DataFrame) -> pd.DataFrame:
-    """A row per run and category at the peak of the last measured step, with the phase of the peak, whether the run is
-    the typical one of its mode, and the run from which it differs in one setting alone."""
+    """A row per run and category at the peak of the last measured step, with the phase of the peak, and whether the
+    run is the typical one of its mode."""
     last = phases[(phases["step"] >= 0) & (phases["step"] == phases.groupby("run")["step"].transform("max"))]
     step = last[last["phase"] == "step"].drop(columns=["step", "phase"])
     by_phase = last[last["phase"] != "step"].groupby(["run", "phase"], sort=False)["bytes"].sum().reset_index()
@@ -40,14 +39,7 @@ def find_peaks(phases: pd.DataFrame) -> pd.DataFrame:
         find_middle(plain[plain["mode"] == mode] if mode in set(plain["mode"]) else rows, "peak_bytes")["run"]
         for mode, rows in runs.groupby("mode", sort=False)
     ]
-    # by run, `change` ("checkpoint 1") and the name and peak of the run that has the default there, all else equal
-    pairs = [find_pairs(runs, key, default).assign(key=key) for key, default in defaults.items()]
-    pairs, named = pd.concat(pairs).drop_duplicates("after").set_index("after"), runs.set_index("run")
-    bases = pd.DataFrame({
-        "base_run": pairs["before"], "change": [f"{key} {named.loc[run, key]}" for run, key in pairs["key"].items()],
-        "base_peak_bytes": pairs["before"].map(named["peak_bytes"]),
-    })  # fmt: skip
-    return step.assign(is_typical=step["run"].isin(typical), **{name: step["run"].map(bases[name]) for name in bases})
+    return step.assign(is_typical=step["run"].isin(typical))
 
 
 def draw_timeline(timeline: pd.DataFrame, peaks: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
