@@ -117,7 +117,7 @@ def test_several_processes_give_the_geometric_mean_of_their_means_and_the_spread
 
 def test_tables_of_an_earlier_grid_go_and_those_of_studies_stay(grid):
     grid.add(make_result(RUN, "timing"))
-    left, kept = (grid.folder / f"results/tables/{name}.csv" for name in ("checkpoint", "energy"))
+    left, kept = (grid.folder / f"results/tables/{name}.csv" for name in ("attention_sweep", "energy"))
     left.parent.mkdir()
     for path in (left, kept):
         path.write_text("of an earlier grid")

@@ -89,7 +89,7 @@ STUDIES = {  # by question: its tables and figures, and what else its document s
     "g_compile": (["speed_ups"], ["speed_ups_compile"], []),
     "h_attention": (["speed_ups"], ["speed_ups_attention"], []),
     "i_memory": (["memory_peak"], ["memory_timeline"], ["memory_activations", "memory_totals"]),
-    "j_checkpoint": (["checkpoint"], ["checkpoint"], []),
+    "j_checkpoint": (["speed_ups"], ["speed_ups_checkpoint"], ["memory_totals", "memory_activations"]),
     "l_counters": (["counter_kernels"], ["measured_roofline"], []),
     "m_energy": (["energy"], ["energy"], []),
     "n_communication": (["communication_times", "communication_scaling"], ["communication"], ["communication_steps"]),

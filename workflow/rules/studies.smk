@@ -3,7 +3,6 @@
 time_lost       findings of captures -> time_lost: what each could save at most
 speed_ups       runs that differ in one value -> speed_ups: GPU time and wall time beside those of the default
 memory_parts    recorded allocations -> memory_peak
-checkpoint      runs that differ in checkpoint -> checkpoint
 counters_study  counted kernels -> counter_kernels: what limits each
 energy_study    windows of the counter of energy -> energy: joules of a step and of a token
 communication   steps of several ranks -> communication_times, communication_scaling
@@ -53,20 +52,6 @@ rule memory_parts:
     localrule: True
     script:
         "../scripts/memory_parts.py"
-
-
-rule checkpoint:
-    input:
-        tables=parquet("runs", "timings", "phases", "kernels", "memory_totals", "memory_activations"),
-        code=write_digest("checkpoint", "workflow/scripts/checkpoint.py"),
-    output:
-        table_files(["checkpoint"]),
-        figure_files(["checkpoint"]),
-    log:
-        "logs/checkpoint.log",
-    localrule: True
-    script:
-        "../scripts/checkpoint.py"
 
 
 rule counters_study:
