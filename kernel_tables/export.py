@@ -74,13 +74,14 @@ def read(path: Path) -> Capture:
             pages.result()
             activities, (ranges, calls) = kernels.result(), host.result()
         export.add_missing_processes(activities, calls)
-        nodes, messages = export.nodes(), export.messages()
-        overhead, functions = export.overhead(), export.host_functions()
+        nodes, messages, overhead = export.nodes(), export.messages(), export.spans(*OVERHEADS)
+        waits = export.spans(HOST_NODE)  # of streams; nsys 2025.6 and newer
     except BaseException:
         export.close()
         raise
     lost = "all ranges are of libraries, and none of the program; give it some, and trace NVTX with a newer nsys"
     findings = [finding("only_library_ranges", lost)] if export.has_only_library_ranges else []
+    functions = (*waits, ["a host node of a graph"] * len(waits[0]))  # as CUPTI calls it
     facts = export.facts
     return Capture(path, activities, calls, ranges, nodes, overhead, functions, messages, facts, findings, export)
 
@@ -203,16 +204,15 @@ class Export(Source):
         NULL, and a column that the table lacks, become NONE. With `texts`, "text" is the index of each row's text."""
         known = self.columns.get(table, {})
         chosen = {name: next((one for one in given.split() if one in known), None) for name, given in columns.items()}
-        parts, codes = {name: [] for name in columns}, [np.empty(0, np.int32)]
-        text = "text" if texts is not None and "text" in known else None
+        parts = {name: [] for name in (*columns, *(() if texts is None else ("text",)))}
+        text = "text" if "text" in parts and "text" in known else None
         for count, found, raw in self._batches(table, {*filter(None, chosen.values())}, text):
             for name, column in chosen.items():
                 values = found[column] if column else np.broadcast_to(np.int32(NONE), count)
                 parts[name].append(values if name in ("start", "end") else _narrow(values))
             if texts is not None:
-                codes.append(texts.of(raw if text else [b""] * count))
-        result = {name: _joined(parts.pop(name)) for name in columns}  # of which only one is in memory twice
-        return result | {"text": np.concatenate(codes)} if texts is not None else result
+                parts["text"].append(texts.of(raw if text else [b""] * count))
+        return {name: _joined(parts.pop(name)) for name in list(parts)}  # of which only one is in memory twice
 
     def _batches(self, table: str, columns: set[str], text: str | None) -> Iterator[tuple[int, dict, list[bytes]]]:
         """Some rows of a table at a time: how many, the integers by column, and the texts."""
@@ -393,9 +393,8 @@ class Export(Source):
         place = {name: number for number, name in enumerate(names)}
         code = np.array([place[labels[number]] for number in used.tolist()], np.int32)[code]
         return Ranges.in_order(
-            columns["start"], columns["end"], columns["thread"], code, names, columns["domain"],
-            columns["type"] == PUSHED, domains, len(unclosed),
-            by_name=self.facts.get("CAPTURE_BACKEND") != "torch",
+            columns["start"], columns["end"], columns["thread"], code, names, columns["domain"], domains=domains,
+            unclosed=len(unclosed), by_name=self.facts.get("CAPTURE_BACKEND") != "torch",
         )  # fmt: skip
 
     @staticmethod
@@ -433,21 +432,12 @@ class Export(Source):
         usable = self.has(GRAPH_NODES, *wanted.values())
         return Nodes(**self.read(GRAPH_NODES if usable else "no table", wanted))
 
-    def _spans(self, table: str) -> tuple[np.ndarray, np.ndarray]:
-        """The starts and ends of a table's rows that have both."""
-        found = self.read(table, {"start": "start", "end": "end"})
-        is_known = (found["start"] >= 0) & (found["end"] >= found["start"])
-        return found["start"][is_known], found["end"][is_known]
-
-    def overhead(self) -> tuple[np.ndarray, np.ndarray]:
-        """The starts and ends of the times in which the profiler itself was busy."""
-        starts, ends = zip(*map(self._spans, OVERHEADS), strict=True)
-        return np.concatenate(starts), np.concatenate(ends)
-
-    def host_functions(self) -> tuple[np.ndarray, np.ndarray, list[str]]:
-        """The starts, ends and names of functions that a stream waited for."""
-        start, end = self._spans(HOST_NODE)  # as CUPTI calls it; nsys 2025.6 and newer
-        return start, end, ["a host node of a graph"] * len(start)
+    def spans(self, *tables: str) -> tuple[np.ndarray, np.ndarray]:
+        """The starts and ends of those rows of the tables that have both."""
+        found = [self.read(table, {"start": "start", "end": "end"}) for table in tables]
+        start, end = (np.concatenate([columns[name] for columns in found]) for name in ("start", "end"))
+        is_known = (start >= 0) & (end >= start)
+        return start[is_known], end[is_known]
 
     def messages(self) -> list[tuple[int, str]]:
         """nsys's messages."""

@@ -45,14 +45,9 @@ def full_disk_as_os_error(path: Path) -> Iterator[None]:
 
 def require_no_capture(target: Path, inputs: Iterable[Path]) -> None:
     """Raises TraceError if `target` is one of `inputs` (by any name or link), or an existing report or SQLite file."""
-    if target.exists() and any(path.exists() and target.samefile(path) for path in inputs):
-        raise TraceError(f"{target}: that is the capture itself, which is never written over; name another file")
-    is_named_as_capture = target.name.removesuffix(".gz").endswith((".sqlite", *REPORT_SUFFIXES))
-    if target.is_file() and (is_named_as_capture or first_bytes(target, len(SQLITE_MAGIC)) == SQLITE_MAGIC):
+    if not target.is_file():
+        return
+    with target.open("rb") as file:
+        is_capture = file.read(16) == SQLITE_MAGIC or any(path.exists() and target.samefile(path) for path in inputs)
+    if is_capture or target.name.removesuffix(".gz").endswith((".sqlite", *REPORT_SUFFIXES)):
         raise TraceError(f"{target}: that is a capture, which is never written over; name another file")
-
-
-def first_bytes(path: Path, count: int) -> bytes:
-    """The first `count` bytes of the file, or all if it is shorter."""
-    with path.open("rb") as file:
-        return file.read(count)

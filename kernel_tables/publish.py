@@ -113,12 +113,10 @@ class _Publication:
         of a model may have the same name."""
         if not self.export.has(NVTX, "start", "end", "text"):
             return None
-        starts = self.export.rows(
-            f"SELECT start FROM {NVTX} WHERE {self.export.nvtx_text} = ? AND typeof(start) = 'integer'"
-            " AND typeof(end) = 'integer' ORDER BY end - start DESC LIMIT 1",
-            window,
-        )
-        return next((start for (start,) in starts), None)
+        timed = "typeof(start) = 'integer' AND typeof(end) = 'integer'"
+        named = f"FROM {NVTX} WHERE {self.export.nvtx_text} = ? AND {timed}"
+        (longest,) = self.export.rows(f"SELECT max(end - start), start {named}", window)
+        return longest[1]
 
     def _condition(self, table: str) -> str:
         """The SQL condition for rows that are published: they did not begin before the window, and belong to the
@@ -155,14 +153,11 @@ class _Publication:
     def _call(self, blob: bytes | None) -> bytes | None:
         """The payload of a call of NCCL with zeros outside of NCCL_FIELDS, since padding may hold leftover memory of
         the program; None if it has none of these."""
-        fields = payloads.payload_fields(blob, self.layouts)
-        if not fields:
-            return None
-        domain, layout, data = payloads.payload_of(blob)
-        cleaned = bytearray(struct.pack("<QQQQ", domain, layout, len(data), 32) + bytes(len(data)))
+        domain, layout, data = payloads.payload_of(blob) or (0, 0, b"")
+        cleaned, fields = bytearray(len(data)), payloads.payload_fields(blob, self.layouts)
         for name, value in fields.items():
-            struct.pack_into("<Q", cleaned, 32 + self.layouts[domain, layout][name], value)
-        return bytes(cleaned)
+            struct.pack_into("<Q", cleaned, self.layouts[domain, layout][name], value)
+        return blob[:32] + cleaned if fields else None
 
     def _copy_names_of_stacks(self) -> None:
         """Copies the names of functions and modules (for the paths of files) that sampled Python stacks refer to."""

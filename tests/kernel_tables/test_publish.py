@@ -188,7 +188,7 @@ def test_a_trace_that_was_written_as_sqlite_is_read_back_as_it_was(tmp_path, pat
         """All that is read of a capture."""
         capture, source = profile.capture, profile.capture.source
         capture.load_call_ends()
-        columns = vars(capture.nodes) | source.sizes() | source.copies() | {"pushed": capture.ranges.pushed}
+        columns = vars(capture.nodes) | source.sizes() | source.copies()
         columns |= {name: getattr(capture.calls, name) for name in ("start", "end", "failed", "correlation")}
         tables = [table.drop(columns="path_id").to_csv() for table in (profile.activities(), profile.range_instances())]
         numbers = {name: column.tolist() for name, column in columns.items()}
