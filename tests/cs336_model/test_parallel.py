@@ -18,14 +18,11 @@ from cs336_model.benchmark import Subject
 from cs336_model.results import read_result
 from cs336_model.spec import Spec
 from kernel_tables.ranks import collectives, ranks_of
+from tests.cs336_model.conftest import make_spec
 
-NANO = {"d_model": 32, "d_ff": 64, "num_layers": 2, "num_heads": 2, "rope_theta": 10000.0}
-SPEC = Spec(
-    run="nano", model="nano", context_length=16, mode="train_step", batch_size=4, gpus=2, parallel="ddp", sizes=NANO,
-    vocab_size=100, device="cpu", warmup_steps=1, measured_steps=3,
-)  # fmt: skip
+SPEC = make_spec(batch_size=4, gpus=2, parallel="ddp", measured_steps=3)
 RANK = """
-import json, os, sys, time
+import fcntl, os, sys, time
 from pathlib import Path
 from cs336_model.results import Timing, write_result
 rank, told = int((sys.argv[1] or "_rank0")[5:]), dict(zip(sys.argv, sys.argv[1:]))
@@ -33,65 +30,28 @@ meeting, output = Path(told["--meeting"]), Path(told["--output"])
 def wait(name):
     while not (meeting / name).exists():
         time.sleep(0.005)
-def log(text):
-    with open(os.environ["SAID"], "a") as file:
-        file.write(f"{rank} {text}\\n")
-log(os.getpid())
-output.with_name("ready").touch()
-wait("begin")
-log((meeting / "begin").read_text())
-result = Timing(status="complete", step_seconds=[1.0 + rank, 3.0 - rank], losses=[2.0], peak_allocated_bytes=rank)
-"""
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch):
-    """A function that runs two ranks, which do as RANK and then a text say, and returns what they said."""
-    monkeypatch.setenv("SAID", str(tmp_path / "said"))
-    monkeypatch.setenv("PYTHONPATH", str(Path(launch.__file__).parents[1]))
-
-    def run_with(text: str, spec: Spec = SPEC) -> list[str]:
-        (tmp_path / "rank.py").write_text(RANK + text)
-        launch.run_ranks(spec, options_of(tmp_path))
-        return (tmp_path / "said").read_text().splitlines()
-
-    return run_with
-
-
-def options_of(folder: Path) -> argparse.Namespace:
-    command = [sys.executable, str(folder / "rank.py"), "{rank}"]
-    return argparse.Namespace(
-        output=folder / "timing.json", locks=folder / "locks", profiler="none", capture=None, rank_command=command
-    )
-
-
-GOOD = """
-output.with_name("freed").touch()
-wait("end")
-write_result(result, output)
-"""
-
-
-def test_ranks_begin_when_the_parent_is_alone_and_the_slowest_of_each_step_counts(run, tmp_path):
-    check = f"""
-import fcntl
 def lock(kind):
-    with open({str(tmp_path / "locks" / locks.HOST)!r}) as file:
+    with open(sys.argv[2]) as file:
         try:
             fcntl.flock(file, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
         return True
-log("alone" if not lock(fcntl.LOCK_SH) else "free" if lock(fcntl.LOCK_EX) else "shared")
+def say_lock():
+    with open(os.environ["SAID"], "a") as file:
+        held = "alone" if not lock(fcntl.LOCK_SH) else "free" if lock(fcntl.LOCK_EX) else "shared"
+        file.write(f"{rank} {held} {os.getpid()}\\n")
+output.with_name("ready").touch()
+wait("begin")
+say_lock()
+result = Timing(status="complete", step_seconds=[1.0 + rank, 3.0 - rank], losses=[2.0], peak_allocated_bytes=rank)
 """
-    said = run(check + GOOD.replace('wait("end")\n', f'wait("end")\n{check}'))
-    for rank in "01":
-        assert [line.split()[1] for line in said if line.startswith(rank)][1:] == ["[]", "alone", "shared"]
-    result = read_result(tmp_path / "timing.json")
-    assert (result.status, result.step_seconds, result.peak_allocated_bytes) == ("complete", [2.0, 3.0], 1)
-    assert not (tmp_path / "started").exists()
-
-
+GOOD = """
+output.with_name("freed").touch()
+wait("end")
+say_lock()
+write_result(result, output)
+"""
 STOPPED = """
 if rank:
     result.status, result.reason = "out_of_memory", "no memory was left during warmup"
@@ -101,11 +61,39 @@ time.sleep(600)
 """
 
 
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A function that runs two ranks, which do as RANK and then a text say, and returns what they said."""
+    monkeypatch.setenv("SAID", str(tmp_path / "said"))
+    monkeypatch.setenv("PYTHONPATH", str(Path(launch.__file__).parents[1]))
+    command = [sys.executable, str(tmp_path / "rank.py"), "{rank}", str(tmp_path / "locks" / locks.HOST)]
+    options = argparse.Namespace(
+        output=tmp_path / "timing.json", locks=tmp_path / "locks", profiler="none", capture=None, rank_command=command
+    )
+
+    def run_with(text: str, spec: Spec = SPEC) -> list[list[str]]:
+        (tmp_path / "rank.py").write_text(RANK + text)
+        launch.run_ranks(spec, options)
+        said = tmp_path / "said"
+        return [line.split() for line in said.read_text().splitlines()] if said.exists() else []
+
+    return run_with
+
+
+def test_ranks_begin_when_the_parent_is_alone_and_the_slowest_of_each_step_counts(run, tmp_path):
+    said = run(GOOD)
+    for rank in "01":
+        assert [held for number, held, _ in said if number == rank] == ["alone", "shared"]
+    result = read_result(tmp_path / "timing.json")
+    assert (result.status, result.step_seconds, result.peak_allocated_bytes) == ("complete", [2.0, 3.0], 1)
+    assert not (tmp_path / "started").exists()
+
+
 def test_out_of_memory_of_one_rank_is_the_result_and_ends_the_others(run, tmp_path):
-    pids = [int(line.split()[1]) for line in run(STOPPED) if "[" not in line]
+    said = run(STOPPED)
     result = read_result(tmp_path / "timing.json")
     assert (result.status, result.reason) == ("out_of_memory", "no memory was left during warmup")
-    assert len(pids) == 2 and not any(is_alive(pid) for pid in pids)
+    assert len(said) == 2 and not any(Path("/proc", process).exists() for _, _, process in said)
 
 
 @pytest.mark.parametrize("text", ["sys.exit(3 if rank else time.sleep(600))", GOOD + "os._exit(3 if rank else 0)"])
@@ -117,14 +105,9 @@ def test_a_rank_that_crashes_leaves_no_result(run, tmp_path, text):
 
 def test_fewer_gpus_than_asked_for_are_unsupported(run, tmp_path, monkeypatch):
     monkeypatch.setattr(locks, "visible_gpus", lambda: ["GPU-1"])
-    launch.run_ranks(msgspec.structs.replace(SPEC, device="auto"), options_of(tmp_path))
+    run("", msgspec.structs.replace(SPEC, device="auto"))
     result = read_result(tmp_path / "timing.json")
     assert result.status == "unsupported" and "gpus is 2, and 1 are visible" in result.reason
-
-
-def is_alive(pid: int) -> bool:
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
 @pytest.fixture(scope="module")
