@@ -1,26 +1,19 @@
 """A specification is checked where it enters."""
 
-import msgspec
 import pytest
 
-from cs336_model.spec import explain_impossible, read_spec
+from cs336_model import __main__ as program
+from cs336_model.spec import explain_impossible
 from tests.cs336_model.conftest import SIZES, make_spec
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"precision": "fp8"}, "Invalid enum value 'fp8' - at `$.precision`"),
-        ({"checkpoint": "8/2"}, "at `$.checkpoint`"),
-        ({"warmup_stepz": 1}, "unknown field `warmup_stepz`"),
-    ],
-    ids=str,
+    ("text", "message"), [('{"run": "r", "precision": "fp8"}', "'fp8' - at `$.precision`"), ('{"run": 1}', "`$.run`")]
 )
-def test_what_is_unknown_or_wrong_is_said_in_one_line(changes, message):
-    values = msgspec.to_builtins(make_spec()) | changes
-    with pytest.raises(ValueError) as refused:
-        read_spec(msgspec.json.encode(values))
-    assert message in str(refused.value) and "\n" not in str(refused.value)
+def test_a_specification_that_is_wrong_ends_the_program_in_one_line(tmp_path, text, message):
+    with pytest.raises(SystemExit) as ended:
+        program.main(["--spec", text, "--output", str(tmp_path / "timing.json")])
+    assert ended.value.code.startswith("specification: ") and message in ended.value.code
 
 
 @pytest.mark.parametrize(
