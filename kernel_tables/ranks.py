@@ -340,9 +340,9 @@ def match_requests(calls: Iterable, kernels: Sequence[tuple[int, int]]) -> list[
     A call launches a kernel itself, unless it is between ncclGroupStart and ncclGroupEnd: then the outermost
     ncclGroupEnd launches what all calls between them request (NCCL's manual, "Group Calls"). Nothing is known if the
     kernel was launched in none of `calls`, or in a group that began before the capture; nor are bytes if one call or
-    group launched several kernels, or if they exceed what any sum of messages can be.
+    group launched several kernels.
     """
-    most_bytes, launches = 1 << 44, []  # thread, start and end of what launches, and the calls whose work it launches
+    launches = []  # thread, start and end of what launches, and the calls whose work it launches
     for thread, of_thread in groupby(calls, attrgetter("thread")):
         group, depth, last_ns, is_complete = [], 0, -1, True  # how many groups are open, and whether all is known
         for call in of_thread:
@@ -372,7 +372,7 @@ def match_requests(calls: Iterable, kernels: Sequence[tuple[int, int]]) -> list[
     for index in found:
         of_launch = launches[index][3] if index != NONE else []
         sizes = [call.bytes for call in of_launch]
-        is_known = bool(sizes) and None not in sizes and kernel_counts[index] == 1 and sum(sizes) <= most_bytes
+        is_known = bool(sizes) and None not in sizes and kernel_counts[index] == 1
         operation = only({operation_named(call.name.removeprefix("nccl").lower()) for call in of_launch})
         requests.append((operation, sum(sizes) if is_known else None, only({call.communicator for call in of_launch})))
     return requests

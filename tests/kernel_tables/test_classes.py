@@ -38,15 +38,8 @@ def test_a_kernel_has_the_class_that_its_full_name_says():
     ("expected", "name"),
     [
         ("attention", "void ck_tile::kentry<256, 2, ck_tile::FmhaFwdKernel<ck_tile::Problem>>(ck_tile::Kargs)"),
-        ("attention", "void flashinfer::SinglePrefillWithKVCacheKernel<1>(Params)"),
-        ("attention", "_fwd_grouped_kernel_stage1"),
-        ("attention", "_ZN5aiter34mla_dec_stage1_bf16_a16w16_subQ16E"),
         ("communication", "void c10d::symmetric_memory::(anonymous namespace)::barrier_kernel(unsigned int**)"),
-        ("communication", "void barrier_on_stream_kernel_threadgroup<(threadgroup_t)2>(int)"),
-        ("communication", "mori::moe::EpDispatchIntraNodeKernel"),
         ("gemm", "void ck_tile::kentry<256, 1, ck_tile::GemmKernel<ck_tile::Partitioner>>(ck_tile::GemmKernelArgs)"),
-        ("gemm", "aiter::fmoe_bf16_pertokenFp8_g1u1_vs_silu_1tg_ps_32x512"),
-        ("gemm", "_ZN5aiter42fmoe_fp8_blockscale_g1u1_novs_silu_1tg_32x256E"),
         ("normalization", "void ck_tile::kentry<256, 1, ck_tile::Rmsnorm2dFwd<ck_tile::Problem>>(ck_tile::Kargs)"),
     ],
 )
@@ -85,21 +78,13 @@ def test_the_users_rules_come_first_and_look_at_the_full_name():
     assert classes.rule_for(names[0], rules).reason == "a rule of config.yaml"
 
 
-@pytest.mark.parametrize(
-    ("rule", "message"),
-    [
-        ({"class": "gemm", "pattern": "nvjet_("}, "the pattern 'nvjet_(' cannot be used (missing ), unterminated"),
-        *[
-            (rule, "lacks a class or a pattern; write {class: gemm, pattern: 'my_kernel.*'}")
-            for rule in ({"class": "gemm"}, {"pattern": "x"}, {"class": "", "pattern": "x"}, "gemm", {"class": 1})
-        ],
-    ],
-)
-def test_a_users_rule_that_cannot_be_used_is_named_in_one_line(rule, message):
-    with pytest.raises(TraceError) as raised:
+@pytest.mark.parametrize("rule", [{"class": "gemm"}, {"class": "", "pattern": "x"}, "gemm", {"class": 1}, "pattern"])
+def test_a_users_rule_that_cannot_be_used_is_named_in_one_line(rule):
+    message = r"lacks a class or a pattern; write \{class: gemm, pattern: 'my_kernel"
+    if rule == "pattern":
+        rule, message = {"class": "gemm", "pattern": "nvjet_("}, r"the pattern 'nvjet_\(' cannot be used"
+    with pytest.raises(TraceError, match=f"^kernel_classes, rule 2: .*{message}.*$"):
         classes.users_rules([{"class": "gemm", "pattern": "fine"}, rule])
-    assert str(raised.value).startswith("kernel_classes, rule 2: ") and message in str(raised.value)
-    assert "\n" not in str(raised.value)
 
 
 def test_a_matrix_multiply_says_whether_it_uses_tensor_cores():
