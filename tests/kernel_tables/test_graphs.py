@@ -25,18 +25,10 @@ def replay(capture: Synthetic, at: int, *nodes: int) -> Synthetic:
     return capture
 
 
-NESTED = captured_step().range("step", 100, 300).range("forward", 105, 290).range("norm", 106, 280)
 CASES = {  # by what it shows: a capture, and the path of each of its activities
-    "the ranges of the node are below those of the launch": (
-        replay(captured_step().range("measured", 100, 300), 110, 1, 2, 3, 4, 5),
+    "the ranges of the node, of a clone its original's, are below those of the launch": (
+        replay(captured_step().node(11, 95, original=1).range("measured", 100, 300), 110, 11, 2, 3, 4, 5),
         "measured/forward/norm measured/forward/mlp measured/backward/MulBackward measured/backward measured",
-    ),
-    "the node of an executable graph is a clone of the captured one": (
-        replay(captured_step().node(11, 95).node(11, 95, original=1).node(21, 96, original=11), 110, 11, 21),
-        "forward/norm forward/norm",
-    ),
-    "copies and fills have the ranges of their nodes, too": (
-        captured_step().memset(110, node=2).memcpy(110, node=1), "forward/norm forward/mlp",
     ),
     "ranges around the capture are left out up to the innermost that is open at the launch": (
         replay(
@@ -47,14 +39,11 @@ CASES = {  # by what it shows: a capture, and the path of each of its activities
         ),
         "measure/step/forward/mlp measure/elsewhere/warmup/step/forward/mlp",
     ),
-    "a range that is open at the capture and at the launch counts once": (
-        replay(captured_step().range("train", 0, 300), 110, 1), "train/forward/norm",
-    ),
-    "a module that launches its own graph counts once": (
-        replay(captured_step().range("forward", 100, 200), 110, 1), "forward/norm",
-    ),
     "ranges that a capture repeats in their order count once": (
-        replay(NESTED, 110, 1, 2, 4), "step/forward/norm step/forward/norm/mlp step/forward/norm/backward",
+        replay(
+            captured_step().range("step", 100, 300).range("forward", 105, 290).range("norm", 106, 280), 110, 1, 2, 4
+        ),
+        "step/forward/norm step/forward/norm/mlp step/forward/norm/backward",
     ),
 }  # fmt: skip
 

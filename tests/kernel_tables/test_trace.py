@@ -132,14 +132,6 @@ def test_a_trace_of_a_gpu_gives_activities_with_their_calls_sizes_and_memories(t
     assert (capture.facts["RECORDED_RANK"], capture.facts["RECORDED_RANKS"]) == ("3", "8")
 
 
-def test_a_kernel_without_a_call_has_no_range_and_notes_say_what_the_trace_lacks(tmp_path):
-    path = write_trace(tmp_path / "trace.json", STYLES["2022, whole microseconds"])
-    assert ("(launched before the capture)",) in {found for *_, found in paths_of(path)}
-    assert trace.read(path).facts["TRACE_NOTES"].startswith("no call of a module is in the trace (with_stack=True")
-    with kernel_tables.read(path) as profile:
-        assert {"launched_before", "whole_microseconds"} <= {finding.code for finding in profile.check()}
-
-
 @pytest.mark.parametrize("correlation", [0, "0", None])
 @pytest.mark.parametrize(
     ("named", "expected"),
