@@ -190,9 +190,9 @@ class Command:
         """Findings of `check`, with the names of captures if there are several, as text."""
         from kernel_tables.text import sentence_lines
 
-        names = [f"{name}: " if name and len(self.paths) > 1 else "" for name, _ in findings]
-        texts = [f"{one.severity} {one.code}: {one.message}" for _, one in findings]
-        return sentence_lines(map("".join, zip(names, texts, strict=True)), self.width)
+        texts = [(name, f"{one.severity} {one.code}: {one.message}") for name, one in findings]
+        named = [f"{name}: {text}" if name and len(self.paths) > 1 else text for name, text in texts]
+        return sentence_lines(named, self.width)
 
     def _write(self, table) -> None:
         """Writes a table to the output, as aligned text or in its format."""
@@ -372,7 +372,7 @@ class Command:
             make = ranks.collectives if self.options.collectives else ranks.communication
             table = make(of_run, self.options.step_name)
             findings = ranks.findings_of_ranks(of_run, self.options.step_name)
-            rank_count, by_nsys = ranks.ranks_in_run(of_run), not any(profile.capture.is_torch for profile in profiles)
+            rank_count = ranks.ranks_in_run(of_run)
         self._write(table)
         for finding in findings:
             say(finding.message)
@@ -386,9 +386,5 @@ class Command:
             say("transfer and waiting cannot be separated with one rank; give the captures of all ranks")
         counts = columns.get("collectives", [1] * len(columns["bytes"]))
         if any(size is None and count for size, count in zip(columns["bytes"], counts, strict=True)):
-            advice = ": export the report with `nsys export --include-blobs=true`" if by_nsys else ""
-            say(
-                "bytes and bandwidth are missing for collectives without a 'bytes = …' range, as in 'all-reduce, bytes"
-                f" = 26214400', or NCCL payloads from all ranks{advice}"
-            )
+            say("bytes and bandwidth are missing for collectives without a range 'bytes = …' or payloads of NCCL")
         return 0

@@ -188,7 +188,7 @@ def ranges(profile: "Profile", under: str | None = None, process: int | None = N
     position, name = np.divmod(np.unique(np.concatenate([*keys, np.empty(0, np.int64)])), len(paths.names))
     by_name = np.zeros((len(paths.names), 4), np.int64)
     np.add.at(by_name, name, sums[position])
-    opened = _instance_paths(profile, process)
+    opened = instance_paths(profile, process)
     instances = np.bincount(paths.last_name[opened[inside[opened]]], minlength=len(paths.names))
     shown = np.flatnonzero((instances > 0) | (by_name[:, 0] > 0) | (by_name[:, 2] > 0))
     columns = {"range": [paths.names[name] for name in shown.tolist()], "instances": instances[shown]}
@@ -202,7 +202,7 @@ def range_tree(profile: "Profile", under: str | None = None, process: int | None
     sums[used] = direct
     for level in paths.levels[:0:-1]:  # into what is around, from the innermost outwards
         np.add.at(sums, paths.parent[level], sums[level])
-    instances = np.bincount(_instance_paths(profile, process), minlength=len(paths))
+    instances = np.bincount(instance_paths(profile, process), minlength=len(paths))
     shown = ((instances > 0) | (sums[:, 0] > 0) | (sums[:, 2] > 0)) & _is_inside(profile, under)
     shown[NO_RANGE] = False
     place: list[tuple] = [()]  # by path, what siblings are sorted by: of all paths around it, then its own
@@ -307,7 +307,7 @@ def _sum_columns(sums: np.ndarray) -> dict[str, np.ndarray]:
     return dict(zip(("kernels", "gpu_time_ns", "memops", "memop_time_ns"), sums.T, strict=True))
 
 
-def _instance_paths(profile: "Profile", process: int | None) -> np.ndarray:
+def instance_paths(profile: "Profile", process: int | None) -> np.ndarray:
     """The paths of the range instances, of a process if it is given."""
     opened = profile.instance_paths
     return opened if process is None else opened[profile.instance_processes == process]

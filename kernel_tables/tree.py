@@ -9,6 +9,7 @@ import numpy as np
 
 from kernel_tables.classes import family
 from kernel_tables.profile import Profile
+from kernel_tables.tables import instance_paths
 
 COMMUNICATION = "communication"
 
@@ -78,14 +79,13 @@ def _launched(profile: Profile, under: str | None, process: int | None) -> dict[
     to start it. With `under`, paths begin with that name."""
     if under is not None:
         profile.require_range(under)
-    paths, group, opened = profile.attribution.paths, profile.grouped(process), profile.instance_paths
-    opened = opened if process is None else opened[profile.instance_processes == process]
+    paths, group = profile.attribution.paths, profile.grouped(process)
     is_collective = [family(name) == COMMUNICATION for name in profile.activity_classes]
     # FSDP2 opens a range for each of its units.
     short = {name: re.sub(r"^(FSDP::\w+) (?:\(.*\)|for .*)$", r"\1", name) for name in paths.names}
     sums: dict[tuple[str, ...], Node] = defaultdict(Node)
     inside: dict[int, tuple[str, ...]] = {}
-    instances = np.bincount(opened, minlength=len(paths)).tolist()
+    instances = np.bincount(instance_paths(profile, process), minlength=len(paths)).tolist()
     for path, names in enumerate(paths.tuples):
         if names and (under is None or under in names):
             inside[path] = names = tuple(short[name] for name in names[names.index(under) if under else 0 :])

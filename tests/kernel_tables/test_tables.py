@@ -24,17 +24,8 @@ SUMS = ["kernels", "gpu_time_ns", "memops", "memop_time_ns"]
 
 @pytest.fixture
 def read(tmp_path):
-    """A function: the profile of a synthetic capture, or of an unpacked real one."""
-
-    def opened(capture: Synthetic | Path, classes=()) -> kernel_tables.Profile:
-        path = tmp_path / "capture.sqlite"
-        if isinstance(capture, Path):
-            path.write_bytes(gzip.decompress(capture.read_bytes()))
-        else:
-            capture.write(path)
-        return kernel_tables.read(path, classes)
-
-    return opened
+    """A function: the profile of a synthetic capture."""
+    return lambda capture: kernel_tables.read(capture.write(tmp_path / "capture.sqlite"))
 
 
 def require_sums(profile: kernel_tables.Profile, rows: Rows, under: str | None) -> None:
@@ -107,7 +98,7 @@ def test_ranges_are_below_what_is_around_them_the_longest_first(read):
 
 
 def test_a_capture_without_kernels_has_tables_with_their_columns(read):
-    with read(CAPTURES / "tiny_2022.4.2.sqlite.gz") as profile:
+    with kernel_tables.read(CAPTURES / "tiny_2022.4.2.sqlite.gz") as profile:
         assert len(profile.kernels()) == len(profile.classes()) == len(profile.activities()) == 0
         assert profile.ranges("measure").set_index("range").loc["step"].tolist() == [3, 0, 0, 0, 0]
     with read(Synthetic()) as profile:
@@ -119,8 +110,6 @@ def test_a_capture_without_kernels_has_tables_with_their_columns(read):
 
 def test_launches_and_time_that_are_lost_on_the_way_are_refused(read):
     with read(Synthetic().range("step", 0, 9).kernel("k", at=1).kernel("k", at=2)) as profile:
-        assert profile.ranges()["kernels"].tolist() == [2]
-    with read(Synthetic().range("step", 0, 9).kernel("k", at=1).kernel("k", at=2)) as profile:
         vars(profile.attribution)["path"] = profile.attribution.path[:1]
         for table in ("ranges", "kernels", "classes"):
             with pytest.raises(NotConserved, match="1 launches and 10 ns, the capture 2 and 20 ns"):
@@ -128,13 +117,13 @@ def test_launches_and_time_that_are_lost_on_the_way_are_refused(read):
 
 
 @pytest.mark.parametrize("name", ["graph_replayed_2025.3.2", "nccl_2025.3.1"])
-def test_shuffled_rows_give_the_same_bytes(name, read, tmp_path):
+def test_shuffled_rows_give_the_same_bytes(name, tmp_path):
     def written(path: Path) -> list[bytes]:
         commands = ("kernels", "classes", "ranges", "check", "diagnose", "communication")
         return [run_command(command, path, "--format", "csv").stdout for command in commands]
 
-    read(CAPTURES / f"{name}.sqlite.gz").close()
     path, chosen = tmp_path / "capture.sqlite", random.Random(3)
+    path.write_bytes(gzip.decompress((CAPTURES / f"{name}.sqlite.gz").read_bytes()))
     expected = written(path)
     with closing(sqlite3.connect(path)) as database, database:
         for (table,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
@@ -170,8 +159,3 @@ def test_a_file_that_is_no_capture_is_refused_in_one_line(tmp_path):
         with pytest.raises(TraceError) as raised:
             kernel_tables.read(tmp_path / name)
         assert "\n" not in str(raised.value) and str(tmp_path / name) in str(raised.value)
-    with kernel_tables.read(CAPTURES / "tiny_2025.3.1.sqlite.gz") as profile:
-        with pytest.raises(TraceError, match="no range is named 'stepp'; there are 'backward', "):
-            profile.kernels("stepp")
-        assert profile.metadata["EXPORT_PRODUCT_VERSION"].startswith("2025.3.2")
-        assert (profile.recorded_window, profile.notes, profile.is_cpu_only) == ({}, [], False)
