@@ -74,13 +74,12 @@ def encoded(name: str) -> str:
 
 
 class PartInstance:
-    """One call of a part in a forward pass. Its `chain` holds the parts around it, the outermost first, then itself."""
+    """One call of a part in a forward pass."""
 
-    __slots__ = ("chain", "name")
+    __slots__ = ("name",)
 
-    def __init__(self, name: str, around: tuple) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.chain = (*around, self)
 
 
 def common_length(first: Sequence, second: Sequence) -> int:
@@ -95,7 +94,7 @@ class MarkerState(threading.local):
     MAX_CHAINS = 1 << 17  # remembered; older ones are forgotten, so that memory does not grow for ever
 
     def __init__(self) -> None:
-        # chains of PartInstance
+        # chains of PartInstance, the outermost first
         self.forward_parts: tuple = ()  # the open parts of a forward pass
         self.reopened_parts: tuple = ()  # parts that a backward pass has opened again, for the node that runs
         # the reopened parts of a checkpoint's node, closed while it computes parts again; None at other times
@@ -152,7 +151,7 @@ class Marker:
             state.suspended_parts = state.forward_parts = state.reopened_parts
             self.reopen(())
             self.push(RECOMPUTATION)
-        state.forward_parts = PartInstance(name, state.forward_parts).chain
+        state.forward_parts = (*state.forward_parts, PartInstance(name))
         self.push(name)
         state.record()
 

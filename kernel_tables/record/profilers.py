@@ -40,11 +40,8 @@ START_FUNCTIONS, END_FUNCTION = ("_prepare_profiler", "_enable_profiler"), "_dis
 
 
 class TorchProfiler:
-    """Records in this process; `save` writes the trace, which the command turns into a capture.
-
-    A process has one profiler of PyTorch. The program has priority: `is_taken` is true from the preparation of its
-    profile to the end.
-    """
+    """Records in this process; `save` writes the trace. A process has one profiler of PyTorch, and the program has
+    priority: `is_taken` is true from the preparation of its profile to the end."""
 
     torch_version = torch.__version__
     # closes the window of the Recorder, if this process has one, before `kernel_tables.recorded` starts the profiler

@@ -22,11 +22,8 @@ from kernel_tables.record.ranges import AddedRanges
 
 class Recorder:
     """Opens and closes the window of this process. Only the first process of a program gets a window or, if it is a
-    rank, all ranks of its run.
-
-    `completed` counts the steps, or the instances of a range, in the window. The Window object sets `progress`, a
-    function that returns facts for the notes.
-    """
+    rank, all ranks of its run. `completed` counts the steps, or the instances of a range, in the window; the Window
+    object sets `progress`, a function that returns facts for the notes."""
 
     def __init__(self, notes: Notes, ranks: Ranks, profiler: TorchProfiler | NsysProfiler, ranges: AddedRanges) -> None:
         self.notes, self._ranks, self._profiler, self.ranges = notes, ranks, profiler, ranges

@@ -27,7 +27,8 @@ from kernel_tables.record.recorder import Recorder, is_capturing
 
 
 class Window:
-    """The base of both windows: a program that opened ranges itself before the window gets none with AUTO."""
+    """The base of both windows: a program that opened ranges itself before the window gets none with AUTO. `progress`
+    gives facts for the notes: what this process `repeated`, by kind, name and count."""
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         self.recorder, self.settings = recorder, settings
@@ -43,7 +44,6 @@ class Window:
         """A range has closed. If it was around the step of an optimizer, `optimizer` is that."""
 
     def progress(self) -> dict[str, Any]:
-        """How far this process came towards the window, for the notes: what it `repeated`, by kind, name and count."""
         raise NotImplementedError
 
 
@@ -95,14 +95,12 @@ class StepsWindow(Window):
     A step lasts from the end of one optimizer step or replay to the end of the next, or from the start of one call of a
     model to the start of the next. An optimizer step ends when the range closes that PyTorch opens around it, so that
     no range is half in the window. Not counted are steps of a compiled optimizer, which runs no Python that calls back,
-    and steps in a backward pass, where hooks may call an optimizer for each weight and no window can open.
+    and steps in a backward pass, where hooks may call an optimizer for each weight and no window can open. Each step of
+    an optimizer resets the counts of replays, since a graph may contain only a part of a step. Calls of modules with
+    parameters count until the program creates an optimizer, with the setting CALLS, or if they opened the window.
 
-    Each step of an optimizer resets the counts of replays, since a graph may contain only a part of a step. Calls of
-    modules with parameters count until the program creates an optimizer, or with the setting CALLS. They go on counting
-    if they opened the window.
-
-    A replay runs no Python: its kernels belong to the ranges that are open while the graph is captured.
-    So the window opens before the first capture.
+    A replay runs no Python: its kernels belong to the ranges that are open while the graph is captured. So the window
+    opens before the first capture.
     """
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
