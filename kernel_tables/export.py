@@ -132,15 +132,9 @@ class Export(Source):
         elif not header:
             problem = "the file is empty; the export probably failed: export the report again"
         elif not header.startswith(b"SQLite format 3\0"):
-            problem = (
-                f"neither SQLite nor JSON (it begins with {header[:8]!r}); give an export made by `nsys export --type"
-                " sqlite`, or a trace of torch.profiler"
-            )
+            problem = f"neither SQLite nor JSON (it begins with {header[:8]!r}); give an export, or a trace of PyTorch"
         elif len(header) < 100 or (header[24:28] == header[92:96] and stated > size):
-            problem = (
-                f"cut off: {size} bytes where its header says {stated}; the copy or the export did not finish: copy or"
-                " export it again"
-            )
+            problem = f"cut off: {size} bytes where its header says {stated}; copy or export it again"
         elif found := [file.name for file in journals if file.is_file() and file.stat().st_size]:
             problem = f"{found[0]} is next to it, so its writer has not finished; wait for it, or export it again"
         else:
@@ -158,10 +152,9 @@ class Export(Source):
         newer = [name for name in columns if re.sub(r"_V\d+$", "", name) in read - columns.keys()]
         if newer or not columns.keys() & {*METADATA, *read - {STRINGS}}:
             found = ", ".join(name[:50] for name in sorted(columns)[:5]) or "no table"
-            problem = f"SQLite, but not of nsys: none of its tables is there (found: {found}); give an export"
-            if newer:
-                problem = f"{newer[0]} is a table of an nsys that is newer than this program; give an older export"
-            raise TraceError(f"{self.path}: {problem} made by `nsys export --type sqlite`")
+            problem = f"SQLite, but not of nsys: none of its tables is there (found: {found})"
+            problem = f"{newer[0]} is a table of an nsys that is newer than this program" if newer else problem
+            raise TraceError(f"{self.path}: {problem}; give one by `nsys export --type sqlite` (2022 to 2026)")
         return columns
 
     def has(self, table: str, *columns: str) -> bool:
@@ -305,19 +298,14 @@ class Export(Source):
         if table in self.columns and not self.has(table, *columns):
             missing = ", ".join(sorted(set(columns) - self.columns[table].keys()))
             version = self.facts.get("EXPORT_SCHEMA_VERSION", "unknown")
-            raise TraceError(
-                f"{self.path}: table {table} has no column {missing} (schema {version}), which is needed to know what"
-                " launched what; export the report with an nsys of 2022.4 or later"
-            )
+            fact = f"table {table} has no column {missing} (schema {version})"
+            raise TraceError(f"{self.path}: {fact}; export the report with an nsys of 2022.4 or later")
 
     def _names(self, table: str, labels: list[int]) -> list[str]:
         if table == KERNEL:
             if lost := [label for label in labels if not self.strings.get(label)]:
-                message = (
-                    f"{len(lost)} of {len(labels)} names of kernels are not among its strings: what ran is not known;"
-                    " the export is cut short or damaged: export the report again"
-                )
-                raise impossible(self.path, "kernels_without_names", message)
+                fact = f"{len(lost)} of {len(labels)} names of kernels are not among its strings"
+                raise impossible(self.path, "kernels_without_names", f"{fact}: {CONSEQUENCE}")
             return [self.strings[label] for label in labels]
         if table == MEMCPY:
             kinds = dict(enumerate(COPY_KINDS))
@@ -350,11 +338,8 @@ class Export(Source):
             return
         known = np.unique(calls.process)
         if len(known) > 1:
-            raise TraceError(
-                f"{self.path}: {int(is_missing.sum())} activities name no process (globalPid) and {len(known)}"
-                " processes made API calls, so correlation ids are ambiguous; export again, or profile one process at a"
-                " time"
-            )
+            fact = f"{is_missing.sum()} activities name no process (globalPid) and {len(known)} processes made calls"
+            raise TraceError(f"{self.path}: {fact}; export again, or profile one process at a time")
         activities.process = np.where(is_missing, known[0] if len(known) else NONE, activities.process)
 
     def ranges(self) -> Ranges:
@@ -368,22 +353,23 @@ class Export(Source):
         columns = self.read(NVTX, wanted, texts)
         domains = self._domains() if len(columns["type"]) else {}
         is_range = np.isin(columns["type"], (PUSHED, STARTED))
-        of_library = self._is_of_library(columns, domains)
+        of_library = np.zeros(len(is_range), bool)  # in a domain of its own, as CUB's ranges around each of its kernels
+        for (process, domain), name in domains.items():
+            if name.upper().removeprefix("LIB") in LIBRARIES:
+                of_library |= (columns["domain"] == domain) & (columns["thread"] & ~THREAD_BITS == process)
         self.has_only_library_ranges = bool(is_range.any()) and not (is_range & ~of_library).any()
         rows = np.flatnonzero(is_range & ~of_library)
         if len(rows) < len(is_range):
             columns = {name: take(column, rows) for name, column in columns.items()}
-        unclosed = np.flatnonzero(columns["end"] == NONE)
-        if len(unclosed):
-            columns["end"] = np.array(columns["end"])  # which may be one value in no memory
-            columns["end"][unclosed] = columns["start"][unclosed]
-        self.require_times(NVTX, columns["start"], columns["end"])
-        if len(unclosed):
-            columns["end"][unclosed] = self.last_time()
+        is_open = columns["end"] == NONE
+        end = np.where(is_open, columns["start"], columns["end"])
+        self.require_times(NVTX, columns["start"], end)
+        if is_open.any():
+            end[is_open] = self.last_time()
         ids, index = numbered(columns["text_id"])
         if lost := len(set(ids.tolist()) - self.strings.keys() - {NONE}):
-            message = f"{lost} names of ranges are not among its strings: the export is cut short or damaged: export it"
-            raise impossible(self.path, "ranges_without_names", f"{message} again")
+            message = f"{lost} names of ranges are not among its strings: {CONSEQUENCE}"
+            raise impossible(self.path, "ranges_without_names", message)
         code, unwritten = columns.pop("text"), texts[b""]  # a text counts before its id
         code = np.where(code == unwritten, np.int32(len(texts)) + index, code)
         registered = (self.strings.get(key, "") for key in ids.tolist())
@@ -393,18 +379,9 @@ class Export(Source):
         place = {name: number for number, name in enumerate(names)}
         code = np.array([place[labels[number]] for number in used.tolist()], np.int32)[code]
         return Ranges.in_order(
-            columns["start"], columns["end"], columns["thread"], code, names, columns["domain"], domains=domains,
-            unclosed=len(unclosed), by_name=self.facts.get("CAPTURE_BACKEND") != "torch",
+            columns["start"], end, columns["thread"], code, names, columns["domain"], domains=domains,
+            unclosed=int(is_open.sum()), by_name=self.facts.get("CAPTURE_BACKEND") != "torch",
         )  # fmt: skip
-
-    @staticmethod
-    def _is_of_library(columns: dict[str, np.ndarray], domains: dict) -> np.ndarray:
-        """Which events are in a library's own domain (CUB opens some ranges around each of its kernels)."""
-        is_library = np.zeros(len(columns["type"]), bool)
-        for (process, domain), name in domains.items():
-            if name.upper().removeprefix("LIB") in LIBRARIES:
-                is_library |= (columns["domain"] == domain) & (columns["thread"] & ~THREAD_BITS == process)
-        return is_library
 
     def last_time(self) -> int:
         """The end of the capture: the latest end, or start of an open range."""

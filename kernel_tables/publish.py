@@ -87,8 +87,9 @@ class _Publication:
         self.export, self.database, self.process = opened, database, process
         self.since_ns = self._window_start_ns(window) if window else None
         self.layouts = opened.layouts()
-        for function in (_message, _stack, self._call):
-            database.create_function(f"published{function.__name__}", 1, function, deterministic=True)
+        database.create_function("published_message", 1, _message)
+        database.create_function("published_stack", 1, lambda blob: None if payloads.frames_of(blob) is None else blob)
+        database.create_function("published_call", 1, self._call)
 
     def copy(self) -> None:
         """Copies all that may be published."""
@@ -184,11 +185,6 @@ def _message(value: bytes | None) -> str | None:
     return " ".join(word if "://" in word else re.sub(path, "<path>", word) for word in text.split(" "))
 
 
-def _stack(blob: bytes | None) -> bytes | None:
-    """The payload of a sampled Python stack, which consists of numbers; None for any other payload."""
-    return None if payloads.frames_of(blob) is None else blob
-
-
 def write_capture(capture: Capture, path: Path) -> None:
     """Writes the capture of a trace (`trace.read` and the like) as SQLite with nsys's tables and columns, completely or
     not at all; export.read reads it back to the same tables. Raises OSError if the disk is full."""
@@ -252,16 +248,16 @@ def _activity_tables(capture: Capture, strings: dict[str, int]) -> dict[str, dic
     ids = [strings.setdefault(name, len(strings)) for name in work.names]
     kind_of_copy = {f"[CUDA memcpy {text}]": kind for kind, text in enumerate(export.COPY_KINDS)}
     columns = {
-        "start": work.start, "end": work.end, "deviceId": work.stream >> 32, "contextId": np.zeros(len(work), int),
-        "streamId": work.stream & 0xFFFFFFFF, "correlationId": work.correlation, "globalPid": work.process,
-        "graphNodeId": work.node, "demangledName": np.array(ids, int)[work.name], "bytes": copies["bytes"],
+        "start": work.start, "end": work.end, "deviceId": work.stream >> 32, "streamId": work.stream & 0xFFFFFFFF,
+        "correlationId": work.correlation, "globalPid": work.process, "graphNodeId": work.node,
+        "demangledName": np.array(ids, int)[work.name], "bytes": copies["bytes"],
         "copyKind": np.array([kind_of_copy.get(name, 0) for name in work.names], int)[work.name],
         "srcKind": copies["source"], "dstKind": copies["target"],
     }  # fmt: skip
     for size in ("grid", "block"):
         extents = np.array([text.split("x") if text else [NONE] * 3 for text in sizes[size]]).reshape(-1, 3)
         columns |= {f"{size}{axis}": extents[:, place].astype(int) for place, axis in enumerate("XYZ")}
-    common, copied = list(columns)[:8], ["bytes", "copyKind", "srcKind", "dstKind"]
+    common, copied = list(columns)[:7], ["bytes", "copyKind", "srcKind", "dstKind"]
     names = {
         export.KERNEL: [*common, "demangledName", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"],
         export.MEMCPY: [*common, *copied], export.MEMSET: [*common, "bytes"],
