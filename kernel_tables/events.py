@@ -1,7 +1,7 @@
 """The events of a trace of torch.profiler: JSON, gzipped or not, decoded by msgspec some megabytes at a time.
 
-From the first place that is invalid JSON on, events are decoded one by one: bytes that are no text, control characters,
-bare inf and nan are replaced, events that are still invalid are left out, and both are counted.
+In invalid JSON, bytes that are no text, control characters, bare inf and nan are replaced. From the first event on that
+is still invalid, events are decoded one by one, and such are left out. Both are counted.
 """
 
 import gzip
@@ -81,9 +81,9 @@ class EventFile:
 
     def __init__(self, path: Path):
         self.path, self.facts, self.repairs, self.bad_events = path, Facts(), 0, 0
+        self._decoder = msgspec.json.Decoder(Facts | list[Event], strict=False)  # so that numbers may be in quotes
 
     def __iter__(self) -> Iterator[list[Event]]:
-        decoder = msgspec.json.Decoder(Facts | list[Event], strict=False)  # so that numbers may be in quotes
         chunks, boundary = self._unpacked(), re.compile(rb'\}\s*,\s*(?=\{\s*")')  # mostly between two events
         head, text = self._head(chunks)
         for more in chunks:
@@ -91,14 +91,14 @@ class EventFile:
             ends = [*boundary.finditer(text, max(len(text) - (1 << 16), 0))] or [*boundary.finditer(text)]
             if ends:
                 try:
-                    events = decoder.decode(b"[" + text[: ends[-1].start() + 1] + b"]")
+                    events = self._decoded(b"[" + text[: ends[-1].start() + 1] + b"]")
                 except ValueError:
                     text += b"".join(chunks)
                     break
                 yield events
                 text = text[ends[-1].end() :]
         try:
-            last = decoder.decode(head + text)
+            last = self._decoded(head + text)
         except ValueError:
             yield from self._one_by_one(head, text)
         else:
@@ -132,11 +132,21 @@ class EventFile:
     def _invalid(self, fact: str) -> TraceError:
         return impossible(self.path, "invalid_json", f"{fact}; write or copy the trace again")
 
+    def _decoded(self, text: bytes) -> Facts | list[Event]:
+        try:
+            return self._decoder.decode(text)
+        except ValueError:
+            replaced, count = _replaced(text)
+            decoded = self._decoder.decode(replaced)
+            self.repairs += count
+            return decoded
+
     def _one_by_one(self, head: bytes, text: bytes) -> Iterator[list[Event]]:
         """The events of a text that is invalid somewhere; sets `facts`."""
-        decoder = json.JSONDecoder(strict=False, parse_float=str, parse_constant=lambda name: None)
+        decoder = json.JSONDecoder(strict=False, parse_float=str)
         end_of_event = re.compile(r'(?<=\})\s*(?=,?\s*\{|\]\s*(?:,\s*"|\}|$))')
-        head, text, place, events = self._replaced(head), self._replaced(text), 0, []
+        (head, _), (text, count), place, events = _replaced(head), _replaced(text), 0, []
+        self.repairs += count
         while (place := re.compile(r"[\s,]*").match(text, place).end()) < len(text) and text[place] != "]":
             try:
                 event, place = decoder.raw_decode(text, place)
@@ -157,11 +167,11 @@ class EventFile:
         self.facts = msgspec.convert(around, Facts) if isinstance(around, dict) else self.facts
         yield events
 
-    def _replaced(self, text: bytes) -> str:
-        """The text, with marks for bytes that are none and for control characters, and null for numbers that JSON
-        lacks."""
-        marked, marks = re.subn("[\ufffd\x00-\x08\x0b\x0c\x0e-\x1f]", "\ufffd", text.decode(errors="replace"))
-        bare = r"(?<=[:,\[\s])-?(?:[Nn]a[Nn]|[Ii]nf(?:inity)?)(?=\s*[,}\]])"
-        replaced, numbers = re.subn(bare, "null", marked)
-        self.repairs += marks + numbers
-        return replaced
+
+def _replaced(text: bytes) -> tuple[str, int]:
+    """The text with marks for bytes that are none and control characters, and null for numbers that JSON lacks; and how
+    many of these there were."""
+    marked, marks = re.subn("[\ufffd\x00-\x08\x0b\x0c\x0e-\x1f]", "\ufffd", text.decode(errors="replace"))
+    bare = r"(?<=[:,\[\s])-?(?:[Nn]a[Nn]|[Ii]nf(?:inity)?)(?=\s*[,}\]])"
+    replaced, numbers = re.subn(bare, "null", marked)
+    return replaced, marks + numbers
