@@ -82,18 +82,13 @@ class Context:
         return Idle(self.scope, self.calls)
 
     @cached_property
-    def time_by_activity(self) -> np.ndarray:
-        """By activity: how long it ran, in full if it is partly in the span of its device, and 0 if it is outside."""
-        return np.where(self.scope.is_in_span, self.scope.duration_ns, 0)
-
-    @cached_property
     def is_update(self) -> np.ndarray:
         """By activity: whether an optimizer launched it."""
         return self.scope.is_in_range(OPTIMIZER.match) & self.scope.is_in_span & self.scope.is_kernel
 
     def times(self, mask: np.ndarray) -> np.ndarray:
-        """By activity: how long it ran if it is in `mask`, else 0."""
-        return np.where(mask, self.time_by_activity, 0)
+        """By activity: how long it ran, in full if it is partly in the span, if it is in `mask`; else 0."""
+        return np.where(mask & self.scope.is_in_span, self.scope.duration_ns, 0)
 
     def time_hit(self, mask: np.ndarray, subject: str) -> Hit:
         """The hit for kernels of `mask` in the span. `subject` is the beginning of its message."""

@@ -73,11 +73,7 @@ ERRORS = [  # a capture, and the errors in it
     (steps(5, 5).kernel("gemm", at=None, start=150), ["lost_launches"]),
     (steps(5, 5).kernel("gemm", at=None, start=150, correlation=0), ["lost_launches"]),
     (steps(5).kernel("gemm", at=2_000_000, start=900_000), ["starts_before_launch"]),
-    (
-        Synthetic().domain(1, "NCCL").range("ncclAllReduce", 0, 9, domain=1).kernel("gemm", at=5),
-        ["only_library_ranges"],
-    ),
-    (steps(5, 5).diagnostic(2, "CUPTI dropped 1242 records."), ["nsys_lost_events"]),
+    (Synthetic().domain(1, "NCCL").range("x", 0, 9, domain=1).kernel("gemm", at=5), ["only_library_ranges"]),
     (steps(5, 5).diagnostic(2, "12 incomplete CUPTI events dropped"), ["nsys_lost_events"]),
     (steps(5, 5).diagnostic(3, "CUDA injection failed."), ["nsys_error"]),
 ]
@@ -105,12 +101,10 @@ def test_a_loss_is_an_error_and_what_is_odd_or_launches_nothing_is_none(codes):
 
 
 def test_a_runtime_call_and_its_driver_call_without_a_kernel_are_one_lost_launch(tmp_path):
-    for correlation in (900, 901):
-        capture = steps(5, 5).call(20, 900, duration=10)
-        capture.call(20, correlation, api="cuLaunchKernel", duration=10).call(30, 902)
-        with kernel_tables.read(capture.write(tmp_path / "capture.sqlite")) as profile:
-            (finding,) = profile.check()
-        assert finding.message.startswith("2 launches have no kernel")
+    capture = steps(5, 5).call(20, 900, duration=10).call(20, 901, api="cuLaunchKernel", duration=10).call(30, 902)
+    with kernel_tables.read(capture.write(tmp_path / "capture.sqlite")) as profile:
+        (finding,) = profile.check()
+    assert finding.message.startswith("2 launches have no kernel")
 
 
 def test_fewer_steps_than_expected_and_lost_tables_and_columns_of_calls_are_told(codes):
@@ -147,9 +141,8 @@ def test_an_impossible_capture_is_refused_by_every_table_with_the_code_that_chec
     capture = steps(2, 2).range("registered", 5, 80, registered=True).lasting(0, 1000)
     for number in range(1500 if fault == "too_many_open_ranges" else 0):
         capture.range("leak", number % 900, None)
-    path = capture.write(
-        tmp_path / "capture.sqlite", lacking=("ANALYSIS_DETAILS",) if fault == "times_overflow" else ()
-    )
+    lacking = ("ANALYSIS_DETAILS",) if fault == "times_overflow" else ()
+    path = capture.write(tmp_path / "capture.sqlite", lacking=lacking)
     if fault in STATEMENTS:
         changed(path, STATEMENTS[fault])
     elif fault == "damaged_file":

@@ -5,7 +5,6 @@ import random
 import re
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -85,12 +84,10 @@ def test_one_capture_of_two_processes_gives_what_their_own_captures_give(togethe
 def test_ranks_that_lack_steps_are_found_and_a_process_that_has_none_beside_others_is_no_rank(alone, opened, tmp_path):
     short = work(Synthetic(), process=9, device=0, steps=1).write(tmp_path / "short.sqlite")
     checked = run_command("check", *alone, short, "--steps", 2, "--format", "json")
-    assert checked.returncode == 1 and "rank 2: 1" in checked.stdout.decode()
     codes = [(one["capture"], one["code"]) for one in json.loads(checked.stdout)]
-    assert codes == [("short.sqlite", "step_count"), ("", "ranks_differ")]
-    assert (
-        findings_of_ranks(opened(work(Synthetic(), process=7, device=0).memcpy(at=5, process=8, correlation=1))) == []
-    )
+    assert (checked.returncode, codes) == (1, [("short.sqlite", "step_count"), ("", "ranks_differ")])
+    beside = opened(work(Synthetic(), process=7, device=0).memcpy(at=5, process=8, correlation=1))
+    assert findings_of_ranks(beside) == []
 
 
 # What communication costs
@@ -307,12 +304,6 @@ def test_bytes_are_those_that_the_program_gave_on_two_h200():
                 found[match[1]] = table = collectives(ranks, step_name=text)
                 assert table[["operation", "bytes"]].values.tolist() == [[operation, parts * int(match[2])]] * 2
         assert found.keys() == operations.keys()
-        # Three layers of FSDP, gathered before forward and before backward, and scattered once.
-        fsdp, layer = collectives(ranks, step_name="fsdp"), 2048 * 2048 * 4
-        counts = fsdp.groupby(["rank", "operation"])["bytes"].agg(["size", "min", "max"])
-        assert counts.loc[(slice(None), "all-gather"), :].values.tolist() == [[6, layer, layer]] * 2
-        assert counts.loc[(slice(None), "reduce-scatter"), :].values.tolist() == [[3, layer, layer]] * 2
-        assert np.allclose(fsdp["bus_gb_per_s"] / fsdp["algorithm_gb_per_s"], 0.5)
 
 
 def test_ranks_recorded_by_pytorchs_profiler_have_their_bytes_and_bandwidth(tmp_path):
