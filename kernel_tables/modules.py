@@ -12,6 +12,7 @@ import json
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -311,34 +312,27 @@ class Backward:
     ) -> Iterator[Range]:
         """The ranges of the modules to which the nodes of a thread belong, while these run: each `node` from one of the
         times to the next. An outermost node without an owner has that of the previous one in its pass."""
-        begin, end = times[:-1], times[1:]
-        runs = (node != NONE) & (end > begin)
-        begin, end, owner = begin[runs], end[runs], owner[node[runs]]
-        before, after = np.searchsorted(ends, begin, "right"), np.searchsorted(ends, end, "right")
-        begins_pass = np.append(True, (before[1:] != after[:-1]) & (begin[1:] > end[:-1]))[: len(begin)]
-        known = (owner != self.UNKNOWN) | begins_pass
-        owner = owner[np.maximum.accumulate(np.where(known, np.arange(len(owner)), 0))]
-        first = np.flatnonzero(begins_pass | np.append(True, owner[1:] != owner[:-1])[: len(begin)])
+        passes = np.searchsorted(ends, times, "right").tolist()
+        runs = zip(pairwise(times.tolist()), pairwise(passes), node.tolist(), owner[node].tolist(), strict=True)
         since: dict[int, int] = {}  # by open call, outermost first
-        last = 0
+        chain, last, last_pass = (), -1, -1
 
         def close(depth: int) -> Iterator[Range]:
             while len(since) > depth:
                 call, start = since.popitem()
                 yield Range(start, last, thread, self.calls.names[call])
 
-        runs = zip(
-            begins_pass[first].tolist(), owner[first].tolist(), begin[first].tolist(),
-            np.append(end[first[1:] - 1], end[-1:]).tolist(), strict=True,
-        )  # fmt: skip
-        for is_pass, call, start, run_end in runs:
-            if is_pass:
+        for (begin, end), (before, after), inner, call in runs:
+            if inner == NONE or begin == end:
+                continue
+            if begins_pass := before != last_pass and begin > last:
                 yield from close(0)
-            chain = chains.get(call, ())
-            common = [*(a == b for a, b in zip(since, chain, strict=False)), False].index(False)
-            yield from close(common)
-            since |= dict.fromkeys(chain[common:], start)
-            last = run_end
+            if begins_pass or (call != self.UNKNOWN and chains[call] is not chain):
+                chain = chains.get(call, ())
+                common = [*(a == b for a, b in zip(since, chain, strict=False)), False].index(False)
+                yield from close(common)
+                since |= dict.fromkeys(chain[common:], begin)
+            last, last_pass = end, after
         yield from close(0)
 
     def _numbers(self) -> tuple[np.ndarray, np.ndarray]:
@@ -363,7 +357,7 @@ class Backward:
         nodes = by_thread(forward_thread, self.is_node & (sequence != NONE))
         for rows in sorted(nodes.values(), key=len, reverse=True):
             counts = {thread: np.isin(sequence[rows], numbers).sum() for thread, (numbers, _) in created.items()}
-            threads = [thread for thread, count in counts.items() if count == max(counts.values())]
+            threads = [thread for thread, count in counts.items() if count == max(1, *counts.values())]
             if len(threads) == 1:  # else it is not known which
                 numbers, start = created.pop(threads[0])
                 place = np.minimum(np.searchsorted(numbers, sequence[rows]), len(numbers) - 1)
