@@ -40,24 +40,6 @@ def refused(*arguments, done: subprocess.CompletedProcess | None = None) -> str:
     return line
 
 
-def test_help_is_answered_without_importing_anything_heavy():
-    command = [sys.executable, "-X", "importtime", *PYTHON_M[1:], "--help"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True)
-    assert b"communication" in done.stdout and done.returncode == 0
-    heavy = (b"numpy", b"pandas", b"pyarrow", b"sqlite", b"jinja2", b"torch")
-    assert not [name for name in heavy if name in done.stderr]
-
-
-def test_text_goes_to_a_pipe_and_to_a_file_where_it_is_asked_for_and_csv_by_default(capture, tmp_path):
-    for name, *options in (["ranges", "--tree"], ["kernels"], ["diagnose"], ["host"], ["check"], ["communication"]):
-        arguments = [name, capture, *options]
-        done = run(*arguments, "--format", "text")
-        assert done.returncode == 0 and done.stdout and b"_ns" not in done.stdout
-        assert run(*arguments, "--format", "text", "-o", tmp_path / "out.txt").stdout == b""
-        assert (tmp_path / "out.txt").read_bytes() == done.stdout
-        assert b"," in run(*arguments).stdout.splitlines()[0]
-
-
 def test_rows_are_chosen_by_rank_and_number_and_classes_are_ones_own(capture):
     (heading, row) = run("kernels", capture, "--top", 1).stdout.decode().splitlines()
     assert heading.startswith("range,kernel,class") and SGEMM in row
