@@ -1,5 +1,6 @@
 """What the stage memory records, on this machine's GPU if it has one, of a model that takes milliseconds."""
 
+import gc
 import gzip
 import json
 import pickle
@@ -18,6 +19,7 @@ def record(tmp_path, device: str = "cpu", **changes) -> tuple:
     """(the result of a recorded run, its history)."""
     path = tmp_path / "memory_history.json.gz"
     torch.empty(1, device=device)  # opens the context
+    gc.collect()  # of what other tests left there
     result = memory.measure(make_spec(stage="memory", device=device, **changes), torch.device(device, 0), path)
     return result, json.loads(gzip.decompress(path.read_bytes()))
 
