@@ -253,9 +253,8 @@ class Command:
         """Writes the timeline."""
         from kernel_tables.perfetto import write_timeline
 
-        with self._profiles() as profiles, files.written_whole(self.options.output) as partial:
-            compressed = self.options.output.suffix == ".gz"
-            write_timeline(profiles, partial, self.options.under, compressed=compressed)
+        with self._profiles() as profiles:
+            write_timeline(profiles, self.options.output, self.options.under)
         return 0
 
     def report(self) -> int:

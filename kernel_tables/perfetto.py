@@ -9,20 +9,23 @@ import gzip
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from kernel_tables.attribution import path_text
 from kernel_tables.capture import KINDS, NONE, THREAD_BITS, process_of
+from kernel_tables.files import written_whole
 from kernel_tables.profile import Profile
 from kernel_tables.ranks import numbers_in_run
 from kernel_tables.steps import clock_offsets_ns
 
 
-def write_timeline(profiles: Sequence[Profile], path: Path, under: str | None = None, compressed: bool = True) -> None:
-    """Writes the captures to `path`, one below the other, and of each only what is in a range `under`: by default in
-    `measure`, if each has it, else all. Clocks of several captures are aligned, see steps.clock_offsets_ns."""
+def write_timeline(profiles: Sequence[Profile], path: Path, under: str | None = None) -> None:
+    """Writes the captures to `path`, compressed if it ends in .gz, one below the other, and of each only what is in a
+    range `under`: by default in `measure`, if each has it, else all. Clocks of several captures are aligned, see
+    steps.clock_offsets_ns."""
     if under is None and all("measure" in profile.capture.ranges.names for profile in profiles):
         under = "measure"
     views, offsets = [_View(profile, under) for profile in profiles], clock_offsets_ns(profiles)
@@ -30,13 +33,13 @@ def write_timeline(profiles: Sequence[Profile], path: Path, under: str | None = 
     ranks = numbers_in_run(profiles) or range(len(profiles))  # the position, if captures do not name their ranks
     for index, (view, offset, rank) in enumerate(zip(views, offsets, ranks, strict=True)):
         view.offset_ns, view.index, view.rank = offset - first_ns, index, f"rank {rank}, " * (len(views) > 1)
-    with gzip.open(path, "wt", 3, "utf-8") if compressed else path.open("w", encoding="utf-8") as file:
-        file.write('{"displayTimeUnit": "ns", "writtenBy": "kernel-tables trace", "traceEvents": [\n')
-        separator = ""
-        for view in views:
-            for event in view.events():
-                file.write(separator + json.dumps(event))
-                separator = ",\n"
+    with (
+        written_whole(path) as partial,
+        gzip.open(partial, "wt", 3, "utf-8") if path.suffix == ".gz" else partial.open("w", encoding="utf-8") as file,
+    ):
+        file.write('{"displayTimeUnit": "ns", "writtenBy": "kernel-tables trace", "traceEvents": [')
+        for number, event in enumerate(chain.from_iterable(view.events() for view in views)):
+            file.write(f"{',' if number else ''}\n{json.dumps(event)}")
         file.write("\n]}\n")
 
 

@@ -71,9 +71,9 @@ def aligned(columns: Sequence[TextColumn], width: int, note: str = "") -> str:
             break
         columns.remove(column)
         left_out.append(column.heading)
-    widths = [column.width for column in columns]
+    widths, least = [column.width for column in columns], [column.least_width for column in columns]
     while excess(widths) > 0:  # the widest one whose texts may be cut is narrowed
-        cuttable = [row for row, column in enumerate(columns) if widths[row] > column.least_width]
+        cuttable = [number for number in range(len(columns)) if widths[number] > least[number]]
         if not cuttable:
             break
         widths[max(cuttable, key=widths.__getitem__)] -= 1
