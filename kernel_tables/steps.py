@@ -100,20 +100,6 @@ class Device:
         selected = mask[self.rows]
         return union(self.start_ns[selected], self.end_ns[selected])
 
-    def parts_ns(self, is_memory: np.ndarray, is_communication: np.ndarray) -> dict[str, int]:
-        """The span by PARTS: computation has priority, then communication, then memory operations.
-
-        The masks are over all activities. Raises NotConserved unless the parts add up to the span, to the nanosecond.
-        """
-        compute = self.time_of(~is_memory & ~is_communication)
-        communication = difference(self.time_of(is_communication), compute)
-        memory = difference(self.time_of(is_memory), compute, communication)
-        idle_ns = self.span_ns - union(self.start_ns, self.end_ns).total_ns
-        parts_ns = (compute.total_ns, communication.total_ns, memory.total_ns, idle_ns)
-        if sum(parts_ns) != self.span_ns:
-            raise NotConserved(f"the parts {parts_ns} are not the {self.span_ns} ns of device {self.number}")
-        return dict(zip(PARTS, parts_ns, strict=True))
-
 
 class Scope:
     """The measured steps of a capture that launched something, or all of the capture if it has none."""
@@ -239,10 +225,21 @@ class Scope:
 
     @cached_property
     def parts_ns(self) -> dict[str, int]:
-        """The devices' spans, summed, by PARTS."""
-        is_communication = self.is_of_class("communication")
-        by_device = [device.parts_ns(self.is_memory, is_communication) for device in self.devices]
-        return {part: sum(parts[part] for parts in by_device) for part in PARTS}
+        """The devices' spans, summed, by PARTS: computation has priority, then communication, then memory operations.
+
+        Raises NotConserved unless the parts of each device add up to its span, to the nanosecond.
+        """
+        is_communication, parts_ns = self.is_of_class("communication"), dict.fromkeys(PARTS, 0)
+        for device in self.devices:
+            compute = device.time_of(~self.is_memory & ~is_communication)
+            communication = difference(device.time_of(is_communication), compute)
+            memory = difference(device.time_of(self.is_memory), compute, communication)
+            idle_ns = device.span_ns - union(device.start_ns, device.end_ns).total_ns
+            found_ns = (compute.total_ns, communication.total_ns, memory.total_ns, idle_ns)
+            if sum(found_ns) != device.span_ns:
+                raise NotConserved(f"the parts {found_ns} are not the {device.span_ns} ns of device {device.number}")
+            parts_ns = {part: ns + more for (part, ns), more in zip(parts_ns.items(), found_ns, strict=True)}
+        return parts_ns
 
     def busy_ns(self, mask: np.ndarray) -> int:
         """The time in which at least one activity in `mask` ran, summed over devices; never more than the spans."""

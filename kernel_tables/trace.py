@@ -268,9 +268,8 @@ class Events(Source):
         names = Numbers()
         name = names.of([texts[one.name] for one in ranges])
         start, end, thread = (np.array([one[place] for one in ranges], np.int64) for place in range(3))
-        domain, pushed = np.zeros(len(name), np.int64), np.ones(len(name), bool)
         unclosed = int(self["annotation"]["is_open"].sum())
-        columns = Ranges.in_order(start, end, thread, name, list(names), domain, pushed, {}, unclosed)
+        columns = Ranges.in_order(start, end, thread, name, list(names), unclosed=unclosed)
         nodes = modules.graph_nodes(self, activities)
         facts = {"EXPORT_PRODUCT_NAME": "PyTorch profiler (Kineto)", "CAPTURE_BACKEND": "torch"} | facts
         overhead = self["overhead"]["start"], self["overhead"]["end"]
