@@ -57,7 +57,7 @@ def diagnose(source: Profile | Scope, step_name: str = "step", rules: Sequence[R
             continue
         claimed_ns = [hits[code].ns_by_activity for code in rule.leaves_to if code in hits]
         context.claimed_ns = sum(claimed_ns, start=np.zeros(len(scope.activities), np.int64))
-        hit = rule.find(context) if rule.find else context.idle_hit(rule.code, rule.waits)
+        hit = rule.find(context) if rule.find else context.idle_hit(rule.code, rule.looks_for)
         counted_ns = hit and (hit.gain_ns if hit.counted_ns is None else hit.counted_ns)
         if counted_ns and scope.share(counted_ns) >= rule.share:
             hits[rule.code] = hit

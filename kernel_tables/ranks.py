@@ -148,14 +148,19 @@ def findings_of_ranks(ranks: Sequence[Rank], step_name: str = "step") -> list[Fi
 def _steps_by_device(ranks: Sequence[Rank], step_name: str) -> list[_DeviceSteps]:
     """The steps of every rank on each of its devices."""
     scopes = {profile: Scope(profile, step_name) for profile in dict.fromkeys(rank.profile for rank in ranks)}
-    return [_DeviceSteps(rank, device, scopes[rank.profile]) for rank in ranks for device in rank.devices]
+    requests = {profile: _requests_by_row(scope) for profile, scope in scopes.items()}
+    return [
+        _DeviceSteps(rank, device, scopes[rank.profile], requests[rank.profile])
+        for rank in ranks
+        for device in rank.devices
+    ]
 
 
 class _DeviceSteps:
     """The steps of a rank on one device. Masks and `step` are by activity of its profile."""
 
-    def __init__(self, rank: Rank, device: int, scope: Scope):
-        self.rank, self.device, self.scope = rank, device, scope
+    def __init__(self, rank: Rank, device: int, scope: Scope, requests: dict[int, tuple]):
+        self.rank, self.device, self.scope, self.requests = rank, device, scope, requests
         work, steps = scope.activities, rank.steps(scope.step_name)
         # What this rank ran on this device at a time that can be, in a step or not.
         self.is_here = (work.process == rank.process) & (work.device == device) & rank.profile.timed
@@ -223,8 +228,8 @@ class _DeviceSteps:
         step, start_ns, duration_ns = self.step[rows], work.start[rows], self.scope.duration_ns[rows]
         paths = [profile.paths[path] for path in profile.attribution.path[rows].tolist()]
         kernels = [work.names[name] for name in work.name[rows].tolist()]
-        told, said = profile.capture.source.torch_collectives(), [_said_by_ranges(path) for path in paths]
-        requested = self._requests(rows, told)
+        said = [_said_by_ranges(path) for path in paths]
+        requested = [self.requests.get(row, (None, None, None)) for row in rows.tolist()]
         operations = [
             of_request[0] or _operation_of(kernel) or of_range[0] or "unknown"
             for of_request, kernel, of_range in zip(requested, kernels, said, strict=True)
@@ -240,7 +245,7 @@ class _DeviceSteps:
                 "kernel": kernels,
                 "bytes": pd.array([size for _, size, _ in said], "Int64"),
                 "requested_bytes": pd.array([size for _, size, _ in requested], "Int64"),
-                "counted_by_nccl": not told,
+                "counted_by_nccl": not profile.capture.is_torch,
                 "communicator": pd.Series([communicator for *_, communicator in requested], dtype=object),
                 "bucket": pd.array([bucket for *_, bucket in said], "Int64"),
                 "start_ns": start_ns - self.windows[0][step],
@@ -249,19 +254,19 @@ class _DeviceSteps:
             }
         )
 
-    def _requests(self, rows: np.ndarray, told: dict[tuple[int, int], tuple]) -> list[tuple]:
-        """The operation, bytes and communicator of the collectives in these rows of activities, as PyTorch's profiler
-        told them, else as NCCL's calls do."""
-        work, capture = self.scope.activities, self.rank.profile.capture
-        if told:
-            keys = zip(work.process[rows].tolist(), work.correlation[rows].tolist(), strict=True)
-            return [told.get(key, (None, None, None)) for key in keys]
-        # Requests are matched with the kernels of all devices, since a group may launch on several.
-        launched = np.flatnonzero(self.scope.is_of_class("communication") & (self.scope.launch_row != NONE))
-        threads = capture.calls.threads[capture.calls.thread[self.scope.launch_row[launched]]].tolist()
-        launches = list(zip(threads, self.scope.launch_ns[launched].tolist(), strict=True))
-        by_row = dict(zip(launched.tolist(), match_requests(capture.source.nccl_calls(), launches), strict=True))
-        return [by_row.get(row, (None, None, None)) for row in rows.tolist()]
+
+def _requests_by_row(scope: Scope) -> dict[int, tuple]:
+    """By row of a kernel of communication: the operation, bytes and communicator that PyTorch's profiler told, else
+    those of NCCL's calls."""
+    work, capture = scope.activities, scope.profile.capture
+    rows = np.flatnonzero(scope.is_of_class("communication") & (scope.launch_row != NONE))
+    if capture.is_torch:
+        told = capture.source.torch_collectives()
+        keys = zip(work.process[rows].tolist(), work.correlation[rows].tolist(), strict=True)
+        return {row: told[key] for row, key in zip(rows.tolist(), keys, strict=True) if key in told}
+    threads = capture.calls.threads[capture.calls.thread[scope.launch_row[rows]]].tolist()
+    launches = list(zip(threads, scope.launch_ns[rows].tolist(), strict=True))
+    return dict(zip(rows.tolist(), match_requests(capture.source.nccl_calls(), launches), strict=True))
 
 
 def _match_collectives(ranks: Sequence[Rank], devices: Sequence[_DeviceSteps]) -> pd.DataFrame:

@@ -97,9 +97,8 @@ class Context:
         evidence = {"kernels_per_step": scope.per_step(mask), "ms": scope.per_step_ms(total_ns)}
         return Hit(total_ns, f"{subject} {scope.in_words(total_ns)}", evidence, self.times(mask))
 
-    def idle_hit(self, cause: str, waits: str) -> Hit | None:
-        """The hit for the time in which a device idles between activities or only copies because of `cause`. `waits`
-        says when it waits, in words."""
+    def idle_hit(self, cause: str, looks_for: str) -> Hit | None:
+        """The hit for the time in which a device idles between activities or only copies because of `cause`."""
         scope, calls = self.scope, self.calls
         number = CAUSES.index(cause) if cause in CAUSES else len(CAUSES)  # else no call or copy is the cause
         is_copy = (calls.copy_cause == number) & scope.is_in_span
@@ -111,7 +110,7 @@ class Context:
             "gaps_per_step": round(int((idle_ns > 0).sum()) / scope.step_count, 2),
             "longest_ms": int(idle_ns.max(initial=0)) / 1e6,
         }
-        message = f"the GPU waits {scope.in_words(counted_ns)} {waits}"
+        message = looks_for.replace("the GPU waits", f"the GPU waits {scope.in_words(counted_ns)}")
         functions = sorted(set(scope.profile.capture.host_functions[2]))[:3]
         if why := {HOST: scope.compiled_in_words, FUNCTION: ", ".join(functions)}.get(cause):
             message += f" ({why})"
@@ -133,13 +132,12 @@ class Rule:
     """One rule of the diagnosis."""
 
     code: str
-    looks_for: str
+    looks_for: str  # of rules for idle time, "the GPU waits ..."
     share: float  # of the span that what it finds must take at least
     advice: str
     sure: str  # certain: counted; likely: profiling makes it larger; possible: to be checked in the program
     needs: tuple[str, ...]  # of Context.lacks; without one of them it abstains
     find: Callable[[Context], Hit | None] | None = None  # None: Context.idle_hit
-    waits: str = ""  # when the GPU waits, in words, for idle_hit
     threshold: str = "{size}"  # in words; {size} is the share
     is_idle_only: bool = False  # whether it counts only idle time
     leaves_to: tuple[str, ...] = ()  # codes of rules whose kernels and idle time this one does not count
@@ -168,9 +166,7 @@ def waiting_for_data(context: Context) -> Hit:
     gain_ns = counted_ns + first_ns
     message = f"the {'program' if on_cpu else 'GPU'} waits {scope.in_words(gain_ns)} for the next batch of a DataLoader"
     if any(re.match(r"enumerate\(DataLoader\).*MultiProcessing", name) for name in scope.ranges.names):
-        message += (
-            ", maybe longer without a profiler, which slows only the rest of a step, not the DataLoader's workers"
-        )
+        message += ", maybe longer without a profiler, which slows the rest of a step, but not the DataLoader's workers"
         if scope.step_before_ns and not on_cpu:  # then at most as long as the GPU is idle there
             busy_ns = scope.span_ns - scope.parts_ns[IDLE]
             gain_ns = max(gain_ns, int(scope.step_before_ns * scope.steps_on_devices) - busy_ns)
@@ -301,103 +297,92 @@ IN_STEP = "{size}, and at least one call after which its step launches more kern
 # A rule comes after those in its `leaves_to`. By position: code, looks_for, share, advice, sure, needs.
 RULES = (
     Rule(
-        "waiting_for_data", "the GPU idle, or a program on the CPU held up, while a DataLoader gets the next batch",
-        0.05,
+        "waiting_for_data", "the GPU, or a program on the CPU, waits for the next batch of a DataLoader", 0.05,
         "load data ahead of the step: more workers (num_workers, prefetch_factor, persistent_workers=True), less work"
         " per sample",
         "certain", ("kernels", "complete"), waiting_for_data, is_idle_only=True,
     ),
     Rule(
-        "unfused_optimizer",
-        f"an optimizer step that launches {MANY_OPTIMIZER_KERNELS} or more kernels that are not fused", 0.05,
+        "unfused_optimizer", "an optimizer step that launches 20 or more kernels that are not fused", 0.05,
         "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
         "likely", ("kernels", "complete", "optimizer"), unfused_optimizer,
     ),
     Rule(
-        "launch_bound", "the GPU idle because kernels are launched too late", 0.15,
+        "launch_bound", "the GPU waits for kernels that the host launches too late", 0.15,
         "compile the model (torch.compile), replay CUDA graphs, or give each launch more work (a larger batch)",
-        "likely", FROM_CALLS, waits="for kernels that the host launches too late", leaves_to=("unfused_optimizer",),
-        is_idle_only=True, source="nsys-ai, idle time",
+        "likely", FROM_CALLS, leaves_to=("unfused_optimizer",), is_idle_only=True, source="nsys-ai, idle time",
     ),
     Rule(
-        "small_kernels",
-        "100 or more kernels shorter than 10 µs in a step, with the gaps around them", 0.15,
-        "fuse them (torch.compile), replay them as a CUDA graph, or work on larger tensors",
-        "possible", ON_GPU, small_kernels, leaves_to=("unfused_optimizer", "launch_bound"),
-        source="nsys-ai, small kernels",
+        "small_kernels", "100 or more kernels of a step that are shorter than 10 µs, with the gaps around them", 0.15,
+        "fuse them (torch.compile), replay them as a CUDA graph, or work on larger tensors", "possible", ON_GPU,
+        small_kernels, leaves_to=("unfused_optimizer", "launch_bound"), source="nsys-ai, small kernels",
     ),
     Rule(
-        "idle_host", "the GPU idle while the host makes no CUDA call for 1 ms or longer", 0.05,
+        "idle_host", "the GPU waits while the host makes no CUDA call for 1 ms or longer", 0.05,
         "prepare data in other processes, ahead of the step; avoid full garbage collections (gc.freeze()); see what"
         " the host does meanwhile (kernel-tables host)",
-        "likely", FROM_CALLS, waits="while the host makes no CUDA call for 1 ms or longer",
-        leaves_to=("waiting_for_data",), is_idle_only=True,
+        "likely", FROM_CALLS, leaves_to=("waiting_for_data",), is_idle_only=True,
     ),
     Rule(
-        "host_function", "a stream that waits for a function on the host (cudaLaunchHostFunc, or a graph's host node)",
-        0.05, "see what the function does on the host, and who enqueues it; a library's own is not the program's",
-        "possible", ON_GPU, waits="for a host function", is_idle_only=True, source="pytorch 191690",
+        "host_function", "the GPU waits for a host function, as of cudaLaunchHostFunc", 0.05,
+        "see what the function does on the host, and who enqueues it; a library's own is not the program's",
+        "possible", ON_GPU, is_idle_only=True, source="pytorch 191690",
     ),
     Rule(
-        "recomputation", "activations that checkpoints compute again in the backward pass", 0.05,
+        "recomputation", "checkpoints compute activations again in the backward pass", 0.05,
         "checkpoint fewer parts of the model, or none, if the GPU has the memory: recomputing saves memory alone",
         "possible", ("kernels",), recomputation,
     ),
     Rule(
-        "idle_sync", "the GPU idle because the host waits for it at the end of a step or outside of steps", 0.05,
+        "idle_sync", "the GPU waits after the host waited for it at the end of a step or outside of steps", 0.05,
         "do not wait for the GPU after each step: read losses later, or now and then",
-        "likely", FROM_CALLS, waits="after the host waited for it at the end of a step or outside of steps",
-        leaves_to=("small_kernels",),
+        "likely", FROM_CALLS, leaves_to=("small_kernels",),
     ),
     Rule(
-        "idle_copy", "the GPU idle during copies between host and device outside of steps", 0.05,
+        "idle_copy", "the GPU waits for copies between host and device outside of steps", 0.05,
         "copy the next batch on a separate stream while this one is computed (non_blocking=True)",
-        "certain", (*FROM_CALLS, "memory kinds"), waits="for copies outside of steps",
+        "certain", (*FROM_CALLS, "memory kinds"),
     ),
     Rule(
-        "idle_allocation", "the GPU idle because of cudaMalloc, cudaFree or similar calls outside of steps", 0.01,
+        "idle_allocation", "the GPU waits while the host allocates or frees memory outside of steps", 0.01,
         "keep memory between steps: do not call empty_cache(), and keep shapes from growing",
-        "likely", FROM_CALLS, waits="while the host allocates or frees memory outside of steps", is_idle_only=True,
+        "likely", FROM_CALLS, is_idle_only=True,
     ),
     Rule(
-        "sync_in_step", "synchronization within a step: .item(), .cpu(), print, a condition on a tensor", 0.01,
+        "sync_in_step", "the GPU waits after the host waited for it within a step, as for .item() or print", 0.01,
         "keep the value on the GPU, and read it after the step; use torch.where instead of a condition",
-        "likely", (*FROM_CALLS, "steps"), waits="after the host waited for it in the middle of a step",
-        threshold=IN_STEP, leaves_to=("small_kernels",),
+        "likely", (*FROM_CALLS, "steps"), threshold=IN_STEP, leaves_to=("small_kernels",),
     ),
     Rule(
-        "copy_in_step", "copies of more than 64 KiB between host and device within a step", 0.01,
+        "copy_in_step", "the GPU waits for copies of more than 64 KiB between host and device within a step", 0.01,
         "create tensors on the device; copy inputs ahead of the step, on a separate stream",
-        "certain", (*FROM_CALLS, "steps", "memory kinds"), waits="for copies within a step", threshold=IN_STEP,
+        "certain", (*FROM_CALLS, "steps", "memory kinds"), threshold=IN_STEP,
     ),
     Rule(
-        "pageable_copy", "copies of more than 64 KiB from or to pageable memory, in or outside of steps", 0.01,
+        "pageable_copy", "the GPU waits for copies of more than 64 KiB from or to pageable memory", 0.01,
         "pin the host's memory (pin_memory=True) and copy with non_blocking=True",
-        "certain", (*FROM_CALLS, "memory kinds"), waits="for copies from or to pageable memory",
+        "certain", (*FROM_CALLS, "memory kinds"),
     ),
     Rule(
-        "allocation_in_step", "cudaMalloc, cudaFree or similar calls within a step", 0.01,
+        "allocation_in_step", "the GPU waits while the host allocates or frees memory within a step", 0.01,
         "do not call empty_cache() in the loop; keep shapes constant, so that PyTorch's allocator can use its cache",
-        "likely", (*FROM_CALLS, "steps"), waits="while the host allocates or frees memory within a step",
-        threshold=IN_STEP, is_idle_only=True,
+        "likely", (*FROM_CALLS, "steps"), threshold=IN_STEP, is_idle_only=True,
     ),
     Rule(
-        "no_tensor_cores", "matrix multiplies whose kernel names (sgemm) show that they use no tensor cores", 0.05,
+        "no_tensor_cores", "matrix multiplies whose names (sgemm) show that they use no tensor cores", 0.05,
         "allow TF32 (torch.set_float32_matmul_precision('high')), if the accuracy permits; bf16 saves more, since other"
         " kernels then also move less memory",
         "certain", ON_GPU, no_tensor_cores,
     ),
     Rule(
-        "unfused_attention",
-        "attention as separate kernels: a matrix multiply, a softmax and a matrix multiply, next to each other", 0.05,
+        "unfused_attention", "attention as separate kernels: a matrix multiply, a softmax and a matrix multiply", 0.05,
         "use torch.nn.functional.scaled_dot_product_attention with a fused backend (in bf16: flash or cuDNN)",
-        "likely", ("kernels",), unfused_attention,
-        threshold="{size}, matrix multiplies not counted",
+        "likely", ("kernels",), unfused_attention, threshold="{size}, matrix multiplies not counted",
     ),
     Rule(
         "exposed_communication", "communication that is not overlapped by computation", 0.05,
-        "start communication earlier, in smaller pieces, during the backward pass",
-        "certain", ("kernels", "communication"), exposed_communication, threshold="overlap below 30%, and {size}",
+        "start communication earlier, in smaller pieces, during the backward pass", "certain",
+        ("kernels", "communication"), exposed_communication, threshold="overlap below 30%, and {size}",
         source="nsys-ai, overlap of NCCL",
     ),
 )  # fmt: skip

@@ -251,7 +251,7 @@ def test_a_gap_in_which_the_profiler_was_busy_is_no_finding():
 
 def test_a_stream_that_waits_for_a_host_function_is_named_with_it():
     findings, _ = found_in("hostnode")
-    assert findings["host_function"].message.endswith("for a host function (ncclHostCallback)")
+    assert findings["host_function"].message.endswith(" (ncclHostCallback)")
     assert findings["host_function"].gain_ms == pytest.approx(4.0) and "waiting_for_data" not in findings
 
 
