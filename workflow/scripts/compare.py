@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pypandoc
 
-from kernel_tables.diff import LEVELS, Side, changes
 from kernel_tables.names import short_names
 from workflow.grid import Run
 from workflow.tables import KEYS, make_table, read_table
@@ -37,7 +36,7 @@ def main(before: str, after: str, fail_on: str, output: str) -> None:
         "memory": runs[(runs["peak_after"] - runs["peak_before"]).abs() >= 2**20],
         "changes": list_changes(sides, runs), "fewest": FEWEST_PROCESSES,
     }  # fmt: skip
-    facts["short"] = short_names(facts["changes"].query("level == 'kernel'")["name"].unique())
+    facts["short"] = short_names(facts["changes"]["kernel"].unique())
     text = environment({"runs": sides[1]["runs"]}).get_template("compare.md.j2").render(facts).strip() + "\n"
     path = Path(output)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -117,23 +116,16 @@ def list_facts(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame]) 
 
 
 def list_changes(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame, most: int = 5) -> pd.DataFrame:
-    """What differs between the captures of each comparable run, by phase, part, class and kernel; the five kernels of a
-    run that changed most."""
-    parts = []
-    for run in runs["run"][runs["reason"] == ""]:
-        captured = [side["kernels"][side["kernels"]["run"] == run] for side in sides]
-        if all(map(len, captured)):
-            sides_of_run = []
-            for kernels in captured:
-                part = kernels["range"].astype("object").fillna("").astype(str).str.rpartition(" > ")[2]
-                kernels = kernels.assign(part=part).astype(dict.fromkeys(LEVELS, "str"))
-                sides_of_run.append(Side({}, int(kernels["step"].max()) + 1, kernels))
-            table = changes(*sides_of_run)
-            nth = table.groupby("level").cumcount()
-            parts.append(table[(table["level"] != "kernel") | (nth < most)].assign(run=run))
-    numbers = [f"{name}_{side}" for name in ("launches", "ms") for side in ("before", "after")]
-    columns = ["run", "level", "name", "change", *numbers, "ms_more"]
-    return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+    """Of each run that is faster or slower, the kernels whose time in a step changed most: run, kernel, before, after
+    and the difference `more`, in ms."""
+    told, times = runs["run"][runs["verdict"].isin([FASTER, SLOWER])], {}
+    for label, side in zip(("before", "after"), sides, strict=True):
+        kernels = side["kernels"][side["kernels"]["run"].isin(told) & (side["kernels"]["step"] >= 0)]
+        ms = kernels.groupby(["run", "kernel"], sort=False)["total_ns"].sum() / 1e6
+        times[label] = ms.div(kernels.groupby("run")["step"].nunique(), level="run")
+    table = pd.DataFrame(times).fillna(0.0).reset_index()
+    table["more"] = table["after"] - table["before"]
+    return table.sort_values("more", key=abs, ascending=False, kind="stable").groupby("run", sort=False).head(most)
 
 
 if "snakemake" in globals():

@@ -10,7 +10,7 @@ import pandas as pd
 from workflow import charts
 from workflow.scripts.memory_tables import CATEGORIES
 from workflow.tables import read_tables, write_tables
-from workflow.text import MODES, describe_machine, describe_run, find_middle, write_percent, write_size
+from workflow.text import DEFAULTS, MODES, describe_machine, describe_run, find_middle, write_percent, write_size
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
@@ -32,9 +32,7 @@ def find_peaks(phases: pd.DataFrame) -> pd.DataFrame:
         peak_bytes=peak, share=step["bytes"] / peak, fullest_phase=step["run"].map(by_phase["phase"])
     ).reset_index(drop=True)
     runs = step.drop_duplicates("run")
-    defaults = {"compile": "off", "attention": "eager", "checkpoint": "0", "parallel": "none", "optimizer": "adamw"}
-    defaults["precision"] = runs["precision"].iloc[0] if len(runs) else ""
-    plain = runs[(runs[list(defaults)] == pd.Series(defaults)).all(axis=1)]
+    plain = runs[(runs[list(DEFAULTS)].astype("str") == pd.Series(DEFAULTS)).all(axis=1)]
     typical = [  # of each mode the median, of the runs with every setting at its default if there are any
         find_middle(plain[plain["mode"] == mode] if mode in set(plain["mode"]) else rows, "peak_bytes")["run"]
         for mode, rows in runs.groupby("mode", sort=False)
@@ -52,20 +50,17 @@ def draw_timeline(timeline: pd.DataFrame, peaks: pd.DataFrame, runs: pd.DataFram
     unit, unit_name = (2**30, "GiB") if drawn["peak_bytes"] >= 2**30 else (2**20, "MiB")
     columns = {f"{name.replace(' ', '_')}_bytes": name for name in CATEGORIES}
     sizes = moments[list(columns)].rename(columns=columns) / unit
-    ends = sizes.cumsum(axis=1)
     rows = sizes.assign(ms=moments["ms"]).melt("ms", var_name="category", value_name="size")
-    rows["end"] = ends.melt(value_name="end")["end"]
-    rows["start"] = rows["end"] - rows["size"]
-    top = 1.2 * ends.max(axis=None)
+    rows = rows.assign(order=rows["category"].map(CATEGORIES.index))
+    top = 1.2 * sizes.sum(axis=1).max()
     rows = rows[rows.groupby("category")["size"].transform("max") >= 0.002 * top]
     legend = alt.Legend(values=list(dict.fromkeys(rows["category"])), title=None)  # in the order of the areas
+    scale = alt.Scale(domain=[0, top], nice=False)
     area = alt.Chart(rows).mark_area(interpolate="step-after").encode(
         x=alt.X("ms:Q", title="time since the step began (ms, while recording)", scale=alt.Scale(nice=False),
                 axis=alt.Axis(grid=False)),
-        y=alt.Y("start:Q", title=f"memory in use ({unit_name})", scale=alt.Scale(domain=[0, top], nice=False)),
-        y2="end",
+        y=alt.Y("size:Q", title=f"memory in use ({unit_name})", scale=scale, stack="zero"), order="order:Q",
         color=charts.part_color(rows, "category").legend(legend),
-        tooltip=["category", alt.Tooltip("size", format=".3~r", title=unit_name), alt.Tooltip("ms", format=".4~r")],
     )  # fmt: skip
     layers = alt.layer(area, *mark_phases(moments, top)).properties(width=charts.WIDTH - 80, height=260)
     largest = peaks[peaks["run"] == drawn["run"]].nlargest(1, "bytes").iloc[0]
