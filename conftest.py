@@ -7,8 +7,6 @@ import sys
 
 import pytest
 
-pytest_plugins = ("tests.browser",)
-
 # In the background of a shell, pytest ignores Ctrl-C, and the programs that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

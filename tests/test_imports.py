@@ -72,7 +72,7 @@ LIGHT = "cs336_model.locks, cs336_model.results, cs336_model.spec, workflow.fres
     "stages",
     [
         [  # what is imported one after the other in one process, and what must not be loaded then
-            ("kernel_tables, kernel_tables.columns, kernel_tables.errors, kernel_tables.files", HEAVY),
+            ("kernel_tables, kernel_tables.output, kernel_tables.errors, kernel_tables.files", HEAVY),
             ("kernel_tables.cli, kernel_tables.record.command, kernel_tables.record.nsys", HEAVY),
             # a recorded program, then a measured process, also that of attention alone
             ("kernel_tables.record.steps, kernel_tables.marks.modules", HEAVY - {"numpy", "torch"}),
