@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
-from importlib.util import find_spec
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +102,9 @@ def command_for(results: Iterable[str | Path]) -> str:
 @cache
 def describe_host(stage: str, device: str, backend: str) -> dict[str, str | None]:
     """The versions here of what a stage uses; None for what is not here, or not used."""
-    torch, has_cuda = find_torch()
-    gpus, driver = find_gpus() if has_cuda and device != "cpu" else ([], None)
+    torch = find_torch()
+    can_use_gpu = torch and "+cpu" not in torch and device != "cpu"
+    gpus, driver = find_gpus() if can_use_gpu else ([], None)
     gpu = ", ".join(sorted(set(gpus))) or None
     host = {"torch": torch, "driver": driver, "gpu": gpu}
     if stage == "capture":
@@ -113,15 +114,9 @@ def describe_host(stage: str, device: str, backend: str) -> dict[str, str | None
     return host
 
 
-@cache
-def find_torch() -> tuple[str | None, bool]:
-    """The version of PyTorch here, and whether it is built for CUDA, without importing it."""
-    found = find_spec("torch")
-    if found is None or found.origin is None:
-        return None, False
-    text = Path(found.origin).with_name("version.py").read_text()
-    version = re.search(r"^__version__ *= *['\"](.*?)['\"]", text, re.MULTILINE)
-    return version and version[1], bool(re.search(r"^cuda\b.*= *['\"]", text, re.MULTILINE))
+def find_torch() -> str | None:
+    """The version of PyTorch here, without importing it."""
+    return next((found.version for found in distributions(name="torch")), None)
 
 
 @cache

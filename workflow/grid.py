@@ -184,21 +184,15 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """The folder below results/runs, and the name in every table. It leaves out what is at its default."""
-        parts = [
-            self.model,
-            self.head_dim is not None and f"d{self.head_dim}",
-            self.context_length is not None and f"ctx{self.context_length}",
-            self.mode,
-            self.precision != "fp32" and self.precision,
-            self.batch_size != 4 and f"bs{self.batch_size}",
-            self.compile != "off" and f"compile-{self.compile}",
-            self.attention != "eager" and f"{self.attention.replace(':', '-')}-attention",
-            self.checkpoint != "0" and f"checkpoint{self.checkpoint}",
-            self.gpus != 1 and f"gpus{self.gpus}",
-            self.parallel != "none" and self.parallel,
-            self.optimizer != "adamw" and self.optimizer,
-        ]
-        return "_".join(part for part in parts if part)
+        labels = {
+            "head_dim": "d{}", "context_length": "ctx{}", "mode": "{}", "precision": "{}", "batch_size": "bs{}",
+            "compile": "compile-{}", "attention": "{}-attention", "checkpoint": "checkpoint{}", "gpus": "gpus{}",
+            "parallel": "{}", "optimizer": "{}",
+        }  # fmt: skip
+        default = Run(model="")
+        changed = [key for key in labels if getattr(self, key) != getattr(default, key)]
+        parts = [labels[key].format(getattr(self, key)).replace(":", "-") for key in changed]
+        return "_".join([self.model, *parts])
 
     @property
     def is_alone(self) -> bool:

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
-from typing import NamedTuple
 
 from cs336_model import locks
 from cs336_model.ranges import DOMAIN, RECORDING
@@ -78,17 +77,6 @@ class Job:
             print(text, file=log)
 
 
-class Ending(NamedTuple):
-    """How a command ended."""
-
-    status: int  # 128 + the signal, if one ended it
-    is_stopped: bool  # at its time limit
-
-    def __str__(self) -> str:
-        signals = {128 + number: f" ({number.name})" for number in signal.Signals}
-        return f"ended with exit status {self.status}{signals.get(self.status, '')}"
-
-
 def guard_process() -> None:
     """Makes this process adopt what its children leave behind, so that it can end it, and end in an orderly way by any
     signal that can be caught; one comes when its parent, Snakemake, is killed."""
@@ -119,9 +107,10 @@ def scratch_folder(result: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
-    """Runs the command line of a program, appends its output to the log, and returns how it ended; then nothing of it
-    runs. The limit counts while the program has its device: to wait for it costs none.
+def run_limited(job: Job, command: Sequence[str], profiler: str) -> tuple[int, bool]:
+    """Runs the command line of a program, appends its output to the log, and returns (its exit status or −signal,
+    whether it was ended at its time limit); then nothing of it runs. The limit counts while the program has its device:
+    to wait for it costs none.
 
     This process shares no locks while the program may want them alone. Under nsys, it joins those that the program
     shares once that has written its result, and keeps them, so that no measurement begins beside an export."""
@@ -152,7 +141,7 @@ def run_limited(job: Job, command: Sequence[str], profiler: str) -> Ending:
         end_children()
     if profiler == "nsys" and not is_shared:
         job.sharing = locks.shared()
-    return Ending(status if status >= 0 else 128 - status, is_stopped)
+    return status, is_stopped
 
 
 def end_children() -> None:
@@ -174,10 +163,9 @@ def list_children() -> list[int]:
     return children
 
 
-def describe_failure(ending: Ending, log: Path) -> str:
-    """How the program failed, and the end of its log."""
-    lines = [f"  | {line[:400]}" for line in log.read_text(errors="replace").splitlines()[-15:]]
-    return "\n".join([f"the measured program {ending}; the end of its log {log}:", *lines])
+def describe_ending(status: int) -> str:
+    """How a program ended, in words."""
+    return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
 
 
 def choose_window(spec: Spec, has_gpu: bool) -> str | None:

@@ -32,7 +32,7 @@ runner.PROGRAM = [sys.executable, {str(FAKES / "fake_program.py")!r}]
 freshness.digest_measured = lambda *told: Path("code").read_text()
 if "FAKE_GPU" in os.environ:
     freshness.find_gpus = lambda: ([os.environ["FAKE_GPU"]], "580.1")
-    freshness.find_torch = lambda: ("2.11", True)
+    freshness.find_torch = lambda: "2.11"
 from workflow.scripts import measure
 measure.main()
 """

@@ -85,22 +85,24 @@ def run_program(
 ) -> Result:
     """The result of the program, with the words `around` of a profiler before its own command line, or before that of
     each rank. At its time limit, that is a result, too."""
-    before, more = [word.replace("{rank}", "") for word in around or []], []
+    command = [*runner.PROGRAM, "--spec", msgspec.json.encode(spec).decode(), "--output", str(job.written)]
+    command += ["--locks", str(locks.LOCKS), "--profiler", profiler]
+    command += ["--capture", str(job.files / capture)] if capture else []
     if around and spec.gpus > 1:
-        before, more = [], ["--rank-command", json.dumps(around)]
-    elif capture:
-        more = ["--capture", str(job.files / capture)]
-    words = ["--spec", msgspec.json.encode(spec).decode(), "--output", str(job.written), "--locks", str(locks.LOCKS)]
-    ending = runner.run_limited(job, [*before, *runner.PROGRAM, *words, "--profiler", profiler, *more], profiler)
-    if job.written.exists() and (ending.status == 0 or around or ending.is_stopped):  # a profiler has its own status
+        command += ["--rank-command", json.dumps(around)]
+    elif around:
+        command = [*(word.replace("{rank}", "") for word in around), *command]
+    status, is_stopped = runner.run_limited(job, command, profiler)
+    if job.written.exists() and (status == 0 or around or is_stopped):  # a profiler has a status of its own
         return msgspec.json.decode(job.written.read_bytes(), type=STAGES[spec.stage])
-    if ending.is_stopped:
+    if is_stopped:
         reason = f"stopped at the time limit of {job.time_limit_s:g} s; set a longer time_limit_s and use --forcerun"
         return STAGES[spec.stage](status="stopped", reason=reason)
-    said = job.log.read_text(errors="replace")  # whether Python itself failed
+    said, how = job.log.read_text(errors="replace"), runner.describe_ending(status)
     if around and "Traceback (most recent call last):" not in said and "Fatal Python error:" not in said:
-        raise ProfilerFailed(f"{around[0]} {ending} before the program had written its result; see {job.log}")
-    raise ProgramFailed(runner.describe_failure(ending, job.log))
+        raise ProfilerFailed(f"{around[0]} {how} before the program had written its result; see {job.log}")
+    lines = [f"  | {line[:400]}" for line in said.splitlines()[-15:]]
+    raise ProgramFailed("\n".join([f"the measured program {how}; the end of its log {job.log}:", *lines]))
 
 
 def capture_by_nsys(job: Job, spec: Spec, key: dict) -> Result:
