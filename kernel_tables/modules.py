@@ -103,19 +103,19 @@ def _passes(trace, calls: "ModuleCalls") -> list[Range]:
 # Operators
 
 
-def by_thread(thread: np.ndarray, mask: np.ndarray | None = None) -> dict[int, np.ndarray]:
-    """The rows of the events of each thread, only those in `mask` if it is given."""
-    rows = np.arange(len(thread)) if mask is None else np.flatnonzero(mask)
-    order = rows[np.argsort(thread[rows], kind="stable")]
-    ids, first = np.unique(thread[order], return_index=True)
-    return dict(zip(ids.tolist(), np.split(order, first[1:]), strict=False))  # np.split returns one part for no events
+def rows_by_value(values: np.ndarray, mask: np.ndarray | None = None) -> dict[int, np.ndarray]:
+    """The rows with each value (in `mask`), both ascending."""
+    rows = np.arange(len(values)) if mask is None else np.flatnonzero(mask)
+    order = rows[np.argsort(values[rows], kind="stable")]
+    distinct, first = np.unique(values[order], return_index=True)
+    return dict(zip(distinct.tolist(), np.split(order, first[1:]), strict=False))  # one part for no values
 
 
 def outermost(events: dict[str, np.ndarray], mask: np.ndarray | None = None) -> dict[int, np.ndarray]:
     """By thread, the rows of the events (in `mask`) that lie in no other one of these, by start. Of two with equal
     times, the one with the lower `external` id is the outer one."""
     found = {}
-    for thread, rows in by_thread(events["thread"], mask).items():
+    for thread, rows in rows_by_value(events["thread"], mask).items():
         rows = rows[np.lexsort((events["external"][rows], -events["end"][rows], events["start"][rows]))]
         covered = np.maximum.accumulate(events["end"][rows])
         found[thread] = rows[np.append(True, events["start"][rows[1:]] >= covered[:-1])]
@@ -125,7 +125,7 @@ def outermost(events: dict[str, np.ndarray], mask: np.ndarray | None = None) -> 
 def often_cross(events: dict[str, np.ndarray]) -> bool:
     """Whether events of one thread often overlap without nesting, as those of one program never do."""
     inexact, crossing, others = 1000, 0, 0  # ns
-    for rows in by_thread(events["thread"]).values():
+    for rows in rows_by_value(events["thread"]).values():
         rows = rows[np.lexsort((-events["end"][rows], events["start"][rows]))]
         start, end = events["start"][rows], events["end"][rows]
         latest = np.maximum.accumulate(end)[:-1]
@@ -205,7 +205,7 @@ class Nesting:
 
     def __init__(self, start: np.ndarray, end: np.ndarray, thread: np.ndarray, mask: np.ndarray | None = None):
         self.parent, self.open = np.full(len(start), NONE), {}
-        for number, rows in by_thread(thread, mask).items():
+        for number, rows in rows_by_value(thread, mask).items():
             rows = rows[np.lexsort((-end[rows], start[rows]))]
             stack, times, innermost, parents = [(NONE, np.inf)], [], [], []
             events = zip(rows.tolist(), start[rows].tolist(), end[rows].tolist(), strict=True)
@@ -340,7 +340,7 @@ class Backward:
         that the engine calls in it."""
         sequence, forward = self.operators["sequence"].copy(), self.operators["forward_thread"].copy()
         is_numbered = ~self.is_node & (sequence != NONE) & (forward > 0)
-        for thread, inner in by_thread(self.operators["thread"], is_numbered).items():
+        for thread, inner in rows_by_value(self.operators["thread"], is_numbered).items():
             outer = self.nesting.at(thread, self.operators["start"][inner])
             lacks = (outer != NONE) & (sequence[outer] == NONE)
             sequence[outer[lacks]], forward[outer[lacks]] = sequence[inner[lacks]], forward[inner[lacks]]
@@ -350,11 +350,11 @@ class Backward:
         """By node, the innermost call of a module around the operator that it differentiates; NONE for all others."""
         operators, result, created = self.operators, np.full(len(sequence), NONE), {}
         creates = ~self.is_node & (sequence != NONE) & (forward_thread == 0)
-        for thread, rows in by_thread(operators["thread"], creates).items():
+        for thread, rows in rows_by_value(operators["thread"], creates).items():
             rows = rows[np.argsort(operators["start"][rows], kind="stable")][::-1]
             numbers, last = np.unique(sequence[rows], return_index=True)
             created[thread] = numbers, operators["start"][rows[last]]
-        nodes = by_thread(forward_thread, self.is_node & (sequence != NONE))
+        nodes = rows_by_value(forward_thread, self.is_node & (sequence != NONE))
         for rows in sorted(nodes.values(), key=len, reverse=True):
             counts = {thread: np.isin(sequence[rows], numbers).sum() for thread, (numbers, _) in created.items()}
             threads = [thread for thread, count in counts.items() if count == max(1, *counts.values())]
@@ -368,7 +368,7 @@ class Backward:
     def _recomputed(self) -> dict[int, int]:
         """By outermost call of a module in a node, the owner of that node."""
         calls, requester = self.calls, {}
-        for thread, mine in by_thread(calls.thread).items():
+        for thread, mine in rows_by_value(calls.thread).items():
             node = self.nesting.at(thread, calls.start[mine])
             mine, node = mine[node != NONE], node[node != NONE]
             parent = calls.nesting.parent[mine]
@@ -426,17 +426,15 @@ def _replays(trace, activities: Activities, node_ids: np.ndarray, captures: list
     many captures ended before it, and kinds."""
     calls, graph_ids, replays = trace["call"], trace[KINDS.index("kernel")]["graph"], defaultdict(list)
     launches = trace.rows_named("call", "GraphLaunch") if captures else np.empty(0, np.int64)
-    launched = dict(zip(calls["correlation"][launches].tolist(), calls["start"][launches].tolist(), strict=True))
-    members = np.flatnonzero(np.isin(activities.correlation, list(launched)))
-    members = members[np.lexsort((activities.start[members], activities.correlation[members]))]
-    first = np.flatnonzero(np.diff(activities.correlation[members], prepend=NONE))
-    for rows in np.split(members, first[1:]) if len(members) else ():
+    launched_ns = dict(zip(calls["correlation"][launches].tolist(), calls["start"][launches].tolist(), strict=True))
+    is_replayed = np.isin(activities.correlation, list(launched_ns))
+    for correlation, rows in rows_by_value(activities.correlation, is_replayed).items():
+        rows = rows[np.argsort(activities.start[rows], kind="stable")]
         if (node_ids[rows] > 0).all():
             graph = int(graph_ids[rows].min())
             replays[graph if graph > 0 else int(node_ids[rows].min()), b""].append(rows)
         else:
-            time = launched[int(activities.correlation[rows[0]])]
-            ended = sum(capture.end <= time for capture in captures)
+            ended = sum(capture.end <= launched_ns[correlation] for capture in captures)
             replays[-ended, activities.kind[rows].tobytes()].append(rows)
     return replays
 
