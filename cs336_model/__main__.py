@@ -67,16 +67,15 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
     if is_rank:
         from cs336_model import parallel
 
-        parallel.import_late_modules(spec)
         subject_class = parallel.SUBJECTS[spec.parallel]
     module = import_module(f"cs336_model.{'benchmark' if spec.stage in BENCHMARKED else spec.stage}")
-    close_recording = None
+    options.close_recording = None
     if options.profiler in ("nsys", "torch"):
         ranges.emit_ranges(options.profiler)
     if options.profiler == "nsys":  # it starts to record, while this process waits for a second and has no device yet
         import nvtx
 
-        close_recording = partial(nvtx.end_range, nvtx.start_range(ranges.RECORDING, domain=ranges.DOMAIN))
+        options.close_recording = partial(nvtx.end_range, nvtx.start_range(ranges.RECORDING, domain=ranges.DOMAIN))
     gc.enable()
     gc.freeze()
     # otherwise, Python searches all objects of torch for garbage when it ends, which takes a third of a second
@@ -89,7 +88,7 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
     if spec.time_limit_s:  # shows where it hangs, before it is killed
         faulthandler.dump_traceback_later(max(spec.time_limit_s - min(5.0, spec.time_limit_s / 4), 0.1))
     if spec.stage in BENCHMARKED:
-        given = (place, options.profiler, options.capture, close_recording, subject_class)
+        given = (place, options, subject_class)
     else:
         given = (place.device, options.capture, subject_class) if spec.stage == "memory" else (place.device,)
     result = measure_or_explain(spec, place, partial(module.measure, spec, *given))

@@ -7,7 +7,7 @@ says so and the next one is measured.
 import gc
 import math
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from timeit import default_timer
 
 import torch
@@ -60,7 +60,7 @@ def fill_cell(cell: Cell, spec: Spec, device: torch.device) -> None:
         torch.cuda.reset_peak_memory_stats(device)
     passes = Passes(spec, cell.context_length, device)
     start = default_timer()
-    with variants.compiling(spec) if spec.compile != "off" else nullcontext():
+    with variants.compiling(spec):
         output = passes.forward()
         cell.memory_before_backward_bytes = torch.cuda.memory_allocated(device) if on_gpu else None
         passes.backward(output)

@@ -1,11 +1,11 @@
 """Runs the steps of one model: times them, or lets a profiler record them."""
 
+import argparse
 import gc
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from pathlib import Path
 from timeit import default_timer
 
 import msgspec
@@ -144,18 +144,15 @@ class Subject:
         return seconds
 
 
-def measure(
-    spec: Spec, place: Place, profiler: str, capture: Path | None, close_recording: Callable[[], None] | None,
-    subject_class: type[Subject],
-) -> Timing:  # fmt: skip
-    """The result of the stages timing, capture and counters: all but what `__main__` adds.
+def measure(spec: Spec, place: Place, options: argparse.Namespace, subject_class: type[Subject]) -> Timing:
+    """The result of the stages timing, capture and counters, by the options of `python -m cs336_model`.
 
     Memory is freed and the device given back (`place.share`) before a profile is written, and before nsys stops, which
     takes it three seconds; ncu keeps the GPU until this process has ended."""
     if spec.stage == "counters" and spec.layers and "num_layers" in spec.sizes and spec.compile == "off":
         layers = min(spec.sizes["num_layers"], spec.layers)
         spec = msgspec.structs.replace(spec, sizes=spec.sizes | {"num_layers": layers})
-    device = place.device
+    device, profiler = place.device, options.profiler
     subject = subject_class(spec, device)
     result = STAGES[spec.stage](status="complete", parameters=subject.parameter_count)
     result.warmup_seconds = subject.run_steps("warmup", spec.warmup_steps)
@@ -200,12 +197,12 @@ def measure(
         place.share()
     if is_marked:
         torch.cuda.profiler.stop()
-    if close_recording:
-        close_recording()
+    if options.close_recording:
+        options.close_recording()
     if recorded is not None:
         from kernel_tables.trace import export_capture
 
-        export_capture(recorded, capture, on_gpu=device.type == "cuda", torch_version=torch.__version__)
+        export_capture(recorded, options.capture, on_gpu=device.type == "cuda", torch_version=torch.__version__)
     return result
 
 

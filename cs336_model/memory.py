@@ -100,21 +100,15 @@ class GpuRecorder:
         return events, self.spans, self.counts
 
 
-class CpuRecorder:
+class CpuRecorder(profile):
     """Records what PyTorch's profiler sees of memory; it does not see what libraries allocate themselves."""
 
     SPAN = "range of the program: "  # beginning of names in the profile
 
     def __init__(self) -> None:
+        super().__init__(use_kineto=True, profile_memory=True)
         self.open_spans: list[_RecordFunctionFast] = []
         self.emitter = Emitter(self.open_span, lambda: self.open_spans.pop().__exit__(None, None, None))
-        self.profile = profile(use_kineto=True, profile_memory=True)
-
-    def __enter__(self) -> None:
-        self.profile.__enter__()
-
-    def __exit__(self, *error: object) -> None:
-        self.profile.__exit__(None, None, None)
 
     def open_span(self, name: str) -> None:
         self.open_spans.append(_RecordFunctionFast(self.SPAN + name))
@@ -123,7 +117,7 @@ class CpuRecorder:
     def read(self) -> tuple[list[Event], list[dict], dict[str, int]]:
         """Events, ranges, and the peak in bytes."""
         found, nodes = [], []  # (event, bytes of all live tensors after it); of ranges
-        stack = [*self.profile.kineto_results.experimental_event_tree()]
+        stack = [*self.kineto_results.experimental_event_tree()]
         while stack:
             node = stack.pop()
             kind, fields = node.typed

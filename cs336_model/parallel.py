@@ -26,15 +26,6 @@ from cs336_model.launch import POLL_S
 from cs336_model.spec import Spec
 
 
-def import_late_modules(spec: Spec) -> None:
-    """Imports what PyTorch would import when it distributes a model, above all torch._dynamo, which takes seconds. Call
-    it before the process has its GPU."""
-    if spec.parallel != "naive":
-        import torch._dynamo
-        import torch.distributed.algorithms.ddp_comm_hooks.default_hooks
-        import torch.distributed.fsdp  # noqa: F401
-
-
 class RankPlace(Place):
     """The GPU of this rank (on a CPU, its part of the cores) and its place among the ranks: from the making of this
     object, which waits until launch.py holds all GPUs, until `share`."""

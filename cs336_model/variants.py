@@ -30,10 +30,14 @@ class Unsupported(Exception):
 
 
 def import_late_modules(spec: Spec) -> None:
-    """Imports what PyTorch would import when it compiles or makes its own optimizer: torch._dynamo has 800 modules.
-    Call it before the process has its device."""
-    if spec.compile != "off" or spec.optimizer == "fused":
-        import torch._dynamo  # noqa: F401
+    """Imports what PyTorch would import when it compiles or distributes a model, or makes its own optimizer:
+    torch._dynamo has 800 modules. Call it before the process has its device."""
+    is_distributed = spec.parallel in ("ddp", "fsdp")
+    if spec.compile != "off" or spec.optimizer == "fused" or is_distributed:
+        import torch._dynamo
+    if is_distributed:
+        import torch.distributed.algorithms.ddp_comm_hooks.default_hooks
+        import torch.distributed.fsdp  # noqa: F401
 
 
 def change_model(spec: Spec, model: nn.Module) -> None:
@@ -127,6 +131,9 @@ def prepare_compiler() -> None:
 def compiling(spec: Spec) -> Iterator[None]:
     """A block for the first step of a compiled model. Raises Unsupported if this machine cannot compile it (no C++
     compiler, no Triton for this GPU); out of memory stays what it is."""
+    if spec.compile == "off":
+        yield
+        return
     from torch._dynamo.exc import BackendCompilerFailed
 
     try:

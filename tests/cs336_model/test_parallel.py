@@ -13,7 +13,7 @@ import torch
 
 import kernel_tables
 from cs336_model import __main__ as program
-from cs336_model import launch, locks, parallel
+from cs336_model import launch, locks, variants
 from cs336_model.benchmark import Subject
 from cs336_model.results import read_result
 from cs336_model.spec import Spec
@@ -130,7 +130,7 @@ def test_a_run_of_several_processes_trains_as_one_does_and_times_steps_without_c
 def capture_ranks(folder: Path, way: str) -> list[Path]:
     """The captures of two ranks, which are forked from this process: to import PyTorch takes seconds."""
     spec = msgspec.structs.replace(SPEC, parallel=way, stage="capture")
-    parallel.import_late_modules(spec)
+    variants.import_late_modules(spec)
     (folder / "begin").write_text("[]")
     (folder / "end").touch()
     processes = []
