@@ -32,6 +32,7 @@ from kernel_tables.capture import (
     Numbers,
     Ranges,
     Source,
+    blocks,
     numbered,
     range_name,
     take,
@@ -240,9 +241,11 @@ class Export(Source):
         if not len(start):
             return
         low, high = int(min(start.min(), end.min())), int(max(start.max(), end.max()))
-        is_possible = low >= 0 and high <= self.last  # else a difference may not fit into 64 bits
-        length = end - start if is_possible else np.zeros(1)
-        shortest, longest, total = int(length.min()), int(length.max()), float(length.sum(dtype=np.float64))
+        shortest, longest, total = 0, 0, 0.0
+        for block in blocks(len(start)) if low >= 0 and high <= self.last else ():  # else a length may not fit
+            length = end[block] - start[block]
+            shortest, longest = min(shortest, int(length.min())), max(longest, int(length.max()))
+            total += float(length.sum(dtype=np.float64))
         problems = {
             "negative_time": low < 0 and f"{table} has times below zero, the first {low} ns",
             "outside_capture": high > self.last and f"{table} has times up to {high} ns, after the capture's end",
@@ -357,12 +360,14 @@ class Export(Source):
         for (process, domain), name in domains.items():
             if name.upper().removeprefix("LIB") in LIBRARIES:
                 of_library |= (columns["domain"] == domain) & (columns["thread"] & ~THREAD_BITS == process)
-        self.has_only_library_ranges = bool(is_range.any()) and not (is_range & ~of_library).any()
-        rows = np.flatnonzero(is_range & ~of_library)
-        if len(rows) < len(is_range):
+        is_kept = is_range & ~of_library
+        self.has_only_library_ranges = bool(is_range.any()) and not is_kept.any()
+        if not is_kept.all():
+            rows = np.flatnonzero(is_kept)
             columns = {name: take(column, rows) for name, column in columns.items()}
-        is_open = columns["end"] == NONE
-        end = np.where(is_open, columns["start"], columns["end"])
+        end, is_open = columns["end"], columns["end"] == NONE
+        if is_open.any():
+            end = np.where(is_open, columns["start"], end)
         self.require_times(NVTX, columns["start"], end)
         if is_open.any():
             end[is_open] = self.last_time()
