@@ -63,23 +63,6 @@ def test_nodes_whose_creation_is_not_in_the_capture_are_unknown(tmp_path):
         assert profile.attribution.has_unknown_node.tolist() == [False, True, True, True, False]
 
 
-def test_a_captured_range_is_opened_once_in_every_replay_and_steps_are_those_of_the_launches(tmp_path):
-    capture = captured_step().range("step", 100, 140).range("step", 150, 250)
-    for at in (110, 160, 200):
-        replay(capture, at, 1, 2)
-    with kernel_tables.read(capture.write(tmp_path / "capture.sqlite")) as profile:
-        assert profile.enclosing("step").tolist() == [5, 5, 6, 6, 6, 6]
-        assert profile.enclosing("forward").tolist() == [-1] * 6
-        assert {profile.paths[path] for path in profile.launch_path} == {("step",)}
-        under, tree, every = profile.ranges("step"), profile.ranges("step", tree=True), profile.ranges()
-        assert len(profile.ranges(process=1)) == 0
-    assert dict(zip(under["range"], under["instances"], strict=True)) == {"step": 2, "forward": 3, "norm": 3, "mlp": 3}
-    assert dict(zip(tree["range"], tree["instances"], strict=True)) == {
-        "step": 2, "step > forward": 3, "step > forward > norm": 3, "step > forward > mlp": 3,
-    }  # fmt: skip
-    assert every.set_index("range").loc["forward", "instances"] == 1 + 3
-
-
 def test_a_replayed_training_step_has_the_kernels_of_its_eager_twin_by_path():
     counts = []
     for name in ("graph_replayed", "graph_eager_twin"):

@@ -266,12 +266,6 @@ def test_a_capture_that_was_written_as_sqlite_gives_the_tables_of_the_trace(tmp_
     with kernel_tables.read(path) as first, kernel_tables.read(tmp_path / "capture.sqlite") as second:
         for table in ("kernels", "ranges", "classes"):
             assert getattr(first, table)().equals(getattr(second, table)())
-        for table in ("activities", "range_instances"):
-            rows = [getattr(profile, table)() for profile in (first, second)]
-            paths = [
-                [one.paths[path] for path in of.pop("path_id")] for one, of in zip((first, second), rows, strict=True)
-            ]
-            assert paths[0] == paths[1] and rows[0].astype(str).equals(rows[1].astype(str))
         assert [*map(repr, first.check())] == [*map(repr, second.check())]
         assert first.notes == second.notes and first.is_cpu_only == second.is_cpu_only
         for name in ("sizes", "copies"):
