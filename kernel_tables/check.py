@@ -216,8 +216,7 @@ def _were_launched_within(profile: Profile, rows: np.ndarray) -> np.ndarray:
     correlation, start_ns, own = work.correlation[rows], work.start[rows], work.process[rows]
     for number in np.unique(own).tolist():
         known = np.flatnonzero((process == number) & (calls.correlation > 0))
-        if len(known):
-            first = known[np.argmin(calls.start[known])]
+        for first in known[np.argsort(calls.start[known], kind="stable")[:1]].tolist():
             is_later = (correlation > calls.correlation[first]) | (correlation <= 0)
             within |= is_later & (start_ns > calls.start[first]) & (own == number)
     return within

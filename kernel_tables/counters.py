@@ -82,15 +82,12 @@ def read_counters(path: Path) -> pd.DataFrame:
         text = "".join(line for line in file if line.startswith('"'))  # its messages begin with ==
     try:
         printed = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
-    except pd.errors.EmptyDataError:
+    except (pd.errors.EmptyDataError, pd.errors.ParserError):
         printed = pd.DataFrame()
-    except pd.errors.ParserError as error:
-        raise TraceError(f"{path}: the columns of a row are cut short ({error}); count again") from None
-    if printed.empty or not set(headings) <= set(printed.columns):
-        raise TraceError(f"{path}: no table of Nsight Compute; make it with --csv --page raw --print-units base")
+    if printed.empty or not set(headings) <= set(printed.columns) or printed.isna().any(axis=None):
+        fact = "no table of Nsight Compute, or it is cut short"
+        raise TraceError(f"{path}: {fact}; make it with --csv --page raw --print-units base")
     units, launches = printed.iloc[0], printed.iloc[1:].reset_index(drop=True)
-    if launches.isna().any(axis=None):
-        raise TraceError(f"{path}: a row lacks columns: it is cut short; count again")
     table = launches[headings].set_axis(CONFIGURATION, axis=1)
     for name in ("grid", "block"):
         table[name] = table[name].str.strip("() ").str.replace(r"\s*,\s*", "x", regex=True)

@@ -296,8 +296,8 @@ def _match_collectives(ranks: Sequence[Rank], devices: Sequence[_DeviceSteps]) -
     sequences = table.groupby([*group, *rank])["operation"].agg(tuple).groupby(level=group).agg(["size", "nunique"])
     sequences = sequences.loc[pd.MultiIndex.from_frame(table[group])].reset_index(drop=True)
     is_matched = (sequences["size"] == size) & (sequences["nunique"] == 1) & (size > 1)
-    number = table.groupby([*group, *rank]).cumcount().rename("place")
-    shortest = table.groupby([*(table[name] for name in group), number])["duration_ns"].transform("min")
+    table["place"] = table.groupby([*group, *rank]).cumcount()
+    shortest = table.groupby([*group, "place"])["duration_ns"].transform("min")
     table["transfer_ns"] = shortest.astype("Int64").where(is_matched)
     table["waiting_ns"] = table["duration_ns"] - table["transfer_ns"]
     # A byte per nanosecond is 10^9 bytes a second.

@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
@@ -23,7 +23,6 @@ from kernel_tables.intervals import covered_ns, difference
 from kernel_tables.steps import COMMUNICATION, IDLE, OUTSIDE, Scope, phases_and_parts
 
 OPTIMIZER = re.compile(r"(?i)^optimizer(?!.*zero_grad)")  # also PyTorch's own, Optimizer.step#AdamW.step
-MANY_OPTIMIZER_KERNELS = 20  # of a step; clipping gradients before a fused optimizer takes six
 CUSTOM_EXAMPLE = "code = 'slow_norm', kernel = 'rms_norm', share = 0.05, advice = '...'"
 
 
@@ -215,24 +214,15 @@ def no_tensor_cores(context: Context) -> Hit:
     return context.time_hit(mask, "matrix multiplies in fp32, without tensor cores, take")
 
 
-def unfused_attention(context: Context) -> Hit | None:
+def unfused_attention(context: Context) -> Hit:
     """The chains of kernels that a fused kernel replaces, with their products."""
-    scope, (is_forward, is_backward) = context.scope, _attention_chains(context.scope)
-    total_ns = scope.busy_ns(is_forward | is_backward)
-    without_products_ns = scope.busy_ns((is_forward | is_backward) & ~scope.is_of_class("gemm"))
-    evidence = {
-        "kernels_per_step": scope.per_step(is_forward | is_backward),
-        "forward_ms": scope.per_step_ms(scope.busy_ns(is_forward)),
-        "backward_ms": scope.per_step_ms(scope.busy_ns(is_backward)),
-        "without_matmuls_ms": scope.per_step_ms(without_products_ns),
-    }
-    message = f"attention runs as separate {scope.noun} (product, softmax, product), which take"
-    ns_by_activity = context.times(is_forward | is_backward)
-    return Hit(total_ns, f"{message} {scope.in_words(total_ns)}", evidence, ns_by_activity, without_products_ns)
+    scope, mask = context.scope, _attention_chains(context.scope)
+    hit = context.time_hit(mask, f"attention runs as separate {scope.noun} (product, softmax, product), which take")
+    return replace(hit, counted_ns=scope.busy_ns(mask & ~scope.is_of_class("gemm")))
 
 
-def _attention_chains(scope: Scope) -> tuple[np.ndarray, np.ndarray]:
-    """By activity: whether it is in a chain of attention of the forward pass, and of the backward pass.
+def _attention_chains(scope: Scope) -> np.ndarray:
+    """By activity: whether it is in a chain of attention.
 
     A chain is a product, a softmax and a product in a row on a stream, launched in one phase of one step, with nothing
     but elementwise kernels, reductions and copies between them, and the copies around it, which lay out heads. In a
@@ -251,27 +241,25 @@ def _attention_chains(scope: Scope) -> tuple[np.ndarray, np.ndarray]:
         (b"x", scope.is_named(re.compile(r"(?i)log_?softmax").search)),  # of a loss
     ):
         letters[mask] = letter
-    found, step = [], scope.step_by_activity
+    is_member, step = np.zeros(len(letters), bool), scope.step_by_activity
     for chain in (r"P[oc]*S[ocS]*P", r"(?:P[oc]{0,2})?P[oc]*B[ocB]*P(?:[oc]{0,2}P)?"):
-        found.append(np.zeros(len(letters), bool))
         for rows in scope.streams:
             for match in re.finditer(f"c{{0,4}}({chain})c{{0,4}}", letters[rows].tobytes().decode()):
                 first, last = rows[match.start(1)], rows[match.end(1) - 1]
-                is_of_one_pass = phases[first] == phases[last] and step[first] == step[last]
-                found[-1][rows[match.start() : match.end()]] = is_of_one_pass
-    return found[0], found[1]
+                if phases[first] == phases[last] and step[first] == step[last]:
+                    is_member[rows[match.start() : match.end()]] = True
+    return is_member
 
 
 def unfused_optimizer(context: Context) -> Hit | None:
     scope = context.scope
-    mask = context.is_update & ~scope.is_of_class("optimizer")
-    if mask.sum() < MANY_OPTIMIZER_KERNELS * scope.step_count:
+    mask, many = context.is_update & ~scope.is_of_class("optimizer"), 20  # clipping before a fused optimizer takes six
+    if mask.sum() < many * scope.step_count:
         return None
     idle_ns, running_ns = np.where(mask, context.idle.by_activity(GPU, LAUNCHING), 0), scope.busy_ns(mask)
     total_ns = running_ns + int(idle_ns.sum())
     evidence = {
         "kernels_per_step": scope.per_step(mask),
-        "many_from": MANY_OPTIMIZER_KERNELS,
         "running_ms": scope.per_step_ms(running_ns),
         "mean_us": round(float(scope.duration_ns[mask].mean()) / 1e3, 3),
     }

@@ -108,21 +108,21 @@ EXP = "void at::native::vectorized_elementwise_kernel<4, at::native::exp_kernel_
 TOPK = "void at::native::sbtopk::gatherTopK<float, unsigned int, 2, false>(at::cuda::detail::TensorInfo<float>)"
 COPY = "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>(int)"
 WRITTEN_OUT = [REDUCE, MUL, EXP, REDUCE, MUL]
-ATTENTION = {  # kernels of the forward and of the backward pass; ms of both, as they are found
-    "a softmax": ([GEMM, MUL, SOFTMAX, GEMM], [GEMM], 0.6, 0),
-    "a softmax written out": ([GEMM, *WRITTEN_OUT, GEMM], [GEMM], 0.9, 0),
-    "its backward pass": ([GEMM, SOFTMAX, GEMM], [GEMM, GEMM, SOFTMAX_BACKWARD, MUL, GEMM, GEMM], 0.5, 1.0),
-    "a fused kernel": ([GEMM, MUL, FLASH, GEMM], [GEMM], 0, 0),
-    "cross entropy": ([GEMM, LOG_SOFTMAX, MUL, GEMM], [GEMM], 0, 0),
-    "copies of heads": ([MUL, COPY, COPY, GEMM, SOFTMAX, COPY, GEMM, COPY], [GEMM], 0.9, 0),
-    "a router of experts": ([GEMM, SOFTMAX, TOPK, MUL, GEMM], [GEMM], 0, 0),
-    "a loss and its backward pass": ([GEMM, *WRITTEN_OUT], [GEMM], 0, 0),
+ATTENTION = {  # kernels of the forward and of the backward pass; ms that are found
+    "a softmax": ([GEMM, MUL, SOFTMAX, GEMM], [GEMM], 0.6),
+    "a softmax written out": ([GEMM, *WRITTEN_OUT, GEMM], [GEMM], 0.9),
+    "its backward pass": ([GEMM, SOFTMAX, GEMM], [GEMM, GEMM, SOFTMAX_BACKWARD, MUL, GEMM, GEMM], 1.5),
+    "a fused kernel": ([GEMM, MUL, FLASH, GEMM], [GEMM], 0),
+    "cross entropy": ([GEMM, LOG_SOFTMAX, MUL, GEMM], [GEMM], 0),
+    "copies of heads": ([MUL, COPY, COPY, GEMM, SOFTMAX, COPY, GEMM, COPY], [GEMM], 0.9),
+    "a router of experts": ([GEMM, SOFTMAX, TOPK, MUL, GEMM], [GEMM], 0),
+    "a loss and its backward pass": ([GEMM, *WRITTEN_OUT], [GEMM], 0),
 }
 
 
 @pytest.mark.parametrize("case", ATTENTION)
 def test_attention_is_found_by_what_is_launched_under_any_name_and_nothing_else_is(case, tmp_path):
-    forward, backward, forward_ms, backward_ms = ATTENTION[case]
+    forward, backward, ms = ATTENTION[case]
     program = Program()
     with program.range("step"):
         for phase, names in (("GPT", forward), ("backward", backward)):
@@ -130,11 +130,8 @@ def test_attention_is_found_by_what_is_launched_under_any_name_and_nothing_else_
                 launch(program, names)
         launch(program, [GEMM, *WRITTEN_OUT, GEMM])  # outside of the model
     said = said_of(program, tmp_path).get("unfused_attention")
-    assert bool(said) == bool(forward_ms)
-    if said:
-        found_ms = said.evidence["forward_ms"], said.evidence["backward_ms"]
-        assert found_ms == pytest.approx((forward_ms, backward_ms))
-        assert said.gain_ms == pytest.approx(forward_ms + backward_ms)
+    assert bool(said) == bool(ms)
+    assert not said or said.gain_ms == pytest.approx(ms)
 
 
 def test_an_optimizer_with_a_closure_that_runs_the_model_is_not_judged(tmp_path):
