@@ -2,7 +2,7 @@
 
 It reads public things alone, so that it stays while what is behind them is replaced. The number in each row is that of
 the request it comes from; `ours` is what nobody asked for and users have. What needs a run of a grid is in
-test_checklist_grid.py, values of cells and captures are in the other files of this folder.
+test_checklist_grid.py, values of cells and captures, and findings of the planted ones, are in the other files here.
 
 Not tried, since only a GPU does it (the captures and tables were made on an H200): what nsys, ncu and NCCL record,
 energy by NVML, memory_snapshot.pickle, CUDA events. Recordings of scripts, blocks and compiled models are tried in
@@ -154,20 +154,6 @@ def test_a_command_writes_its_columns_as_csv(run, line, columns, values):
         column, _, wanted = value.partition("=")
         found = {row[column] for row in rows}
         assert wanted in found or any(text.endswith(f" > {wanted}") for text in found), (value, found)
-
-
-PLANTED = [  # 003, 004: idle GPU, overlap, H2D and D2H, small kernels, DataLoader, synchronisation
-    "idle_host", "idle_sync", "idle_copy", "launch_bound", "exposed_communication", "pageable_copy", "copy_in_step",
-    "small_kernels", "waiting_for_data", "sync_in_step", "no_tensor_cores", "unfused_attention",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("code", PLANTED)
-def test_a_planted_loss_is_found_with_its_gain_and_advice(run, code):
-    status, out, _ = run(f"diagnose {CAPTURES}/planted/{code}.sqlite.gz --format json")
-    found = [one for one in json.loads(out) if not one["abstained"]]
-    assert status == 0 and code in [one["code"] for one in found]
-    assert all(one["gain_ms"] > 0 and one["advice"] for one in found if one["code"] == code)
 
 
 STATUSES = [
@@ -329,23 +315,6 @@ def test_only_the_named_runs_are_planned_with_their_counters(planned):  # and no
 def test_a_question_has_a_document_in_each_format(planned, name):
     assert {f"results/answers/{name}.{suffix}" for suffix in ("md", "tex", "typ")} <= planned
     assert {"results/report.html", "results/figures/phase_times.svg", "results/figures/phase_times.png"} <= planned
-
-
-def test_attention_alone_is_planned_as_a_grid_of_its_own(tmp_path):  # 002
-    product = {
-        "program": "attention",
-        "head_dims": [16, 32],
-        "context_lengths": [64, 128],
-        "precisions": ["fp32", "bf16"],
-    }
-    products = [product | {"attentions": ["eager", "flash", "my_model:mine"]}]
-    products += [product | {"compiles": [True], "batch_sizes": [1]}]
-    planned = files_in(snakemake(tmp_path, SETTINGS | {"grid": "one", "grids": {"one": products}}, "all"))
-    runs = {path.split("/")[2] for path in planned if path.startswith("results/runs/")}
-    values = ["_bs8", "_bs8_flash-attention", "_bs8_my_model-mine-attention", "_bs1_compile-on"]
-    values += [f"_bf16{value}" for value in values]
-    assert runs == {f"attention_d{width}{value}" for width in (16, 32) for value in values}
-    assert "results/answers/attention_sweep.md" in planned
 
 
 BASE = {"grid": "one", "grids": {"one": [{"models": ["tiny"], "context_lengths": [16], "modes": ["forward"]}]}}

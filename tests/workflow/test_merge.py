@@ -104,7 +104,7 @@ def test_times_of_every_phase_stand_in_milliseconds_with_the_deviation_of_a_samp
 
 def test_several_processes_give_the_geometric_mean_of_their_means_and_the_spread_between_them(grid):
     other = {"step_seconds": [0.040, 0.048, 0.056], "phase_seconds": {}}
-    grid.add(make_result(RUN, "timing", {"process": 2}, **other), make_result(RUN, "timing"))
+    grid.add(make_result(RUN, "timing"), make_result(RUN, "timing", {"process": 2}, **other))
     merged = grid.merge()
     step = merged["timings"].set_index("phase").loc["step"]
     assert step["mean_ms"] == pytest.approx(24.0)  # of 12 and 48

@@ -53,8 +53,8 @@ def main(results: Sequence[str], tables: Sequence[str], plan: str, outputs: Sequ
 
 
 def read_results(paths: Sequence[str], wanted: dict[str, dict]) -> dict[str, Stages]:
-    """The results by run and stage, of the first process first. Raises BadResult if one cannot be read, or was made
-    from something else than `wanted`, its key by path."""
+    """The results by run and stage, in their order, which is that of their processes. Raises BadResult if one cannot be
+    read, or was made from something else than `wanted`, its key by path."""
     if missing := sorted({*paths} - {*wanted}):
         why = "is no longer planned, since another grid was planned meanwhile: run snakemake again"
         raise BadResult(f"{missing[0]} {why}")
@@ -69,9 +69,6 @@ def read_results(paths: Sequence[str], wanted: dict[str, dict]) -> dict[str, Sta
     stages_by_run: dict[str, Stages] = {}
     for path, result in results.items():
         stages_by_run.setdefault(result.key["spec"]["run"], {}).setdefault(Path(path).stem, []).append(result)
-    for stages in stages_by_run.values():
-        for processes in stages.values():
-            processes.sort(key=lambda result: result.key["spec"].get("process", 1))
     return stages_by_run
 
 
@@ -205,17 +202,12 @@ def merge_run_tables(paths: Sequence[str], stages_by_run: dict[str, Stages]) -> 
     parts: dict[str, list[pa.Table]] = defaultdict(list)
     keys = {run: list_keys(stages) for run, stages in stages_by_run.items()}
     for path in map(Path, paths):
-        with pq.ParquetFile(path) as file:
-            table = file.read(use_threads=False)
-        leading = {key: pa.array([value] * len(table)) for key, value in keys[path.parent.name].items()}
-        columns = leading | dict(zip(table.column_names, table.columns, strict=True))
-        parts[path.stem].append(pa.table(columns))
-    names = {*parts, "kernels", "phases", "rank_steps"}
-    return {
-        name: pa.concat_tables(parts[name], promote_options="permissive").to_pandas()
-        if any(map(len, parts[name])) else make_table(name)
-        for name in names
-    }  # fmt: skip
+        table = pq.ParquetFile(path).read(use_threads=False)
+        columns = {key: pa.array([value] * len(table)) for key, value in keys[path.parent.name].items()}
+        parts[path.stem].append(pa.table(columns | dict(zip(table.column_names, table.columns, strict=True))))
+    merged = {name: pa.concat_tables(found, promote_options="permissive") for name, found in parts.items()}
+    filled = {name: table.to_pandas() for name, table in merged.items() if len(table)}
+    return {name: make_table(name) for name in (*parts, "kernels", "phases", "rank_steps")} | filled
 
 
 def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
