@@ -1,45 +1,34 @@
-"""(n): tables of ranks from made-up captures; costs and scaling from times that a person can check; what is said."""
-
-from pathlib import Path
+"""(n): costs and scaling from times that a person can check; what is said."""
 
 import pandas as pd
 import pytest
 
-from tests.kernel_tables.synthetic import Synthetic
 from tests.workflow.small_tables import DEFAULTS
 from workflow import text
-from workflow.scripts import communication, run_tables
+from workflow.scripts import communication
 from workflow.tables import make_table, read_tables, write_table
 
-NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 ALONE = DEFAULTS | {"run": "one", "model": "nano", "context_length": 16, "mode": "train_step", "batch_size": 8}
 WEAK = ALONE | {"run": "weak", "batch_size": 4}
 NAIVE, DDP, FSDP = (ALONE | {"run": way, "gpus": 2, "parallel": way} for way in ("naive", "ddp", "fsdp"))
 
 
-def write_capture(path: Path, rank: int) -> Path:
-    """Steps of 1000 ns on a GPU. Rank N computes for 300 ns; its all-reduce takes 200 − 50 N ns, of which 50 during
-    that, less 50 N."""
-    capture = Synthetic().range("measure", 0, 2000)
-    for begin in (0, 1000):
-        capture.range("step", begin, begin + 1000).range("backward", begin + 10, begin + 900)
-        capture.kernel("gemm", at=begin + 50, start=begin + 100, duration=300)
-        capture.range("all-reduce, bytes = 4000", begin + 60, begin + 70)
-        capture.kernel(NCCL, at=begin + 65, start=begin + 350 + 50 * rank, duration=200 - 50 * rank, stream=9)
-    return capture.write(path)
-
-
-@pytest.fixture
-def of_ranks(tmp_path) -> dict[str, pd.DataFrame]:
-    captures = [write_capture(tmp_path / f"{rank}.sqlite", rank) for rank in range(3)]
-    return run_tables.make_rank_tables(captures, 2, "cuda", "nsys", [])
-
-
-def test_the_merged_table_has_means_over_steps_by_rank(of_ranks):
-    table = communication.merge_ranks(of_ranks["rank_steps"].assign(**DDP)).set_index("rank")
-    assert table["exposed_communication_ms"].tolist() == pytest.approx([150e-6, 150e-6, 100e-6])
-    assert table["overlap"].tolist() == pytest.approx([0.25, 0.0, 0.0])
-    assert table["bytes"].tolist() == [4000.0] * 3 and table["waiting_ms"].tolist() == pytest.approx([1e-4, 5e-5, 0])
+def test_the_merged_table_has_means_over_steps_by_rank():
+    ns = {
+        "step_ns": 1_000_000,
+        "compute_ns": 300_000,
+        "exposed_memory_ns": 0,
+        "idle_ns": 550_000,
+        "transfer_ns": 100_000,
+    }
+    rows = [
+        DDP | ns | {"rank": rank, "device": rank, "step": step, "exposed_communication_ns": 150_000, "collectives": 1,
+                    "communication_ns": 200_000, "overlapped_ns": 100_000 * step, "waiting_ns": 0, "bytes": 4000}
+        for rank in (0, 1) for step in (0, 1)
+    ]  # fmt: skip
+    table = communication.merge_ranks(make_table("rank_steps", rows)).set_index("rank")
+    assert table[["step_ms", "exposed_communication_ms", "bytes"]].to_numpy().tolist() == [[1.0, 0.15, 4000.0]] * 2
+    assert table["overlap"].tolist() == [0.25, 0.25]
 
 
 def make_tables(processes: int = 3, spread: float = 0.001) -> dict[str, pd.DataFrame]:

@@ -6,14 +6,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from tests.workflow.small_tables import DEFAULTS, MACHINE, SIZES
 from workflow.scripts import compare
 
 EXAMPLE = Path(__file__).parents[2] / "docs/example-h200"
-KEYS = {"model": "nano", "mode": "forward", "precision": "fp32", "batch_size": 4, "compile": "off",
-        "attention": "eager", "checkpoint": "0", "gpus": 1, "parallel": "none", "optimizer": "adamw"}  # fmt: skip
-FACTS = {"device": "cuda", "device_name": "H200", "d_model": 8, "d_ff": 8, "num_layers": 1, "num_heads": 1,
-         "vocab_size": 9, "torch": "2.13", "backend": "nsys", "nsys": "2025", "timing_status": "complete",
-         "capture_status": "complete"}  # fmt: skip
+RUN = DEFAULTS | SIZES | MACHINE | {"peak_allocated_bytes": 2.0**30}
 
 
 def write_side(folder: Path, ms: dict[str, float], processes: int = 6, seed: int = 0, **facts) -> str:
@@ -21,8 +18,8 @@ def write_side(folder: Path, ms: dict[str, float], processes: int = 6, seed: int
     random = np.random.default_rng(seed)
     runs, steps = [], []
     for number, (run, mean) in enumerate(ms.items()):
-        keys = {"run": run, "context_length": 8 * (number + 1)} | KEYS
-        runs.append(keys | FACTS | {"peak_allocated_bytes": 2.0**30} | facts)
+        keys = DEFAULTS | {"run": run, "context_length": 8 * (number + 1)}
+        runs.append(RUN | keys | facts)
         for process in range(processes):
             of_process = mean * np.exp(random.normal(0, 0.01))
             steps += [keys | {"process": process + 1, "phase": "step", "step": step,
@@ -58,7 +55,7 @@ def test_equal_programs_are_told_apart_in_about_one_of_twenty_comparisons(tmp_pa
 
 @pytest.mark.parametrize(("processes", "facts", "verdict"), [
     (5, {}, "too few processes to tell"),
-    (6, {"device_name": "H100"}, "not comparable: device_name is H200, then H100"),
+    (6, {"device_name": "H100"}, "not comparable: device_name is NVIDIA H200, then H100"),
     (6, {"timing_status": "failed"}, "not comparable: failed after"),
 ])  # fmt: skip
 def test_what_cannot_be_told_or_compared_has_its_reason(tmp_path, processes, facts, verdict):
