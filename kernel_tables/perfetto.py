@@ -67,15 +67,13 @@ class _View:
         # By process and label of a track: its number, and the ends of slices that are open, outermost first.
         self.tids: dict[tuple[int, str], int] = {}
         self.open_ends: dict[tuple[int, str], list[int]] = defaultdict(list)
+        self.track_of_call: dict[int, dict] = {}
 
     def events(self) -> Iterator[dict]:
         """All events of the capture; names of processes and tracks come last."""
-        track_of_call: dict[int, dict] = {}
-        yield from self._host(track_of_call)
-        yield from self._activities(track_of_call)
-        for (process, device, stream), name, start_ns, end_ns in self._ranges_of_streams():
-            label = f"{_label(device, stream)}: ranges"
-            yield self._slice(process, label, name, "range of a stream", start_ns, end_ns)
+        yield from self._host()
+        yield from self._activities()
+        yield from self._ranges_of_streams()
         for (process, label), tid in self.tids.items():
             track = {"ph": "M", "pid": self._pid(process), "tid": tid}
             yield track | {"name": "thread_name", "args": {"name": label}}
@@ -108,28 +106,26 @@ class _View:
         about = {"ph": "X", "name": name, "cat": category, "pid": self._pid(process), "tid": tid}
         return about | times | {"args": arguments}
 
-    def _host(self, track_of_call: dict[int, dict]) -> Iterator[dict]:
-        """The slices of the ranges, and of the calls that launched something. The tracks of these calls are put into
-        `track_of_call`."""
-        ranges, calls = self.profile.capture.ranges, self.calls
+    def _host(self) -> Iterator[dict]:
+        """The slices of the ranges, and of the calls that launched something."""
+        ranges, calls, called = self.profile.capture.ranges, self.calls, self.called
         self.profile.capture.load_call_ends()
-        names = [ranges.names[name] for name in ranges.name[self.ranges].tolist()]
-        names += [calls.names.get(key, "launch") for key in calls.name[self.called].tolist()]
-        start = np.append(ranges.start[self.ranges], calls.start[self.called])
-        end = np.append(ranges.end[self.ranges], calls.end[self.called])
-        thread = np.append(ranges.thread[self.ranges], calls.threads[calls.thread[self.called]])
-        call = np.append(np.full(len(self.ranges), NONE), self.called)
-        order = np.lexsort((-end, start))
-        columns = (column[order].tolist() for column in (start, end, process_of(thread), thread & THREAD_BITS, call))
-        for row, start_ns, end_ns, process, thread, call in zip(order.tolist(), *columns, strict=True):
-            kind = "range" if call == NONE else "launch"
-            event = self._slice(process, f"thread {thread}", names[row], kind, start_ns, end_ns, thread)
-            track_of_call[call] = {"pid": event["pid"], "tid": event["tid"]}
+        columns = ranges.start, ranges.end, ranges.thread, ranges.name
+        rows = zip(*(column[self.ranges].tolist() for column in columns), strict=True)
+        slices = [(start, -end, thread, ranges.names[name], "range", NONE) for start, end, thread, name in rows]
+        columns = calls.start, calls.end, calls.thread, calls.name
+        rows = zip(called.tolist(), *(column[called].tolist() for column in columns), strict=True)
+        for call, start, end, thread, name in rows:
+            slices.append((start, -end, int(calls.threads[thread]), calls.names.get(name, "launch"), "launch", call))
+        for start, minus_end, thread, name, kind, call in sorted(slices, key=lambda slice_: slice_[:2]):
+            process, number = process_of(thread), thread & THREAD_BITS
+            event = self._slice(process, f"thread {number}", name, kind, start, -minus_end, number)
+            self.track_of_call[call] = {"pid": event["pid"], "tid": event["tid"]}
             yield event
 
-    def _ranges_of_streams(self) -> list[tuple]:
-        """The ranges of the GPU's activities: stream, name, and the time from the first activity in it to the last one.
-        A program on a CPU has its ranges only on the tracks of threads."""
+    def _ranges_of_streams(self) -> Iterator[dict]:
+        """The slices of the ranges of the GPU's activities, from the first activity in each to the last one. A program
+        on a CPU has its ranges only on the tracks of threads."""
         found, ranges = self.profile.attribution, self.profile.capture.ranges
         outer: dict[int, tuple[int, ...]] = {NONE: ()}  # by node: the nodes around it, outermost first, and itself
         for nodes in found.paths.levels_of_nodes:
@@ -157,9 +153,10 @@ class _View:
             last_ns = max(last_ns, end[row])
         close(0)
         finished.reverse()  # inner ones were closed first
-        return sorted(finished, key=lambda slice_: (slice_[2], -slice_[3]))
+        for stream, name, start_ns, end_ns in sorted(finished, key=lambda slice_: (slice_[2], -slice_[3])):
+            yield self._slice(stream[0], f"{_label(*stream[1:])}: ranges", name, "range of a stream", start_ns, end_ns)
 
-    def _activities(self, track_of_call: dict[int, dict]) -> Iterator[dict]:
+    def _activities(self) -> Iterator[dict]:
         profile, work = self.profile, self.work
         order = np.lexsort((-work.end[self.rows], work.start[self.rows]))
         columns = (work.start, work.end, work.name, work.kind, profile.attribution.path, self.launch_row)
@@ -174,7 +171,7 @@ class _View:
             if call != NONE:
                 arrow = {"id": (self.index << 32) + number, "cat": "launch", "name": "launch"}
                 launch_ns = int(self.calls.start[call])
-                yield arrow | {"ph": "s", "ts": (launch_ns + self.offset_ns) / 1000} | track_of_call[call]
+                yield arrow | {"ph": "s", "ts": (launch_ns + self.offset_ns) / 1000} | self.track_of_call[call]
                 yield arrow | {"ph": "f", "bp": "e"} | {key: event[key] for key in ("ts", "pid", "tid")}
 
 
