@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 import kernel_tables
-from kernel_tables import payloads
 from kernel_tables.errors import ImpossibleCapture, TraceError
 from tests.kernel_tables.synthetic import Synthetic, changed, process_id, random_capture, thread_id
 
@@ -213,13 +212,3 @@ def test_activities_without_a_process_have_the_only_one(path, tmp_path):
         assert set(profile.capture.activities.process.tolist()) == {process_id(1)}
     two = whole().kernel("theirs", at=300, process=2).write(tmp_path / "two.sqlite")
     assert "5 activities name no process (globalPid) and 2 processes" in str(refusal(changed(two, nameless)))
-
-
-def test_of_a_file_only_its_module_is_told():
-    for file, module in (
-        ("/home/me/lib/python3.11/secret.py", "secret"),
-        ("C:\\me\\site-packages\\torch\\nn\\linear.py", "torch.nn.linear"),
-        ("&lt;frozen importlib._bootstrap&gt;", "<frozen importlib._bootstrap>"),
-        ("/home/me/TOKEN=abc.py", None),
-    ):
-        assert payloads.module_name(file) == module

@@ -135,13 +135,14 @@ def test_sampled_python_stacks_stay_with_functions_and_files_without_folders(tmp
     made = Synthetic().domain(3, "NCCL").range("step", 0, 9)
     packages = "/v/lib/python3.12/site-packages"
     made.python_sample(5, ("norm", f"/home/{CANARY}/x y/model.py"), ("run", f"{packages}/torch/_x.py"))
-    made.python_sample(6, (f"{CANARY}=1", f"/{CANARY}")).python_sample(7, ("norm", "model.py"))
+    made.python_sample(6, (f"{CANARY}=1", f"/{CANARY}")).python_sample(6, ("<lambda>", f"C:\\{CANARY}\\<string>"))
+    made.python_sample(7, ("norm", "model.py"))
     made.rows["NVTX_EVENTS"][-1]["binaryData"] += CANARY.encode()  # which is no stack any more
     made.rows["NVTX_EVENTS"].append({"start": 7, "eventType": 34, "domainId": 3, "binaryData": CANARY.encode()})
     made.string(f"PATH=/home/{CANARY}")
     write_publishable(made.write(tmp_path / "full.sqlite"), tmp_path / "published.sqlite")
     strings = {value for _, value in rows_of(tmp_path / "published.sqlite")["StringIds"]}
-    assert strings == {"model", "norm", "run", "torch._x"}
+    assert strings == {"<lambda>", "<string>", "model", "norm", "run", "torch._x"}
     assert CANARY.encode() not in (tmp_path / "published.sqlite").read_bytes()
     with kernel_tables.read(tmp_path / "published.sqlite") as copy:
         samples = copy.capture.source.host_events()["python"]
