@@ -14,6 +14,7 @@ SIZES = {"d_model": 64, "d_ff": 128, "num_layers": 2, "num_heads": 2, "vocab_siz
 MACHINE = {
     "device": "cuda", "device_name": "NVIDIA H200", "driver": "580", "cuda": "13.0", "torch": "2.11", "backend": "nsys",
     "nsys": "2025.3", "timing_status": "complete", "capture_status": "complete", "forward_flops": 10**9, "loss": 2.0,
+    "steps_timed": 10, "steps_captured": 3,
 }  # fmt: skip
 BIG_GEMM = "void cutlass::Kernel2<cutlass_80_simt_sgemm_256x128_8x4_nn_align1>(T1::Params)"
 BLOCK = "block > attention > scaled dot product attention"

@@ -68,14 +68,12 @@ def summarize_forward(
     grouped = values.groupby(["phase", "run"])
     mean = grouped.mean().join(grouped.std().add_suffix("_std"))
     step, forward = (mean.loc[phase] if phase in mean.index else mean[:0].droplevel(0) for phase in ("step", "forward"))
-    table = runs[[*KEYS, "timing_status", "capture_status"]].set_index("run", drop=False)
+    table = runs[KEYS].set_index("run", drop=False)
     for name in ("wall", "gpu_span", "gpu_busy"):
         table[f"forward_{name}_ms"], table[f"forward_{name}_std_ms"] = forward[f"{name}_ms"], forward[f"{name}_ms_std"]
     table["step_wall_ms"], table["step_wall_std_ms"] = step["wall_ms"], step["wall_ms_std"]
     python = timings[timings["phase"] == "step"].set_index("run").astype({"mean_ms": "float64", "std_ms": "float64"})
     table["unprofiled_step_ms"], table["unprofiled_step_std_ms"] = python["mean_ms"], python["std_ms"]
-    table["steps_timed"] = python["n"]
-    table["steps_captured"] = phases[phases["phase"] == "step"].groupby("run")["step"].nunique()
     table["mean_kernel_us"] = 1e3 * forward["kernel_ms"] / forward["kernels"]
     table["launch_us"] = 1e3 * forward["wall_ms"] / forward["kernels"]
     table["idle_share"] = 1 - step["gpu_busy_ms"] / step["wall_ms"]
