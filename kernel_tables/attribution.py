@@ -144,8 +144,7 @@ class Chains:
         self.file, self.ranges = file, ranges
         self.parent_of_range = np.full(len(ranges), NONE, np.int32)
         self.added: list[tuple[int, int]] = []  # further nodes: (parent, range)
-        self._index: dict[tuple[int, int], int] = {}  # the node of each of these
-        self._joints: dict[tuple[int, ...], int] = {}
+        self.index: dict[tuple[int, int], int] = {}  # the node of each of these
         self.timelines: dict[int, _Timeline] = {}  # by thread
         self._threads: dict[int, list[int]] = {}  # by process
         threads, number = numbered(ranges.thread)
@@ -153,14 +152,6 @@ class Chains:
         for thread, start, end in zip(threads.tolist(), [0, *ends], ends, strict=False):
             self.timelines[thread] = _Timeline(self, order[start:end])
             self._threads.setdefault(process_of(thread), []).append(thread)
-
-    def add(self, parent: int, innermost: int) -> int:
-        """The node of a range below a parent."""
-        node = self._index.get((parent, innermost))
-        if node is None:
-            node = self._index[parent, innermost] = len(self.ranges) + len(self.added)
-            self.added.append((parent, innermost))
-        return node
 
     def chain(self, node: int) -> list[int]:
         """The ranges of a node, outermost first."""
@@ -175,7 +166,10 @@ class Chains:
         """The node of a chain."""
         node = NONE
         for innermost in chain:
-            node = self.add(node, innermost)
+            if (node, innermost) not in self.index:
+                self.index[node, innermost] = len(self.ranges) + len(self.added)
+                self.added.append((node, innermost))
+            node = self.index[node, innermost]
         return node
 
     def at_each(self, times: np.ndarray, threads: np.ndarray) -> np.ndarray:
@@ -241,14 +235,11 @@ class Chains:
         offered = np.array(offers, np.int32).reshape(len(offers), count)
         merged = offered.max(axis=0, initial=NONE)
         several = np.flatnonzero((offered != NONE).sum(axis=0) > 1)
-        merged[several] = [self._joint(nodes) for nodes in zip(*offered[:, several].tolist(), strict=True)]
+        of_several = list(zip(*offered[:, several].tolist(), strict=True))
+        members = {nodes: sorted({m for node in nodes for m in self.chain(node)}) for nodes in set(of_several)}
+        joint = {nodes: self.node_of(chain) for nodes, chain in members.items()}
+        merged[several] = [joint[nodes] for nodes in of_several]
         return merged
-
-    def _joint(self, nodes: tuple[int, ...]) -> int:
-        """The node of the ranges of all these nodes."""
-        if nodes not in self._joints:
-            self._joints[nodes] = self.node_of(sorted({m for node in nodes for m in self.chain(node)}))
-        return self._joints[nodes]
 
 
 class _Timeline:
@@ -281,7 +272,6 @@ class _Timeline:
     def _sweep(self, start: np.ndarray, end: np.ndarray) -> None:
         """The nodes that ranges which overlap without nesting leave open, event by event."""
         times, nodes, stack, solid = [], [], [], end > start
-        self._outermost: set[int] = set()
         openings = zip(start.tolist(), repeat(True), self.rows.tolist(), solid.tolist(), strict=False)
         closings = zip(end[solid].tolist(), repeat(False), self.rows[solid].tolist(), repeat(True), strict=False)
         for time, is_opening, row, is_solid in sorted([*openings, *closings]):
@@ -290,7 +280,6 @@ class _Timeline:
                 stack += [row] * is_solid
             else:
                 stack.remove(row)
-            self._outermost.update(stack[:1])
             times.append(time)
             nodes.append(self.chains.node_of(stack))
         self.times, self.opened = np.array(times, np.int64), np.array([*nodes, NONE], np.int32)
@@ -310,8 +299,8 @@ class _Timeline:
         roots = self.rows[self.chains.parent_of_range[self.rows] == NONE]
         if self.nests:
             return roots, roots
-        further = sorted(self._outermost)
-        return np.append(roots, [self.chains.add(NONE, row) for row in further]), np.append(roots, further)
+        further = [row for row in self.rows.tolist() if (NONE, row) in self.chains.index]
+        return np.append(roots, [self.chains.index[NONE, row] for row in further]), np.append(roots, further)
 
 
 class Paths:
