@@ -7,7 +7,7 @@ the compiled model, and compile again once they are gone.
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache
 from types import ModuleType
 from typing import Any, ClassVar
@@ -22,31 +22,24 @@ from kernel_tables.marks.backward import follow_backward
 from kernel_tables.marks.marker import Emitter, Marker, is_in_backward, record_function_emitter, uncompiled
 
 
-class mark:
-    """Opens a range around every call of every module of a model, forward and backward, and a range `backward` around
-    each backward pass, until the end of its `with` block, or `end()`.
+@contextmanager
+def mark(model: nn.Module, emitter: Emitter | None = None) -> Iterator[None]:
+    """A block in which every call of every module of a model is in a range, forward and backward, and each backward
+    pass in a range `backward`.
 
     The ranges have the names of `module_names`. They are of PyTorch's profiler, or what another `emitter` opens:
     `nvtx_emitter()` for nsys. One model is marked at a time.
     """
-
-    def __init__(self, model: nn.Module, emitter: Emitter | None = None) -> None:
-        names = {id(module): name for module, name in module_names(model)}
-        marker = Marker(record_function_emitter() if emitter is None else emitter)
-        self._parts = ModuleParts(marker.part, lambda module: names.get(id(module)))
-        follow_backward(marker, "backward")
-        self._parts.begin()
-
-    def end(self) -> None:
-        """Opens no more ranges; PyTorch is as it was."""
-        self._parts.end()
+    names = {id(module): name for module, name in module_names(model)}
+    marker = Marker(record_function_emitter() if emitter is None else emitter)
+    parts = ModuleParts(marker.part, lambda module: names.get(id(module)))
+    follow_backward(marker, "backward")
+    parts.begin()
+    try:
+        yield
+    finally:
+        parts.end()
         follow_backward(None)
-
-    def __enter__(self) -> "mark":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.end()
 
 
 class ModuleParts:

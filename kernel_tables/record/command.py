@@ -185,8 +185,7 @@ def _print_tree(profile: Profile, capture: Path, under: str | None) -> None:
     command = f"kernel-tables ranges --tree{f' --under {under}' if under else ''} {shlex.quote(str(capture))} --top 0"
     width = get_terminal_size().columns
     lines = text.tree_lines(profile, text.ROWS_IN_A_TERMINAL, width, under, all_rows_command=command)
-    encoding = sys.stderr.encoding or "utf-8"  # it may lack the characters of bars
-    print(lines.encode(encoding, "replace").decode(encoding), file=sys.stderr)
+    print(lines, file=sys.stderr)
     say(*([text.CPU_ONLY_NOTE] if profile.is_cpu_only else []))
 
 

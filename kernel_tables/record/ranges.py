@@ -8,7 +8,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from types import ModuleType
 from typing import Any
 
@@ -317,13 +317,11 @@ def open_ranges_of_chains(marker: Marker, name_of: Callable[[int], str | None]) 
     """Opens ranges of modules around kernels of compiled graphs from now on; `name_of` gives the name of the module
     with an id. Ranges that are open already, in a forward or a backward pass, are not opened again."""
 
-    @cache
-    def ranges_and_names(chains: tuple[Chain, ...]) -> tuple[list[PartRange], list[str]]:
-        ranges = ranges_of_chains(chains, name_of)
-        return ranges, [part_range.name for part_range in ranges]
+    ranges_of = cache(partial(ranges_of_chains, name_of=name_of))
 
     def ranges_to_open(chains: tuple[Chain, ...]) -> list[PartRange]:
-        ranges, names = ranges_and_names(chains)
+        ranges = ranges_of(chains)
+        names = [part_range.name for part_range in ranges]
         open_names = [part.name for part in marker.state.forward_parts or marker.state.reopened_parts]
         counts = range(len(names), 0, -1)
         return ranges[next((count for count in counts if open_names[-count:] == names[:count]), 0) :]

@@ -15,12 +15,6 @@ def part_of(stack_trace: str) -> str | None:
     return next((part for part, code in (("first", "@ first"), ("second", "@ second")) if code in stack_trace), None)
 
 
-def test_a_set_of_parts_has_one_name():
-    assert compiled.joint_name(["qkv projection", None, "norm", "norm"]) == "norm + qkv projection"
-    assert compiled.joint_name(["norm", "qkv projection"]) == "norm + qkv projection"
-    assert compiled.joint_name([None]) == ""
-
-
 @pytest.fixture
 def opened():
     """The names of ranges as they open, closed ones as "/"; and inductor as it was afterwards."""
@@ -46,9 +40,7 @@ def test_a_compiled_graph_opens_ranges_around_its_calls_forward_and_backward(ope
     found = torch.autograd.grad(result, tensors, torch.ones(4, 4))
     assert opened == ["second", "/", "first", "/"]
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
-
-
-def test_what_was_compiled_before_opens_nothing_once_nobody_follows(opened):
+    opened.clear()
     compiled.open_ranges(None)
-    compiled.enter("norm")
+    compiled.enter(compiled.joint_name(["qkv projection", None, "norm", "norm"]))
     assert opened == []

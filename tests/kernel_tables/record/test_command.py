@@ -140,13 +140,6 @@ def outcome(*notes, returncode=0, **settings):
     return Outcome(Settings(**settings), list(notes), ProgramEnd(returncode))
 
 
-def test_a_whole_recording_says_what_it_holds_and_what_it_cost():
-    whole = outcome(OPENED, CLOSED, SAVED)
-    assert whole.has_recording and whole.expected_steps == 3 and list(whole.remarks()) == []
-    assert whole.window_phrase() == "steps 6 to 8 of SGD, process 7, by PyTorch's profiler"
-    assert whole.cost_sentence() == "recording took 1.75 s of the program's time"
-
-
 ENDED, UNTIL_END = {"cut_by": "the program ended (KeyboardInterrupt)"}, "from step 6 of SGD until the program ended"
 BY_MODEL, BY_RANGE = {"by": "module", "name": "GPT\x1b"}, {"by": "range", "name": "range 'a'"}
 GRAPH = [
@@ -158,6 +151,7 @@ GRAPH = [
 @pytest.mark.parametrize(
     ("settings", "notes", "recorded", "remark"),
     [
+        ({}, [OPENED, CLOSED], "steps 6 to 8 of SGD", ""),
         ({}, [OPENED, CLOSED | {"done": 1}], "step 6 of SGD", ""),
         ({}, [OPENED | BY_MODEL, CLOSED], "calls 6 to 8 of GPT\\x1b", ""),
         ({"window": RANGE, "range": "a"}, [OPENED | BY_RANGE, CLOSED], "instances 6 to 8 of range 'a'", ""),

@@ -1,13 +1,11 @@
 """Recording from within a script: `kernel_tables.recorded` as a context manager and as a decorator."""
 
-from collections import Counter
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
-from torch.autograd.profiler import record_function
 
 import kernel_tables
 from kernel_tables.errors import TraceError
@@ -31,9 +29,9 @@ class Model(nn.Module):
         return x
 
 
-def instances(recording, tree=False):
+def instances(recording):
     with recording.profile() as profile:
-        return profile.ranges(tree=tree).set_index("range")["instances"].to_dict()
+        return profile.ranges().set_index("range")["instances"].to_dict()
 
 
 def test_a_decorated_function_is_recorded_after_so_many_calls_and_then_no_more():
@@ -52,27 +50,19 @@ def test_a_decorated_function_is_recorded_after_so_many_calls_and_then_no_more()
     assert "two.sqlite" in repr(recording) and "operators" in recording._repr_html_()
 
 
-def test_modules_have_ranges_each_operator_runs_as_without_and_no_hook_is_left(monkeypatch):
+def test_modules_have_ranges_and_no_hook_is_left(monkeypatch):
     monkeypatch.setattr(torch.autograd, "backward", partial(torch.autograd.backward))  # by somebody else
     model, x = Model(), torch.randn(2, 4)
     hooks = nn.modules.module._global_forward_hooks, nn.modules.module._global_forward_pre_hooks
-    before = [*map(len, hooks), torch.autograd.backward, record_function.__enter__, record_function.__exit__]
-    with torch.autograd.profiler.profile(use_kineto=True) as plain:
-        model(x).sum().backward()
-    model.zero_grad()
+    before = [*map(len, hooks), torch.autograd.backward]
     with kernel_tables.recorded("step", ranges="modules") as recording:
         model(x).sum().backward()
-    now = [*map(len, hooks), torch.autograd.backward, record_function.__enter__, record_function.__exit__]
-    assert now == before
+    assert [*map(len, hooks), torch.autograd.backward] == before
     assert instances(recording) == {"step": 1, "forward": 1, "Model": 2, 'strange"\n': 2, "layers": 4, "backward": 1}
     with recording.profile() as profile:
         tree = profile.ranges(tree=True).set_index("range")["gpu_time_ns"]
-        launches = profile.kernels().groupby("kernel")["launches"].sum().to_dict()
     path = "step > forward > Model"
     assert tree[f"{path} > layers"] + tree[f'{path} > strange"\n'] == tree[path]
-    is_inner = lambda event: event.cpu_parent and event.cpu_parent.name.startswith("aten::")  # noqa: E731
-    operators = [event for event in plain.function_events if event.name.startswith("aten::") and not is_inner(event)]
-    assert launches == Counter(event.name for event in operators)
 
 
 def test_a_block_that_raises_leaves_no_capture_and_the_next_can_be_recorded():

@@ -15,7 +15,7 @@ from torch.autograd import profiler as torch_profiler
 import kernel_tables
 from kernel_tables.record.handover import Notes, read_notes
 from kernel_tables.record.keeping import Recording, write_captures
-from kernel_tables.record.profilers import END_FUNCTION, START_FUNCTIONS, NsysProfiler, Ranks, TorchProfiler
+from kernel_tables.record.profilers import END_FUNCTION, START_FUNCTIONS, Ranks, TorchProfiler
 from kernel_tables.record.ranges import AddedRanges
 from kernel_tables.record.recorder import Recorder
 
@@ -63,13 +63,6 @@ def test_the_counts_and_the_time_of_operators_are_those_of_the_profilers_own_ave
     assert kernels == outermost
 
 
-def test_a_window_that_records_nothing_is_told_and_leaves_no_file(window):
-    recorder, _, folder = window
-    recorder.close()
-    (why,) = write_captures(folder, folder / "kept.sqlite", [OWN])
-    assert "nothing of PyTorch ran in the window" in str(why) and not list(folder.glob("*kept*"))
-
-
 def test_a_file_that_appeared_meanwhile_is_not_written_over_and_a_full_disk_leaves_nothing(window, monkeypatch):
     recorder, _, folder = window
     torch.ones(2) + torch.ones(2)
@@ -97,8 +90,7 @@ def watched(tmp_path, monkeypatch):
 
     def watch(profiler):
         recorder = make_recorder(tmp_path, profiler)
-        by_torch = isinstance(profiler, TorchProfiler)
-        profiler.watch_program(partial(recorder.close, by_profile=True) if by_torch else recorder.note_profile)
+        profiler.watch_program(partial(recorder.close, by_profile=True))
         return recorder
 
     yield watch
@@ -135,14 +127,6 @@ def test_a_window_that_cannot_open_while_the_program_profiles_itself_opens_later
     assert events_of(tmp_path) == ["profile", "open", "closed", "saved"]
 
 
-def test_under_nsys_a_profile_of_the_program_is_noted_once(watched, tmp_path):
-    watched(NsysProfiler(Ranks(Notes(tmp_path))))
-    for _ in range(2):
-        with torch_profiler.profile(use_kineto=True):
-            torch.ones(2)
-    assert events_of(tmp_path) == ["profile"]
-
-
 def test_what_fails_in_the_recorder_is_noted_and_never_raised_in_the_program(tmp_path):
     class Failing(AddedRanges):
         def begin(self):
@@ -167,16 +151,6 @@ def test_a_profiler_that_cannot_stop_is_ended_all_the_same(window, monkeypatch):
     monkeypatch.setattr(type(profiler._profile), "__exit__", fail)
     recorder.close()
     assert events_of(folder)[-1] == "lost" and not torch.autograd._profiler_enabled()
-
-
-def test_a_second_process_finds_the_window_taken_and_a_second_rank_of_the_same_run_does_not(tmp_path, monkeypatch):
-    with monkeypatch.context() as other_process:
-        other_process.setattr(os, "getpid", lambda: 1)
-        assert Notes(tmp_path).claim("window") and Notes(tmp_path).claim("ranks", "a run")
-    recorder = make_recorder(tmp_path)
-    recorder.open()
-    assert not recorder.is_open and events_of(tmp_path) == ["elsewhere"]
-    assert Notes(tmp_path).claim("ranks", "a run") and not Notes(tmp_path).claim("ranks", "another run")
 
 
 def test_no_window_opens_or_closes_inside_a_backward_pass(tmp_path):
