@@ -51,10 +51,8 @@ def _check_contents(profile: Profile) -> Iterator[Finding]:
         fact = f"{bad} events were left out or repaired: a byte that is no text, a wrong type, no time"
         yield finding("bad_events", f"{fact}; write the trace again if their number matters")
     if RESOLUTION_KEY in profile.metadata:
-        yield finding(
-            "whole_microseconds",
-            "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1; a newer PyTorch writes nanoseconds",
-        )
+        fact = "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1"
+        yield finding("whole_microseconds", f"{fact}; a newer PyTorch writes nanoseconds")
     if not capture.activities.is_kernel.any():
         yield finding(
             "no_kernels",
@@ -98,11 +96,8 @@ def _check_empty_steps(profile: Profile, step_name: str) -> Iterator[Finding]:
     """The finding about steps in which the host launched kernels and none was recorded."""
     steps = measured_steps(profile, step_name)
     if lost := len(steps_without_kernels(profile, steps, step_name)):
-        yield finding(
-            "steps_without_kernels",
-            f"{lost} of {len(steps)} ranges {step_name!r} hold no kernel, though the host launched some in them: their"
-            " kernels are lost, and only the others count as steps; capture fewer steps at a time",
-        )
+        fact = f"{lost} of {len(steps)} ranges {step_name!r} hold no kernel, though the host launched some in them"
+        yield finding("steps_without_kernels", f"{fact}: only the others count as steps; capture fewer at a time")
 
 
 def _check_steps(profile: Profile, expected: int | None, step_name: str, equal_steps: bool) -> Iterator[Finding]:
@@ -117,11 +112,8 @@ def _check_steps(profile: Profile, expected: int | None, step_name: str, equal_s
         mine = steps[rows]
         label = f"{step_name!r}" + (f" of process {process >> 24 & 0xFFFFFF}" if len(by_process) > 1 else "")
         if expected is not None and len(mine) != expected:
-            yield finding(
-                "step_count",
-                f"found {len(mine)} ranges {label}, expected {expected}: per-step means are wrong; capture again, to"
-                " the end of the program",
-            )
+            fact = f"found {len(mine)} ranges {label}, expected {expected}: per-step means are wrong"
+            yield finding("step_count", f"{fact}; capture again, to the end of the program")
         mine = mine[~np.isin(mine, lost)]
         if not len(mine) or not is_kernel.any():
             continue
@@ -177,35 +169,24 @@ def _check_launches(profile: Profile) -> Iterator[Finding]:
     """The findings about calls without activities, and activities without calls."""
     capture = profile.capture
     if missing := len(profile.lost_launches):
-        yield finding(
-            "launches_without_kernels",
-            f"{missing} launches have no kernel: their time is missing from every table; wait for the GPU"
-            " (torch.cuda.synchronize) before the capture ends, or capture less at a time",
-        )
+        fact = f"{missing} launches have no kernel: their time is missing from every table"
+        advice = "wait for the GPU (torch.cuda.synchronize) before the capture ends, or capture less at a time"
+        yield finding("launches_without_kernels", f"{fact}; {advice}")
     if len(capture.calls.start) and not capture.source.has_call_names:
         fact = "API calls have no names, or no ends, so lost launches cannot be counted"
         yield finding("calls_without_names", f"{fact}; export the complete report")
     if not len(capture.calls.start) and len(capture.activities):
-        yield finding(
-            "no_api_calls",
-            "no CUDA API call was recorded: no kernel can be attributed to a range; trace CUDA (`-t cuda,nvtx`) and"
-            " export the complete report",
-        )
+        fact = "no CUDA API call was recorded: no kernel can be attributed to a range"
+        yield finding("no_api_calls", f"{fact}; trace CUDA (`-t cuda,nvtx`) and export the complete report")
         return
     without = np.flatnonzero(profile.attribution.launch_row == NONE)
     lost = int(np.count_nonzero(_were_launched_within(profile, without)))
     if lost:
-        yield finding(
-            "lost_launches",
-            f"{lost} activities were launched within the capture by calls that were not recorded: their ranges are not"
-            " known, so ranges lack their time; capture less at a time",
-        )
+        fact = f"{lost} activities were launched within the capture by calls that were not recorded"
+        yield finding("lost_launches", f"{fact}: ranges lack their time; capture less at a time")
     if before := len(without) - lost:
-        yield finding(
-            "launched_before",
-            f"{before} activities were launched before the capture began: they are in '(launched before the capture)'"
-            " and in no range; synchronize before the capture starts to have none",
-        )
+        fact = f"{before} activities were launched before the capture began: they are in no range"
+        yield finding("launched_before", f"{fact}; synchronize before the capture starts to have none")
 
 
 def _were_launched_within(profile: Profile, rows: np.ndarray) -> np.ndarray:

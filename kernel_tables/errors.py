@@ -26,8 +26,8 @@ INCOMPLETE = (  # errors: numbers are wrong or missing
 )  # fmt: skip
 ODD = (  # warnings: nothing is known to be lost
     "bad_events", "steps_vary", "whole_microseconds", "launched_before", "collectives_differ", "graphs_as_one",
-    "nodes_not_recorded", "calls_without_names", "ranges_left_open", "nsys_hedge",
-    "nsys_older_than_driver", "nsys_warning",
+    "nodes_not_recorded", "calls_without_names", "ranges_left_open", "nsys_hedge", "nsys_older_than_driver",
+    "nsys_warning",
 )  # fmt: skip
 CODES = (*IMPOSSIBLE, *INCOMPLETE, *ODD)
 

@@ -131,8 +131,8 @@ def findings_of_ranks(ranks: Sequence[Rank], step_name: str = "step") -> list[Fi
     most = max(counts.values(), default=0)
     if fewer := [f"rank {number}: {count}" for number, count in counts.items() if count != most]:
         message = (
-            f"ranks hold up to {most} ranges {step_name!r}, others fewer ({', '.join(fewer)}): steps of ranks"
-            " are matched by number, so they would be compared with other steps; capture the same steps of all ranks"
+            f"ranks hold up to {most} ranges {step_name!r}, others fewer ({', '.join(fewer)}), so steps of ranks, which"
+            " are matched by number, would be compared with others; capture the same steps of all ranks"
         )
         return [finding("ranks_differ", message)]
     table = _match_collectives(ranks, _steps_by_device(ranks, step_name))

@@ -41,7 +41,7 @@ class Context:
     """What rules look at: a scope, its host's calls, its idle time, and kernels by purpose."""
 
     def __init__(self, scope: Scope):
-        self.scope = scope
+        self.scope, self.calls = scope, HostCalls(scope)
         # By activity: what the rules count to which the one that runs leaves kernels and idle time.
         self.claimed_ns = np.zeros(len(scope.activities), np.int64)
 
@@ -71,10 +71,6 @@ class Context:
             case "communication" if not scope.is_of_class("communication").any():
                 return "no communication between processes was recorded"
         return ""
-
-    @cached_property
-    def calls(self) -> HostCalls:
-        return HostCalls(self.scope)
 
     @cached_property
     def idle(self) -> Idle:
@@ -415,14 +411,11 @@ class CustomRule(msgspec.Struct, forbid_unknown_fields=True, rename={"of_class":
 
 def rules_of_file(path: Path) -> tuple[Rule, ...]:
     """The rules of a TOML file, each a table [[rule]]. Raises TraceError for the first that cannot be used."""
-    hint = f"write tables [[rule]] with {CUSTOM_EXAMPLE}"
     try:
-        content = tomllib.loads(path.read_text("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise TraceError(f"{path}: no TOML ({error}); {hint}") from error
-    if set(content) != {"rule"} or not isinstance(content["rule"], list):
-        raise TraceError(f"{path}: holds {', '.join(content) or 'nothing'}; {hint}")
-    return rules_of_entries(content["rule"], str(path))
+        entries = [*tomllib.loads(path.read_text("utf-8"))["rule"]]
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        raise TraceError(f"{path}: no TOML with tables [[rule]] ({error}); write {CUSTOM_EXAMPLE}") from error
+    return rules_of_entries(entries, str(path))
 
 
 def rules_of_entries(entries: Sequence[Mapping], source: str) -> tuple[Rule, ...]:
