@@ -80,11 +80,10 @@ def read(path: Path) -> Capture:
     except BaseException:
         export.close()
         raise
-    lost = "all ranges are of libraries, and none of the program; give it some, and trace NVTX with a newer nsys"
-    findings = [finding("only_library_ranges", lost)] if export.has_only_library_ranges else []
+    fact = "all ranges are of libraries, and none of the program; give it some, and trace NVTX with a newer nsys"
+    lost = [finding("only_library_ranges", fact)] if export.has_only_library_ranges else []
     functions = (*waits, ["a host node of a graph"] * len(waits[0]))  # as CUPTI calls it
-    facts = export.facts
-    return Capture(path, activities, calls, ranges, nodes, overhead, functions, messages, facts, findings, export)
+    return Capture(path, activities, calls, ranges, nodes, overhead, functions, messages, export.facts, lost, export)
 
 
 class Export(Source):
@@ -499,13 +498,10 @@ class Export(Source):
     def _samples(self, rows: list[tuple], names: list[str]) -> dict[str, object]:
         """Samples from their times and threads, and the names of their innermost frames."""
         self._require_integers("samples", rows)
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-        times = np.array(rows, np.int64).reshape(-1, 2)
-        self.require_times("samples", times[:, 0], times[:, 0])
-        return {
-            "start": times[:, 0], "thread": times[:, 1],
-            "name": np.array([numbers[name] for name in names], np.int64), "names": list(numbers),
-        }  # fmt: skip
+        start, thread = np.array(rows, np.int64).reshape(-1, 2).T
+        self.require_times("samples", start, start)
+        numbers = Numbers()
+        return {"start": start, "thread": thread, "name": numbers.of(names), "names": list(numbers)}
 
     def _require_integers(self, of: str, rows: Iterable[tuple]) -> None:
         if not all(isinstance(value, int) for row in rows for value in row):
