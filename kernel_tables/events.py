@@ -58,7 +58,6 @@ class Event(msgspec.Struct, gc=False):
     ts: msgspec.Raw = msgspec.Raw()
     dur: float | None = None
     args: Args | None = None
-    id: Any = NONE
 
 
 class Facts(msgspec.Struct, rename="camel"):

@@ -4,8 +4,8 @@ operators, nodes of replayed graphs.
 A trace with stacks has an event for each call of a module, `nn.Module: Block_3`. The backward pass runs nodes of
 autograd: each belongs to the modules whose operation it differentiates. A node has the number ("Sequence number") of
 the operator that created it; if several operators have that number, the one that began last created the node. Threads
-number their operators separately, so a node also names its forward thread, by a number of PyTorch's own; arrows
-(`fwdbwd`) show which thread that is, else it is the one whose operators have most of the numbers.
+number their operators separately, so a node also names its forward thread, by a number of PyTorch's own: it is the
+thread whose operators have most of the numbers of its nodes, and if several have as many, it is not known.
 """
 
 import json
