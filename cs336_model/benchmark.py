@@ -16,7 +16,7 @@ from torch.autograd.profiler import profile
 from cs336_model import ranges, variants
 from cs336_model.device import Place, mark_moment, seconds_between, synchronize
 from cs336_model.flops import forward_flops
-from cs336_model.loading import Output, build_model, loss_arguments, loss_of, read_output
+from cs336_model.loading import build_model, loss_arguments, loss_of, read_output
 from cs336_model.optimizer import AdamW
 from cs336_model.ranges import span
 from cs336_model.results import STAGES, Timing
@@ -82,7 +82,7 @@ class Subject:
         """Seconds of steps in which this process reduces no gradients; [] if it is alone, or they cannot do without."""
         return []
 
-    def forward(self, with_loss: bool) -> Output:
+    def forward(self, with_loss: bool) -> tuple[Tensor, Tensor | None]:
         """One forward pass; `with_loss` asks the model for its loss if it computes one."""
         returned = self.model(self.inputs, **(self.loss_arguments if with_loss else {}))
         return read_output(returned, self.spec.vocab_size)
@@ -107,7 +107,7 @@ class Subject:
         if "loss" not in phases:
             return
         with self.phase("loss"), self.autocast():
-            loss = loss_of(output, self.targets)
+            loss = loss_of(*output, self.targets)
             self.losses.append(loss.detach())
         with self.phase("backward"):
             loss.backward()
@@ -181,7 +181,7 @@ def measure(spec: Spec, place: Place, options: argparse.Namespace, subject_class
         result.graph_breaks = counters["graph_break"].total()
     if not subject.losses:  # steps have none; losses show that two runs did the same work
         with torch.no_grad(), subject.autocast(), variants.forced_backend(spec.attention):
-            subject.losses.append(loss_of(subject.forward(with_loss=True), subject.targets))
+            subject.losses.append(loss_of(*subject.forward(with_loss=True), subject.targets))
     result.losses = subject.read_losses()
     result.compile_seconds = subject.compile_seconds
     if profiler == "none":

@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from traceback import extract_tb
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -69,13 +69,6 @@ def find_owner(target: str) -> tuple[ModuleType, str]:
     return owner, attribute
 
 
-class Output(NamedTuple):
-    """Logits (batch, position, vocabulary), and the loss if the model computed it."""
-
-    logits: Tensor
-    loss: Tensor | None = None
-
-
 def loss_arguments(model: nn.Module, inputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
     """The argument with which this model computes its loss; {} if it cannot. `targets` are the next tokens, `labels`
     the tokens themselves, which the model shifts, as Hugging Face's models do."""
@@ -84,9 +77,10 @@ def loss_arguments(model: nn.Module, inputs: Tensor, targets: Tensor) -> dict[st
     return next(({name: tokens[name]} for name in tokens if name in accepted), {})
 
 
-def read_output(returned: Any, vocab_size: int) -> Output:
-    """Logits and loss in what a model returned: a tensor; of a tuple the first floating-point tensor with three
-    dimensions and the first with none; of an object or mapping its `logits` and `loss`. Raises UnusableModel."""
+def read_output(returned: Any, vocab_size: int) -> tuple[Tensor, Tensor | None]:
+    """Logits (batch, position, vocabulary), and the loss if the model computed it, in what it returned: a tensor; of a
+    tuple the first floating-point tensor with three dimensions and the first with none; of an object or mapping its
+    `logits` and `loss`. Raises UnusableModel."""
     if isinstance(returned, Tensor):
         logits, loss = returned, None
     elif isinstance(returned, (tuple, list)) and not hasattr(returned, "logits"):
@@ -101,19 +95,19 @@ def read_output(returned: Any, vocab_size: int) -> Output:
     if logits.shape[-1:] != (vocab_size,):
         returned = f"the model returned logits of shape {tuple(logits.shape)}, and vocab_size is {vocab_size}"
         raise UnusableModel(f"{returned}: {SET_VOCABULARY}")
-    return Output(logits, loss)
+    return logits, loss
 
 
-def loss_of(output: Output, targets: Tensor) -> Tensor:
+def loss_of(logits: Tensor, loss: Tensor | None, targets: Tensor) -> Tensor:
     """The loss that the model computed, or the cross entropy of its logits. Raises UnusableModel if there is neither a
     loss nor logits at every position."""
-    if output.loss is not None:
-        return output.loss
-    if output.logits.shape[:-1] != targets.shape:
-        returned = f"the model returned logits of shape {tuple(output.logits.shape)} for tokens of shape"
-        needs = "a training step needs logits at every position, or a loss"
-        raise UnusableModel(f"{returned} {tuple(targets.shape)} and no loss: {needs}")
-    return cross_entropy(output.logits, targets)
+    if loss is not None:
+        return loss
+    if logits.shape[:-1] != targets.shape:
+        shape, tokens = tuple(logits.shape), tuple(targets.shape)
+        returned = f"the model returned logits of shape {shape} for tokens of shape {tokens}"
+        raise UnusableModel(f"{returned} and no loss: a training step needs logits at every position, or a loss")
+    return cross_entropy(logits, targets)
 
 
 def _shorten(error: BaseException) -> str:
