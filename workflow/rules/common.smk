@@ -41,11 +41,6 @@ GPUS = count_gpus if HAS_RANKS else int(CONFIG.device != "cpu")  # a number take
 # --- tables
 
 
-def list_runs(stage):
-    """The names of the runs with a stage."""
-    return [name for name, run in RUNS.items() if stage in run.stages]
-
-
 def table_files(tables, folder="results/tables", suffixes=("parquet", "csv")):
     """The files of tables."""
     return [f"{folder}/{table}.{suffix}" for table in tables for suffix in suffixes]
@@ -69,17 +64,15 @@ RANK_TABLES = ["rank_steps"] if HAS_RANKS else []
 MEMORY_TABLES = ["memory_phases", "memory_activations", "memory_timeline", "memory_totals"]
 MERGED = ["runs", "timings", "steps", "warmup_steps", *CAPTURE_TABLES, *MEMORY_TABLES, "energy_windows", "counters"]
 MERGED += ["communication_steps", "attention_cells"]
-SUMMARIES = ["forward_time", "top_kernels", "forward_parts", "class_shares", "training_parts", "attention"]
-SUMMARIES += ["attention_backward"]
-CAPTURE_FILES = [
-    f"results/runs/{name}/{file}" for name in list_runs("capture") for file in ("capture.sqlite", "status.json")
-]
-RUN_TABLES = [path for path in CAPTURE_FILES if path.endswith("status.json")]
+SUMMARIES = ["forward_time", "top_kernels", "forward_parts", "class_shares", "training_parts"]
+SUMMARIES += ["attention", "attention_backward"]
+STAGE_TABLES = {"capture": CAPTURE_TABLES, "memory": MEMORY_TABLES, "counters": ["counters"]}  # of a run
+CAPTURED = [name for name, run in RUNS.items() if "capture" in run.stages]
+CAPTURE_FILES = expand("results/runs/{run}/{file}", run=CAPTURED, file=["capture.sqlite", "status.json"])
+RUN_TABLES = expand("results/runs/{run}/status.json", run=CAPTURED)
 for name, run in RUNS.items():
-    made = {"capture": CAPTURE_TABLES + (RANK_TABLES if run.gpus > 1 else []), "memory": MEMORY_TABLES}
-    made["counters"] = ["counters"]
-    asked = [table for stage, tables in made.items() if stage in run.stages for table in tables]
-    RUN_TABLES += table_files(asked, f"results/runs/{name}", ["parquet"])
+    asked = [table for stage in run.stages for table in STAGE_TABLES.get(stage, [])]
+    RUN_TABLES += table_files(asked + (RANK_TABLES if run.gpus > 1 else []), f"results/runs/{name}", ["parquet"])
 
 # --- studies, documents, figures
 
@@ -104,12 +97,8 @@ KEPT_TABLES = [*(SUMMARIES if HAS_STEPS else []), *STUDY_TABLES]
 SHOWN = choose_shown(RUNS)  # the run whose step the page shows
 DOCUMENTS = ["answers", *QUESTIONS]
 FIGURES = ["phase_times", "class_shares", "top_kernels", "attention", "roofline", "scaling"] if HAS_STEPS else []
-ANSWERED = [
-    "runs",
-    *(["timings"] if HAS_STEPS else []),
-    *KEPT_TABLES,
-    *(table for *_, shown in ASKED for table in shown),
-]
+SHOWN_TABLES = [table for *_, shown in ASKED for table in shown]
+ANSWERED = list(dict.fromkeys(["runs", *["timings"] * HAS_STEPS, *KEPT_TABLES, *SHOWN_TABLES]))
 SUFFIXES = {"markdown": "md", "latex": "tex", "typst": "typ"}
 MADE_FILES = table_files(STUDY_TABLES) + figure_files([*FIGURES, *STUDY_FIGURES])
 MADE_FILES += [f"results/answers/{name}.{SUFFIXES[kind]}" for kind in CONFIG.formats for name in DOCUMENTS]
