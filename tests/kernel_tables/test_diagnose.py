@@ -142,15 +142,22 @@ def test_an_optimizer_with_a_closure_that_runs_the_model_is_not_judged(tmp_path)
     assert said.abstained and said.message.startswith("the optimizer's range also holds work of a model")
 
 
-@pytest.mark.parametrize("before_ms", [2.5, 0.9, 60])
-def test_gains_are_of_a_step_before_recording_which_leaves_less_idle_time_on_a_gpu(before_ms, tmp_path):
-    program = Program()  # each step has a millisecond of kernels, and takes five
+def loading(before_s: float, waiting_us: float, pausing_us: float) -> Program:
+    """Steps with a millisecond of kernels, which took so many seconds before recording, and wait for data."""
+    program = Program()
     for _ in range(8):
         with program.range("step"):
             with program.range(NEXT):
-                program.pause(4000)
+                program.pause(waiting_us)
+            program.pause(pausing_us)
             launch(program, [GEMM] * 10, 100)
-    path = program.capture.metadata(WINDOW_KEY, f'{{"step_before_s": {before_ms / 1e3}}}').write(tmp_path / "c.sqlite")
+    program.capture.metadata(WINDOW_KEY, f'{{"step_before_s": {before_s}}}')
+    return program
+
+
+@pytest.mark.parametrize("before_ms", [2.5, 0.9, 60])
+def test_gains_are_of_a_step_before_recording_which_leaves_less_idle_time_on_a_gpu(before_ms, tmp_path):
+    path = loading(before_ms / 1e3, 4000, 1).capture.write(tmp_path / "capture.sqlite")
     with kernel_tables.read(path) as profile:
         time, (said,) = step_time(Scope(profile)), [one for one in diagnose(profile) if not one.abstained]
     if before_ms == 2.5:
@@ -163,15 +170,7 @@ def test_gains_are_of_a_step_before_recording_which_leaves_less_idle_time_on_a_g
 
 
 def test_workers_of_a_loader_may_save_all_idle_time_of_a_step_before_recording_which_slows_the_rest(tmp_path):
-    program = Program()
-    for _ in range(8):
-        with program.range("step"):
-            with program.range(NEXT):
-                program.pause(2000)
-            program.pause(1500)
-            launch(program, [GEMM] * 10, 100)
-    program.capture.metadata(WINDOW_KEY, '{"step_before_s": 0.003}')
-    said = said_of(program, tmp_path)["waiting_for_data"]
+    said = said_of(loading(0.003, 2000, 1500), tmp_path)["waiting_for_data"]
     assert (said.gain_ms, said.gain_percent) == (pytest.approx(2), pytest.approx(200 / 3))
 
 

@@ -76,10 +76,3 @@ def test_captures_of_one_program_by_two_versions_of_nsys_differ_in_the_version_a
     assert table[["level", "name"]].to_numpy().tolist() == [["fact", "nsys"], ["fact", "schema"]]
     assert main(["diff", one, empty, "-o", str(tmp_path / "diff.csv")]) == 1
     assert set(pd.read_csv(tmp_path / "diff.csv")["change"]) == {"fact", "gone"}
-
-
-def test_the_status_tells_that_nothing_differs_or_of_bad_input(tmp_path, capfd):
-    path = str(training().capture.write(tmp_path / "capture.sqlite"))
-    assert main(["diff", path, path]) == 0
-    assert main(["diff", path, str(tmp_path / "absent.sqlite")]) == 2
-    assert "absent.sqlite" in capfd.readouterr().err

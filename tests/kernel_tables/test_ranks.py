@@ -59,12 +59,8 @@ def together(tmp_path):
 
 @pytest.fixture
 def alone(tmp_path):
-    return [
-        work(Synthetic(), process=9, device=0, at=3 * (1 - rank), gemm=30 - 10 * rank).write(
-            tmp_path / f"{rank}.sqlite"
-        )
-        for rank in range(2)
-    ]
+    made = [work(Synthetic(), process=9, device=0, at=3 * (1 - rank), gemm=30 - 10 * rank) for rank in range(2)]
+    return [one.write(tmp_path / f"{rank}.sqlite") for rank, one in enumerate(made)]
 
 
 def test_ranks_are_the_processes_with_work_by_capture_then_by_device_or_as_captures_say(together, alone, opened):
@@ -156,9 +152,8 @@ def test_steps_in_which_ranks_ran_different_collectives_are_not_compared(two, op
     ranks = opened(rank(200), rank(300), rank(250).kernel(NCCL, at=75, start=900, duration=20, stream=20))
     known = collectives(ranks).groupby("step")["transfer_ns"].agg(lambda column: column.notna().all())
     assert known.to_dict() == {0: False, 1: True}
-    assert [(one.code, "in steps 0:" in one.message) for one in findings_of_ranks(ranks)] == [
-        ("collectives_differ", True)
-    ]
+    (found,) = findings_of_ranks(ranks)
+    assert found.code == "collectives_differ" and "in steps 0:" in found.message
     assert findings_of_ranks(two) == []
 
 
@@ -197,11 +192,10 @@ def test_exposure_and_overlap_are_those_of_single_nanoseconds(seed, opened):
 
 def test_the_command_says_what_is_missing_and_why(tmp_path, alone):
     assert b"cannot be separated with one rank" in run_command("communication", alone[0]).stderr
-    for name, names in (("named", BUCKETS), ("unnamed", ("all-reduce, bytes = 8000", "ncclAllReduce"))):
+    for names, is_told in ((BUCKETS, False), (("all-reduce, bytes = 8000", "ncclAllReduce"), True)):
         capture = rank(300, process=2, into=rank(200, names=names), device=1, names=names).write(tmp_path / "x.sqlite")
-        for options in ([], ["--collectives"]):
-            said = run_command("communication", capture, *options).stderr.decode()
-            assert ("bytes and bandwidth are missing for collectives without" in said) == (name == "unnamed")
+        said = run_command("communication", capture, "--collectives").stderr.decode()
+        assert ("bytes and bandwidth are missing for collectives without" in said) == is_told
     done = run_command("communication", Synthetic().write(tmp_path / "nothing.sqlite"), "--format", "csv")
     assert done.stdout.startswith(b"rank,device,step,step_ns,") and done.stdout.count(b"\n") == 1
     assert b"nothing ran on a device in a range 'step'" in done.stderr
@@ -210,30 +204,20 @@ def test_the_command_says_what_is_missing_and_why(tmp_path, alone):
 # What is known of collectives
 
 
-def step_of(names: tuple[str, ...], kernel: str) -> Synthetic:
-    """A step whose ranges have these names, in the innermost of which a kernel is launched."""
-    made = Synthetic()
-    for depth, name in enumerate(names):
-        made.range(name, 0, 1000 - depth)
-    return made.kernel(kernel, at=8, duration=100)
-
-
-@pytest.mark.parametrize(
-    ("names", "kernel", "operation", "size", "bucket"),
-    [
+def test_the_operation_is_that_of_the_kernel_and_bytes_those_of_the_innermost_range(opened):
+    for names, kernel, *expected in (
         (("step", BUCKETS[1], "x"), NCCL, "all-reduce", 2000, 1),
         (("step", "all-gather, bytes = 5", "all_reduce"), "ncclDevKernel_Generic(x)", "all-reduce", None, None),
         (("step", "all-reduce, bucket = 3", "bytes = 5"), "gloo:reduce_scatter", "reduce-scatter", 5, 3),
         (("step", "reduced precision"), "ncclKernel_ReduceScatter_RING_LL_Sum_half", "reduce-scatter", None, None),
         (("step",), "ncclDevKernel_Generic(x)", "unknown", None, None),
-    ],
-)
-def test_the_operation_is_that_of_the_kernel_and_bytes_those_of_the_innermost_range(
-    opened, names, kernel, operation, size, bucket
-):
-    row = collectives(opened(step_of(names, kernel))).iloc[0]
-    assert (row["operation"], row["range"]) == (operation, names[-1])
-    assert (row["bytes"] if size else None, row["bucket"] if bucket else None) == (size, bucket)
+    ):
+        made = Synthetic().kernel(kernel, at=8, duration=100)
+        for depth, name in enumerate(names):
+            made.range(name, 0, 1000 - depth)
+        table = collectives(opened(made)).astype(object)
+        assert table.where(table.notna(), None)[["operation", "bytes", "bucket"]].values.tolist() == [expected]
+        assert table["range"].tolist() == [names[-1]]
 
 
 @pytest.mark.parametrize(
