@@ -163,7 +163,8 @@ class EventFile:
             around = decoder.decode(head + text[place:])
         except ValueError as error:
             raise self._invalid(f"invalid JSON: the file is cut off or damaged ({error})") from error
-        self.facts = msgspec.convert(around, Facts) if isinstance(around, dict) else self.facts
+        if isinstance(around, dict):
+            self.facts = msgspec.convert(around | {"traceEvents": []}, Facts)
         yield events
 
 
