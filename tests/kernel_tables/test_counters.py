@@ -130,13 +130,8 @@ def test_waves_limits_and_stalls_of_launches(printed):
 
 
 def test_every_verdict_follows_from_its_rule():
-    rows = [
-        (0.7, 0.65, 3.0, ""),
-        (0.65, 0.7, 3.0, ""),
-        (0.59, 0.1, 0.9, ""),
-        (0.59, 0.59, 1.0, ""),
-        (*[np.nan] * 3, "why"),
-    ]
+    rows = [(0.7, 0.65, 3.0, ""), (0.65, 0.7, 3.0, ""), (0.59, 0.1, 0.9, ""), (0.59, 0.59, 1.0, "")]
+    rows.append((np.nan, np.nan, np.nan, "why"))
     table = verdicts_of(pd.DataFrame(rows, columns=["memory_share", "compute_share", "waves", "not_counted"]))
     assert table["verdict"].tolist() == ["memory", "compute", "too small", "latency", "not counted"]
     assert table["because"].all() and table["because"].iloc[-1] == "why"

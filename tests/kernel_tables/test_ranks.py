@@ -71,12 +71,6 @@ def test_ranks_are_the_processes_with_work_by_capture_then_by_device_or_as_captu
     assert [(rank.number, rank.process) for rank in opened(*told)] == [(1, process_id(1)), (3, process_id(3))]
 
 
-@pytest.mark.parametrize("command", ["ranges", "kernels", "classes"])
-def test_one_capture_of_two_processes_gives_what_their_own_captures_give(together, alone, command):
-    of_one, of_two = run_command(command, together, "--ranks"), run_command(command, *alone)
-    assert of_one.stdout == of_two.stdout and of_one.stdout.startswith(b"rank,")
-
-
 def test_ranks_that_lack_steps_are_found_and_a_process_that_has_none_beside_others_is_no_rank(alone, opened, tmp_path):
     short = work(Synthetic(), process=9, device=0, steps=1).write(tmp_path / "short.sqlite")
     checked = run_command("check", *alone, short, "--steps", 2, "--format", "json")
