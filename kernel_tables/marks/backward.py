@@ -63,13 +63,7 @@ class _BackwardPass:
     nodes on other threads than the calling one, one for each device. Its end closes all. A checkpoint enters such a
     block inside the node of another backward pass."""
 
-    class Local(threading.local):
-        """A tensor by which nodes get their hooks. A thread makes it once, since making it would show in a profile."""
-
-        def __init__(self) -> None:
-            self.tensor = torch.empty(0)
-
-    local = Local()
+    local = threading.local()  # `tensor`, by which nodes get their hooks: made once, since that would show in a profile
 
     def __init__(self, marker: Marker, roots: Iterable[Any]) -> None:
         self.marker, self.roots = marker, roots
@@ -101,6 +95,8 @@ class _BackwardPass:
         dictionary, handed over as Tensor.register_hook does it. As a side effect, a part opens without any kernel if
         the gradient of its result was asked for. A retained graph keeps an empty dictionary of each pass.
         """
+        if not hasattr(self.local, "tensor"):
+            self.local.tensor = torch.empty(0)
         first, end, tensor = 0, 0, self.local.tensor
         for number, node in self._numbered_nodes():
             if not first <= number < end:  # else the same parts as of the node before, which is the usual case

@@ -70,5 +70,4 @@ def _run(arguments: list[str], timeout_s: float) -> subprocess.CompletedProcess[
             [nsys, *arguments], capture_output=True, text=True, errors="replace", check=False, timeout=timeout_s
         )
     except (subprocess.TimeoutExpired, OSError) as error:
-        reason = type(error).__name__
-        raise TraceError(f"nsys {arguments[0]}: gave no answer ({reason}); check the installation") from error
+        raise TraceError(f"nsys {arguments[0]}: {type(error).__name__}; check the installation") from error

@@ -47,9 +47,7 @@ def require_program(program: Sequence[str]) -> None:
     if not program:
         raise TraceError("there is no program to record; name it after --, as in `record -- python train.py`")
     if shutil.which(program[0]) is None:
-        if program[0].endswith(".py") and Path(program[0]).is_file():
-            raise TraceError(f"{program[0]}: is not executable; a script needs its Python: python {program[0]}")
-        raise TraceError(f"{program[0]}: there is no such program, or it cannot be run; check the path")
+        raise TraceError(f"{program[0]}: no such program, or it cannot be run; a script needs python before it")
 
 
 def run_recorded(

@@ -125,4 +125,4 @@ def wait_for_device() -> None:
 def count_compiled() -> int:
     """The graphs that torch.compile has compiled in this process; 0 if TorchDynamo keeps no count, or is not there."""
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
-    return int(counters.get("stats", {}).get("unique_graphs", 0))
+    return counters.get("stats", {}).get("unique_graphs", 0)

@@ -27,8 +27,9 @@ from kernel_tables.record.recorder import Recorder, is_capturing
 
 
 class Window:
-    """The base of both windows: a program that opened ranges itself before the window gets none with AUTO. `progress`
-    gives facts for the notes: what this process `repeated`, by kind, name and count."""
+    """The base of both windows, which hear of ranges before they open and after they have closed. A program that opened
+    ranges itself before the window gets none with AUTO. `progress` gives facts for the notes: what this process
+    `repeated`, by kind, name and count."""
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         self.recorder, self.settings = recorder, settings
@@ -39,9 +40,6 @@ class Window:
         if self.settings.added_ranges == handover.AUTO and self.recorder.is_waiting:
             self.recorder.ranges.has_modules &= of_torch
             self.recorder.ranges.has_steps &= name != handover.STEP
-
-    def after_range(self, name: str, optimizer: Any = None) -> None:
-        """A range has closed. If it was around the step of an optimizer, `optimizer` is that."""
 
     def progress(self) -> dict[str, Any]:
         raise NotImplementedError

@@ -119,8 +119,8 @@ def test_where_nothing_is_recorded_the_reason_is_told_in_one_line(record, how, s
         (["-o", "mine.sqlite"], None, "mine.sqlite: the file exists and is not overwritten"),
         (["-o", "nowhere/x.sqlite"], None, "nowhere/x.sqlite: No such file or directory;"),
         ([], [], "there is no program"),
-        ([], ["./none"], "there is no such"),
-        ([], ["./programs.py"], "python ./programs.py"),
+        ([], ["./none"], "no such program"),
+        ([], ["./programs.py"], "a script needs python before it"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused_in_one_line_before_the_program_runs(record, options, program, said):
