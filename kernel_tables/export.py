@@ -197,15 +197,19 @@ class Export(Source):
         NULL, and a column that the table lacks, become NONE. With `texts`, "text" is the index of each row's text."""
         known = self.columns.get(table, {})
         chosen = {name: next((one for one in given.split() if one in known), None) for name, given in columns.items()}
-        parts = {name: [] for name in (*columns, *(() if texts is None else ("text",)))}
-        text = "text" if "text" in parts and "text" in known else None
-        for count, found, raw in self._batches(table, {*filter(None, chosen.values())}, text):
+        rows = 0
+        if known:  # each of the two is a look-up; together they would read all rows
+            rows = self.rows(f"SELECT (SELECT max(rowid) FROM {table}) - (SELECT min(rowid) FROM {table})")[0][0] or 0
+        most = min(rows + 1, self.file.stat().st_size // 4)
+        found = {name: _Column(most, wide=name in ("start", "end")) for name in columns}
+        found |= {"text": _Column(most)} if texts is not None else {}
+        text = "text" if "text" in found and "text" in known else None
+        for count, values, raw in self._batches(table, {*filter(None, chosen.values())}, text):
             for name, column in chosen.items():
-                values = found[column] if column else np.broadcast_to(np.int32(NONE), count)
-                parts[name].append(values if name in ("start", "end") else _narrow(values))
+                found[name].append(values[column] if column else np.broadcast_to(np.int32(NONE), count))
             if texts is not None:
-                parts["text"].append(texts.of(raw if text else [b""] * count))
-        return {name: _joined(parts.pop(name)) for name in list(parts)}  # of which only one is in memory twice
+                found["text"].append(texts.of(raw if text else [b""] * count))
+        return {name: column.result() for name, column in found.items()}
 
     def _batches(self, table: str, columns: set[str], text: str | None) -> Iterator[tuple[int, dict, list[bytes]]]:
         """Some rows of a table at a time: how many, the integers by column, and the texts."""
@@ -216,8 +220,8 @@ class Export(Source):
         root = self.rows("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", table)[0][0]
         wanted = [numbers[column] for column in columns]
         try:
-            with self.file.open("rb", buffering=0) as file:
-                for count, found, raw in Pages(file).read(root, wanted, numbers.get(text)):
+            with self.file.open("rb") as file:
+                for count, found, raw in Pages(file.fileno()).read(root, wanted, numbers.get(text)):
                     values = {}
                     for column in columns:
                         values[column], is_null = found[numbers[column]]
@@ -562,16 +566,28 @@ def damaged(path: Path, reason: str) -> ImpossibleCapture:
     return impossible(path, "damaged_file", message)
 
 
-def _narrow(values: np.ndarray) -> np.ndarray:
-    """The values: in no memory if all are equal, in 32 bits if they fit."""
-    low, high = int(values.min()), int(values.max())
-    narrow = np.int32 if low >= -(1 << 31) and high < 1 << 31 else np.int64
-    return np.broadcast_to(narrow(low), len(values)) if low == high else values.astype(narrow)
+class _Column:
+    """Integers in order of arrival, at most so many: in no memory while all are equal, in 32 bits while they fit."""
 
+    def __init__(self, most: int, wide: bool = False):
+        """`wide`: always 64 bits."""
+        self.most, self.wide, self.length, self.first, self.values = most, wide, 0, 0, None
 
-def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    """The parts of a column as one array, in no memory if all values are equal."""
-    firsts = {int(part[0]) for part in parts}
-    if len(firsts) == 1 and all(part.strides == (0,) for part in parts):
-        return np.broadcast_to(np.int64(firsts.pop()), sum(map(len, parts)))
-    return np.concatenate([np.empty(0, np.int32), *parts])
+    def append(self, values: np.ndarray) -> None:
+        """Appends the values."""
+        low, high, end = int(values.min()), int(values.max()), self.length + len(values)
+        self.first = self.first if self.length else low
+        if self.values is None and not low == high == self.first:
+            self.values = np.empty(self.most, np.int64 if self.wide or abs(self.first) >= 1 << 31 else np.int32)
+            self.values[: self.length] = self.first
+        if self.values is not None:
+            if self.values.dtype == np.int32 and not -(1 << 31) <= low <= high < 1 << 31:
+                self.values = self.values.astype(np.int64)
+            self.values[self.length : end] = values
+        self.length = end
+
+    def result(self) -> np.ndarray:
+        """All values."""
+        if self.values is None:
+            return np.broadcast_to(np.int64(self.first), self.length)
+        return self.values[: self.length]
