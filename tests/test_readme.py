@@ -50,7 +50,9 @@ def test_the_table_of_questions_has_each_template_with_its_question_and_tables()
     texts = {path.name: path.read_text(encoding="utf-8") for path in TEMPLATES.glob("*.md.j2")}
     asked = {}
     for text in texts.values():
-        for question in re.findall(r"^# (.*\?)$", text, re.MULTILINE):
+        for base in re.findall(r'{% extends "(.*)" %}', text):
+            text += texts[base]
+        for question in re.findall(r"^(?:# |{% block question %})([\w(].*\?)", text, re.MULTILINE):
             asked[question.replace("{{ kernel }}", "kernel")] = text
     assert {question for question, _ in rows} == asked.keys()
     for question, tables in rows:
