@@ -36,6 +36,8 @@ if manner == "crashes":
     raise RuntimeError("a defect of the model")
 if manner == "hangs":
     time.sleep(120)
+if manner == "is edited":
+    Path("code").write_text("another")
 if manner == "leaves a child":  # in a session of its own
     left = subprocess.Popen(["sleep", "120"], start_new_session=True)
     with Path("pids").open("a") as pids:

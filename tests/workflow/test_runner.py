@@ -169,10 +169,11 @@ def test_the_program_sees_what_it_needs_and_what_is_listed(folder, monkeypatch):
     assert not {"SECRET_TOKEN", "LANG", "KERNEL_TABLES_LOCKS"} & set(seen)
 
 
-def test_code_that_was_edited_after_planning_is_not_measured(folder):
-    Path("code").write_text("another")
-    status, said, result = measure()
-    assert status == 1 and result is None and not Path("pids").exists()
+@pytest.mark.parametrize(("code", "program"), [("another", "ends well"), ("the code", "is edited")])
+def test_code_that_is_edited_after_planning_gives_no_result(folder, code, program):
+    Path("code").write_text(code)
+    status, said, result = measure(program=program)
+    assert status == 1 and result is None and Path("pids").exists() == (program == "is edited")
     assert said == "results/timing.json: the measured code was edited after this job was planned; run snakemake again\n"
 
 
