@@ -250,10 +250,8 @@ def check_sizes(config: Config, model: str, sizes: dict[str, Any]) -> None:
     if not config.program.arguments:
         checked = convert(sizes, Sizes, f"models.{model}")
         if checked.d_model % (2 * checked.num_heads):
-            raise ConfigError(
-                f"models.{model}: d_model {checked.d_model} is not an even multiple of num_heads {checked.num_heads};"
-                " each head has an equal part of d_model, which RoPE rotates in pairs"
-            )
+            heads = f"is not an even multiple of num_heads {checked.num_heads}, whose parts RoPE rotates in pairs"
+            raise ConfigError(f"models.{model}: d_model {checked.d_model} {heads}")
         sizes.setdefault("rope_theta", checked.rope_theta)
     is_chosen = any(model in part.models for part in config.grids[config.grid] if isinstance(part, Product))
     for argument, value in config.program.arguments.items():

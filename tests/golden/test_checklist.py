@@ -267,7 +267,7 @@ SETTINGS = {
     "environment": ["MY_VARIABLE"], "time_limit_s": 77, "formats": ["markdown", "latex", "typst"],
 }  # fmt: skip
 ANSWERS = "answers a_forward_time b_top_kernels c_other_kernels d_training_vs_inference e_attention time_lost"
-ANSWERS += " f_precision g_compile h_attention i_memory j_checkpoint l_counters m_energy n_communication"
+ANSWERS += " f_precision g_compile h_attention i_memory j_checkpoint l_counters m_energy n_communication optimizer"
 
 
 def snakemake(folder: Path, config: dict, *arguments: str, snakefile: Path = ROOT / "Snakefile") -> str:
