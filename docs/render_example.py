@@ -65,8 +65,8 @@ def copy_table(source: Path, target: Path, name: str) -> str:
     table = read_table(path) if path.exists() else make_table(name)
     for single in [column for column in table if column.startswith("bench_")]:  # attention alone, as it is timed now
         table[single.removeprefix("bench_")] = table[single]
-    for started in [column for column in table if column.endswith("_started_utc")]:
-        table["started_utc"] = table.get("started_utc", table[started]).fillna(table[started])
+    if started := [column for column in table if column.endswith("_started_utc")]:
+        table["started_utc"] = table[started].astype("object").bfill(axis=1).iloc[:, 0]  # of the first stage
     missing = [column for column in declared_columns(name) if column not in table]
     write_table(table.assign(**dict.fromkeys(missing)), target / name)
     return str(target / f"{name}.parquet")
