@@ -561,6 +561,7 @@ def in_domain(name: str, database: str = "main") -> str:
 
 def damaged(path: Path, reason: str) -> ImpossibleCapture:
     """The exception for a file that SQLite cannot read."""
+    reason = "".join(character for character in reason if character.isprintable() or character.isspace())
     reason = " ".join(re.sub(r"\*\*\* in database \w+ \*\*\*", "", reason).split())[:200]
     message = f"SQLite cannot read it ({reason}); it is damaged or cut short: copy or export it again"
     return impossible(path, "damaged_file", message)
