@@ -137,7 +137,6 @@ def _print_captures(pairs: Sequence[tuple[Outcome, Path | TraceError]]) -> None:
     kept = [(outcome, capture) for outcome, capture in pairs if isinstance(capture, Path)]
     for outcome, capture in kept:
         say(f"{capture}: {outcome.window_phrase()}; kernel-tables report {capture} makes a page of it")
-    for outcome, capture in kept:
         _print_contents(capture, outcome, in_full=capture is kept[0][1])
     if kept:
         say(*filter(None, [kept[0][0].cost_sentence()]))
