@@ -124,6 +124,10 @@ def find_gpus() -> tuple[list[str], str | None]:
     """The name of each visible GPU of this host, and the version of the driver; ([], None) if there is none."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return [], None
+    texts = [path.read_text() for path in Path("/proc/driver/nvidia/gpus").glob("*/information")]
+    if names := re.findall(r"^Model:\s*(.*\S)", "\n".join(texts), re.MULTILINE):  # no program asks a GPU that measures
+        version = re.search(r"\b\d+\.\d+(\.\d+)?\b", Path("/proc/driver/nvidia/version").read_text())
+        return names, version and version[0]
     listed = read_output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
     rows = [line.split(", ") for line in listed.splitlines() if ", " in line]
     return [row[0] for row in rows], rows[0][1] if rows else None
