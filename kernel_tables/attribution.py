@@ -128,12 +128,17 @@ def rows_of(ids: np.ndarray, start: np.ndarray, wanted: np.ndarray) -> np.ndarra
     def place_of(values: np.ndarray) -> np.ndarray:
         return values - low if is_close else np.searchsorted(distinct, values)
 
-    order = np.argsort(start, kind="stable").astype(np.int32)[::-1]  # the last assignment wins: the earliest comes last
+    is_sorted = (start[1:] >= start[:-1]).all()
+    order = np.arange(len(ids), dtype=np.int32) if is_sorted else np.argsort(start, kind="stable").astype(np.int32)
     rows = np.full((high - low if is_close else len(distinct)) + 1, NONE, np.int32)
-    rows[place_of(ids[order])] = order
-    is_possible = (wanted >= max(low, 1)) & (wanted <= high)
-    found = rows[np.where(is_possible, place_of(wanted), 0)]
-    return np.where(is_possible & (ids[found] == wanted), found, np.int32(NONE))
+    for block in reversed(blocks(len(ids))):  # the last assignment wins: the earliest comes last
+        rows[place_of(ids[order[block][::-1]])] = order[block][::-1]
+    found = np.full(len(wanted), NONE, np.int32)
+    for block in blocks(len(wanted)):
+        possible = np.flatnonzero((wanted[block] >= max(low, 1)) & (wanted[block] <= high))
+        row, asked = rows[place_of(wanted[block][possible])], wanted[block][possible]
+        found[block][possible] = np.where(ids[row] == asked, row, NONE)
+    return found
 
 
 class Chains:

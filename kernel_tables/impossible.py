@@ -4,9 +4,11 @@ CUPTI loses or garbles times of single activities (pytorch 192021, kineto 109, T
 length are unknown then, and one of them could make a step of a millisecond last for years.
 """
 
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
-from kernel_tables.capture import KINDS, NONE, Activities, Calls, Capture, numbered
+from kernel_tables.capture import KINDS, NONE, Activities, Calls, Capture, blocks, numbered
 from kernel_tables.errors import RESOLUTION_KEY
 
 EARLY_NS = 1_000_000  # clocks of host and GPU differ by microseconds, never by a millisecond
@@ -22,20 +24,22 @@ def leave_out(capture: Capture, launch_row: np.ndarray) -> None:
     if capture.is_cpu_only or not len(work):
         return
     has_time = np.ones(len(work), bool)
-    kinds = {
-        "zero_time": lambda: _is_without_time(capture),
-        "negative_duration": lambda: work.end < work.start,
-        "starts_before_launch": lambda: _is_early(work, calls, launch_row),
-        "overlaps_next": lambda: _is_overlapping(
-            work, np.flatnonzero(has_time & ~_is_of_graph(work, calls, launch_row))
-        ),
-        "outlasts_host": lambda: _is_outlasting(capture),
-    }
-    for code, is_wrong in kinds.items():
-        rows = np.flatnonzero(is_wrong() & has_time)  # of several reasons, the first counts
-        has_time[rows] = False
-        if len(rows):
-            work.impossible[code] = rows
+
+    def kinds() -> Iterator[tuple[str, Callable[[slice], np.ndarray]]]:
+        others = [int(times.min()) for times in (calls.start, capture.ranges.start) if len(times)]
+        yield "zero_time", lambda rows: _is_without_time(capture, min(others, default=0), rows)
+        yield "negative_duration", lambda rows: work.end[rows] < work.start[rows]
+        yield "starts_before_launch", lambda rows: _is_early(work, calls, launch_row, rows)
+        checked = np.flatnonzero(has_time & ~_is_of_graph(work, calls, launch_row)).astype(np.int32)
+        yield "overlaps_next", _is_overlapping(work, checked).__getitem__
+        yield "outlasts_host", _is_outlasting(capture).__getitem__
+
+    for code, is_wrong in kinds():
+        found = [rows.start + np.flatnonzero(is_wrong(rows) & has_time[rows]) for rows in blocks(len(work))]
+        wrong = np.concatenate(found)  # of several reasons, the first counts
+        has_time[wrong] = False
+        if len(wrong):
+            work.impossible[code] = wrong
     if has_time.all():
         return
     wrong = np.flatnonzero(~has_time)
@@ -45,32 +49,35 @@ def leave_out(capture: Capture, launch_row: np.ndarray) -> None:
     work.start[wrong] = work.end[wrong] = place
 
 
-def _is_without_time(capture: Capture) -> np.ndarray:
-    """Whether an activity starts at 0, though nothing else happened then; or is a kernel that takes no time, where a
-    short one would take some."""
+def _is_without_time(capture: Capture, first_ns: int, rows: slice) -> np.ndarray:
+    """Whether an activity starts at 0, though the host did something at `first_ns` only; or is a kernel that takes no
+    time, where a short one would take some."""
     work, takes_some = capture.activities, RESOLUTION_KEY not in capture.facts  # else a short one takes 0 or 1 µs
-    others = [times.min() for times in (capture.calls.start, capture.ranges.start) if len(times)]
-    is_far = not capture.is_torch and min(others, default=0) > EARLY_NS  # a trace counts from its first event
-    is_empty, is_kernel = work.start == work.end, work.kind == KINDS.index("kernel")
-    return (work.start == 0) & (is_empty | is_far) | is_empty & takes_some & is_kernel
+    is_far = not capture.is_torch and first_ns > EARLY_NS  # a trace counts from its first event
+    start, is_kernel = work.start[rows], work.kind[rows] == KINDS.index("kernel")
+    is_empty = start == work.end[rows]
+    return (start == 0) & (is_empty | is_far) | is_empty & takes_some & is_kernel
 
 
-def _is_outlasting(capture: Capture) -> np.ndarray | bool:
+def _is_early(work: Activities, calls: Calls, launch_row: np.ndarray, rows: slice) -> np.ndarray:
+    """Whether an activity starts before its call."""
+    row = launch_row[rows]
+    called = row != NONE
+    is_early = np.zeros(len(row), bool)
+    is_early[called] = calls.start[row[called]] - work.start[rows][called] > EARLY_NS
+    return is_early
+
+
+def _is_outlasting(capture: Capture) -> np.ndarray:
     """Whether an activity of a trace is longer than all that the host did, and ends a second or more later. An export
     states the end of its capture, which its reader compares."""
     work, calls = capture.activities, capture.calls
     if not capture.is_torch or not len(calls.start):
-        return False
+        return np.zeros(len(work), bool)
     capture.load_call_ends()
     last_ns = max(int(calls.end.max()), int(capture.ranges.end.max(initial=0)))
     longest_ns = last_ns - min(int(calls.start.min()), int(capture.ranges.start.min(initial=last_ns)))
     return (work.end - work.start > max(longest_ns, SECOND_NS)) & (work.end > last_ns + SECOND_NS)
-
-
-def _is_early(work: Activities, calls: Calls, launch_row: np.ndarray) -> np.ndarray:
-    """Whether an activity starts before its call."""
-    called = np.append(calls.start, 0)[launch_row]  # the last is for no call
-    return work.start < called - EARLY_NS
 
 
 def _is_of_graph(work: Activities, calls: Calls, launch_row: np.ndarray) -> np.ndarray:
@@ -91,6 +98,8 @@ def _is_overlapping(work: Activities, rows: np.ndarray) -> np.ndarray:
     by_stream = np.split(rows[np.argsort(key, kind="stable")], np.cumsum(np.bincount(key)))
     is_wrong = np.zeros(len(work), bool)
     for mine in by_stream:
+        if all(_ascends(column, mine) for column in (work.start, work.end)):
+            continue
         start = work.start[mine]
         if (start[1:] < start[:-1]).any():
             order = np.argsort(start, kind="stable")
@@ -106,3 +115,8 @@ def _is_overlapping(work: Activities, rows: np.ndarray) -> np.ndarray:
             wrong_ones.append(mine[wrong])
             mine, start, end = (np.delete(column, wrong) for column in (mine, start, end))  # and what these hid
     return is_wrong
+
+
+def _ascends(column: np.ndarray, rows: np.ndarray) -> bool:
+    """Whether no value of these rows is below the one before it; with little memory."""
+    return all((np.diff(column[rows[part.start : part.stop + 1]]) >= 0).all() for part in blocks(len(rows)))
