@@ -184,6 +184,16 @@ class Idle:
         none_ns = np.zeros(len(self.scope.activities), np.int64)
         return sum((ns for cause, ns in self.ns_by_cause.items() if cause in causes), start=none_ns)
 
+    def at_edges_ns(self, cause: str) -> int:
+        """The idle time before the first activity of a device, if a call of this cause is in it, and that after the
+        last activity likewise; summed over devices."""
+        total_ns = 0
+        for device in self.scope.devices if cause in CAUSES else ():
+            calls = self.calls.holding_up(device, cause)
+            for first_ns, last_ns in ((device.first_ns, device.start_ns[0]), (device.end_ns.max(), device.last_ns)):
+                total_ns += int(last_ns - first_ns) if covered_ns(calls, int(first_ns), int(last_ns)) else 0
+        return total_ns
+
     def _add(self, device: Device) -> None:
         between, row = device.gaps
         gap_ns, launch_ns = between.lengths_ns, self.scope.launch_ns[row]

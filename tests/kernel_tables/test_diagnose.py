@@ -109,12 +109,12 @@ TOPK = "void at::native::sbtopk::gatherTopK<float, unsigned int, 2, false>(at::c
 COPY = "void at::native::elementwise_kernel<128, 4, at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>(int)"
 WRITTEN_OUT = [REDUCE, MUL, EXP, REDUCE, MUL]
 ATTENTION = {  # kernels of the forward and of the backward pass; ms that are found
-    "a softmax": ([GEMM, MUL, SOFTMAX, GEMM], [GEMM], 0.6),
-    "a softmax written out": ([GEMM, *WRITTEN_OUT, GEMM], [GEMM], 0.9),
+    "a softmax": ([GEMM, MUL, SOFTMAX, GEMM], [GEMM], 0.6 + 0.2),  # at most all of the backward pass
+    "a softmax written out": ([GEMM, *WRITTEN_OUT, GEMM], [GEMM] * 20, 0.9 + 2.5 * 0.9),
     "its backward pass": ([GEMM, SOFTMAX, GEMM], [GEMM, GEMM, SOFTMAX_BACKWARD, MUL, GEMM, GEMM], 1.5),
     "a fused kernel": ([GEMM, MUL, FLASH, GEMM], [GEMM], 0),
     "cross entropy": ([GEMM, LOG_SOFTMAX, MUL, GEMM], [GEMM], 0),
-    "copies of heads": ([MUL, COPY, COPY, GEMM, SOFTMAX, COPY, GEMM, COPY], [GEMM], 0.9),
+    "copies of heads": ([MUL, COPY, COPY, GEMM, SOFTMAX, COPY, GEMM, COPY], [GEMM], 0.9 + 0.2),
     "a router of experts": ([GEMM, SOFTMAX, TOPK, MUL, GEMM], [GEMM], 0),
     "a loss and its backward pass": ([GEMM, *WRITTEN_OUT], [GEMM], 0),
 }
@@ -132,6 +132,12 @@ def test_attention_is_found_by_what_is_launched_under_any_name_and_nothing_else_
     said = said_of(program, tmp_path).get("unfused_attention")
     assert bool(said) == bool(ms)
     assert not said or said.gain_ms == pytest.approx(ms)
+
+
+def test_a_wait_at_the_beginning_of_the_window_counts_for_its_rule():
+    with kernel_tables.read(CAPTURES / "loader_and_graph_2025.3.1.sqlite.gz") as profile:
+        (found,) = [one for one in profile.diagnose() if one.code == "copy_in_step"]
+    assert found.gain_ms == pytest.approx(0.233885)
 
 
 def test_an_optimizer_with_a_closure_that_runs_the_model_is_not_judged(tmp_path):
