@@ -109,10 +109,12 @@ def launch_rows(activities: Activities, calls: Calls) -> np.ndarray:
     number = number.reshape(-1)
     if len(every) == 1:
         return rows_of(calls.correlation, calls.start, activities.correlation)
-    span = 1 + max(int(calls.correlation.max(initial=0)), int(activities.correlation.max(initial=0)))
+    highest = max(int(calls.correlation.max(initial=0)), int(activities.correlation.max(initial=0)))
+    span = min(1 + highest, 1 << 40)  # ids of CUPTI have 32 bits
     own = number[: len(processes)][index] * span + activities.correlation
     of_calls = number[len(processes) :][calls.thread] * span + calls.correlation
-    own[activities.correlation <= 0], of_calls[calls.correlation <= 0] = NONE, NONE
+    for ids, correlation in ((own, activities.correlation), (of_calls, calls.correlation)):
+        ids[(correlation <= 0) | (correlation >= span)] = NONE
     return rows_of(of_calls, calls.start, own)
 
 

@@ -252,9 +252,9 @@ class Events(Source):
     def _ranks(self) -> int:
         """How many ranks were merged into the file; sets `process`. One rank is one process, in which a thread does one
         thing at a time."""
-        threads = [self[kind]["thread"] for kind in ("call", "operator", "annotation")]
-        processes = np.unique(process_of(np.concatenate(threads)))
-        self.process = int(processes[:1].sum())
+        threads = np.concatenate([self[kind]["thread"] for kind in ("call", "operator")])  # annotations may be others'
+        processes = np.unique(process_of(threads))
+        self.process = process_of(int(np.append(threads, self["annotation"]["thread"])[:1].sum()))
         if len(processes) != 1:
             return len(processes) or max(Counter(device for device, _ in self.labels).values(), default=1)
         return 1 + any(modules.often_cross(self[kind]) for kind in ("call", "operator"))

@@ -174,6 +174,14 @@ def test_ranks_that_were_merged_into_one_file_are_refused(tmp_path, shift_us, mo
         trace.read(written(tmp_path, *events, *second))
 
 
+def test_an_annotation_of_another_process_is_no_rank(tmp_path):
+    launch = event("cuda_runtime", "cudaLaunchKernel", 2, 1, correlation=4)
+    kernel = event("kernel", "k", 3, 1, correlation=4, device=0, stream=7)
+    path = written(tmp_path, event("user_annotation", "theirs", 0, 9, pid=6), launch, kernel)
+    assert paths_of(path) == [("k", 1000, ())]
+    assert set(trace.read(path).activities.process.tolist()) == {5 << 24}
+
+
 def test_a_trace_of_the_gpu_alone_is_read(tmp_path):
     kernel = event("kernel", "k", 3, 1, correlation=4, device=0, stream=7)
     stack = event("python_function", "nn.Module: Net_0", 0, 9)
