@@ -54,11 +54,9 @@ def _check_contents(profile: Profile) -> Iterator[Finding]:
         fact = "times are whole microseconds: a kernel of 0.9 µs counts as 0 or 1"
         yield finding("whole_microseconds", f"{fact}; a newer PyTorch writes nanoseconds")
     if not capture.activities.is_kernel.any():
-        yield finding(
-            "no_kernels",
-            "no kernel was recorded: GPU times are missing, not zero; trace CUDA (`nsys profile -t cuda,nvtx`),"
-            " with an nsys that knows the driver, of a program that launches kernels within the capture",
-        )
+        fact = "no kernel was recorded: GPU times are missing, not zero"
+        advice = "trace CUDA (`nsys profile -t cuda,nvtx`), with an nsys that knows the driver, while kernels run"
+        yield finding("no_kernels", f"{fact}; {advice}")
     if not len(ranges) and not capture.findings:
         advice = (
             "trace NVTX (`-t cuda,nvtx`), and note that nvtx 0.2.12 or newer records nothing under nsys 2024.2 or older"
@@ -84,12 +82,9 @@ def _check_times(profile: Profile) -> Iterator[Finding]:
     }
     for code, rows in (profile.attribution and work.impossible).items():  # which attribution finds
         example = visible(work.names[min(work.name[rows].tolist())][:60])
-        yield finding(
-            code,
-            f"{len(rows)} of {len(work):,} activities ({example}) {facts[code]}, which is impossible: they count as"
-            " launches, and their time is missing from every figure; capture again, or update PyTorch, nsys and the"
-            " driver",
-        )
+        fact = f"{len(rows)} of {len(work):,} activities ({example}) {facts[code]}, which is impossible"
+        meaning = "they count as launches, and their time is missing from every figure"
+        yield finding(code, f"{fact}: {meaning}; capture again, or update PyTorch, nsys and the driver")
 
 
 def _check_empty_steps(profile: Profile, step_name: str) -> Iterator[Finding]:
@@ -119,17 +114,11 @@ def _check_steps(profile: Profile, expected: int | None, step_name: str, equal_s
             continue
         few, many, is_cpu_only = kernels[mine].min(), kernels[mine].max(), profile.is_cpu_only
         if not is_cpu_only and (fact := _lost_kernels(profile, mine, kernels[mine], equal_steps)):
-            yield finding(
-                "short_steps",
-                f"of {len(mine)} ranges {label}, {fact}: the CUDA trace stopped early or lost kernels, so times are too"
-                " small; capture fewer steps, or flush the trace at cudaProfilerStop",
-            )
+            fact = f"of {len(mine)} ranges {label}, {fact}: the CUDA trace stopped early or lost kernels"
+            yield finding("short_steps", f"{fact}; capture fewer steps, or flush the trace at cudaProfilerStop")
         elif few < many:
-            yield finding(
-                "steps_vary",
-                f"ranges {label} hold between {few} and {many} {'operators' if is_cpu_only else 'kernels'}, and nothing"
-                " shows a loss: the program does different work in them, which a mean mixes",
-            )
+            fact = f"ranges {label} hold between {few} and {many} {'operators' if is_cpu_only else 'kernels'}"
+            yield finding("steps_vary", f"{fact}, and nothing shows a loss: a mean mixes steps that do different work")
 
 
 def _lost_kernels(profile: Profile, steps: np.ndarray, kernels: np.ndarray, equal_steps: bool) -> str | None:
@@ -207,12 +196,8 @@ def _check_graphs(profile: Profile) -> Iterator[Finding]:
     """The findings about replayed CUDA graphs whose kernels or modules are not known."""
     capture, work, attribution = profile.capture, profile.capture.activities, profile.attribution
     if replays := np.count_nonzero(work.kind == KINDS.index("graph")):
-        yield finding(
-            "graphs_as_one",
-            f"{replays} replays of CUDA graphs were recorded as one activity each: their kernels are not known, and"
-            " their time belongs to the range that launched the replay; capture with"
-            " `nsys profile --cuda-graph-trace=node`",
-        )
+        fact = f"{replays} replays of CUDA graphs were recorded as one activity each, so their kernels are not known"
+        yield finding("graphs_as_one", f"{fact}; capture with `nsys profile --cuda-graph-trace=node`")
     count = np.count_nonzero(attribution.has_unknown_node)
     advice = "record from the start of the program (`nsys profile --cuda-graph-trace=node` without --capture-range)"
     if not count and capture.is_torch:  # whose profiler records no nodes; those that are certain the reader found

@@ -196,7 +196,6 @@ def small_kernels(context: Context) -> Hit | None:
     total_ns = running_ns + int(gaps_ns.sum())
     evidence = {
         "kernels_per_step": scope.per_step(is_small),
-        "mean_us": round(float(scope.duration_ns[is_small].mean()) / 1e3, 3),
         "gaps_between_ms": scope.per_step_ms(total_ns - running_ns),
     }
     message = (
@@ -265,11 +264,7 @@ def unfused_optimizer(context: Context) -> Hit | None:
         return None
     idle_ns, running_ns = np.where(mask, context.idle.by_activity(GPU, LAUNCHING), 0), scope.busy_ns(mask)
     total_ns = running_ns + int(idle_ns.sum())
-    evidence = {
-        "kernels_per_step": scope.per_step(mask),
-        "running_ms": scope.per_step_ms(running_ns),
-        "mean_us": round(float(scope.duration_ns[mask].mean()) / 1e3, 3),
-    }
+    evidence = {"kernels_per_step": scope.per_step(mask), "running_ms": scope.per_step_ms(running_ns)}
     waiting = "the time before each" if scope.profile.is_cpu_only else "the GPU's waiting for them"
     message = f"the optimizer's many {scope.noun}, and {waiting}, take {scope.in_words(total_ns)}"
     return Hit(total_ns, message, evidence, context.times(mask) + idle_ns)
