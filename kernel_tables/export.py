@@ -129,10 +129,14 @@ class Export(Source):
         journals = [Path(f"{self.file}-{end}") for end in ("journal", "wal")]
         if name.endswith(REPORT_SUFFIXES):
             problem = f"a report of nsys; export it: nsys export --type sqlite --include-blobs=true {name}"
+        elif name.endswith((".pftrace", ".perfetto-trace")):
+            problem = f"Perfetto's protobuf; convert it: traceconv json {name} {name}.json (get.perfetto.dev/traceconv)"
         elif not header:
             problem = "the file is empty; the export probably failed: export the report again"
         elif not header.startswith(b"SQLite format 3\0"):
             problem = f"neither SQLite nor JSON (it begins with {header[:8]!r}); give an export, or a trace of PyTorch"
+        elif header[56:60] in (b"\0\0\0\2", b"\0\0\0\3"):
+            problem = "its texts are UTF-16, as nsys writes none; export the report again"
         elif len(header) < 100 or (header[24:28] == header[92:96] and stated > size):
             problem = f"cut off: {size} bytes where its header says {stated}; copy or export it again"
         elif found := [file.name for file in journals if file.is_file() and file.stat().st_size]:
@@ -509,7 +513,7 @@ class Export(Source):
 
     def _require_integers(self, of: str, rows: Iterable[tuple]) -> None:
         if not all(isinstance(value, int) for row in rows for value in row):
-            raise impossible(self.path, "wrong_type", f"times or threads of {of} are no integers; export it again")
+            raise impossible(self.path, "wrong_type", f"numbers of {of} are no integers; export it again")
 
     def _nvtx_events(self, columns: str, event_type: int, domain: str) -> list[tuple]:
         """Some columns, the thread and the payload of the NVTX events of one type in the domain of this name."""
@@ -541,7 +545,8 @@ class Export(Source):
     def torch_collectives(self) -> dict[tuple[int, int], tuple[str | None, int | None, int | None]]:
         table, names = "TORCH_COLLECTIVES", ("globalPid", "correlationId", "operation", "bytes", "communicator")
         rows = self.rows(f"SELECT {', '.join(names)} FROM {table}") if self.has(table, *names) else []
-        return {row[:2]: row[2:] for row in rows}
+        self._require_integers(table, [[one for one in (*row[:2], *row[3:]) if one is not None] for row in rows])
+        return {row[:2]: (row[2] and str(row[2]), *row[3:]) for row in rows}
 
     def gpus(self) -> list[str]:
         rows = self.rows("SELECT name FROM TARGET_INFO_GPU") if self.has("TARGET_INFO_GPU", "name") else []

@@ -119,9 +119,9 @@ def _phases(profile: Profile, step_name: str, start: np.ndarray, thread: np.ndar
 
 def _own_ns(events: pd.DataFrame) -> np.ndarray:
     """The time of each event in which, of all that are open on its thread, it is the one that began last. Of events
-    that begin together, the shorter is inside."""
+    that begin together, the shorter is inside; a call is inside of its range."""
     thread, start, end = (events[name].to_numpy() for name in ("thread", "start", "end"))
-    order = np.lexsort((-end, start, thread))
+    order = np.lexsort((events["source"] != "none", -end, start, thread))
     own, open_now, thread_now = (end - start).tolist(), [], None
     starts, ends = start.tolist(), end.tolist()
     for index, number in zip(order.tolist(), thread[order].tolist(), strict=True):

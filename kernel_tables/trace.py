@@ -154,6 +154,9 @@ class Events(Source):
                 try:
                     columns = self._columns(kind, whole)
                 except ValueError:
+                    if kind in (KERNEL, COPY, FILL) and any(event.dur is None for event in whole):
+                        problem = "a kernel has no duration: damaged, write the trace again"
+                        raise TraceError(f"{self.path}: {problem}") from None
                     whole = [event for event in whole if _has_times(kind, event)]
                     columns = self._columns(kind, whole)
                 blocks[kind].append(columns)
@@ -196,6 +199,9 @@ class Events(Source):
         if (columns["correlation"] <= 0).any():  # else nobody needs the other number
             columns["external"] = _integers([one.external for one in args])
         device, stream = _integers([one.device for one in args]), _integers([one.stream for one in args])
+        if (device == NONE).any() or (stream == NONE).any():  # what the process and thread of an activity mean, too
+            device = np.where(device == NONE, _integers([event.pid for event in events]), device)
+            stream = np.where(stream == NONE, _integers([event.tid for event in events]), stream)
         if events and isinstance(events[0].pid, str):
             self.labels |= set(zip(np.maximum(device, 0).tolist(), [str(event.pid) for event in events], strict=True))
         columns["stream"] = np.maximum(device, 0) << 32 | np.maximum(stream, 0) & 0xFFFFFFFF
@@ -222,7 +228,9 @@ class Events(Source):
     def _threads(self, events: list[Event]) -> np.ndarray:
         """The global ids of threads; for what is no small number stands one from the highest down."""
         columns = []
-        for values in ([event.pid for event in events], [event.tid for event in events]):
+        usual = next((event.pid for event in events if event.pid is not None), None)
+        pids = [usual if event.pid is None else event.pid for event in events]
+        for values in (pids, [event.tid for event in events]):
             columns.append(numbers := _integers(values))
             for row in np.flatnonzero((numbers < 0) | (numbers > THREAD_BITS)).tolist():
                 numbers[row] = THREAD_BITS - self._substitutes[str(values[row])]
@@ -250,13 +258,30 @@ class Events(Source):
             self[kind]["end"][self[kind]["is_open"]] = last - self.first_ns
 
     def _ranks(self) -> int:
-        """How many ranks were merged into the file; sets `process`. One rank is one process, in which a thread does one
-        thing at a time."""
-        threads = np.concatenate([self[kind]["thread"] for kind in ("call", "operator")])  # annotations may be others'
-        processes = np.unique(process_of(threads))
-        self.process = process_of(int(np.append(threads, self["annotation"]["thread"])[:1].sum()))
-        if len(processes) != 1:
-            return len(processes) or max(Counter(device for device, _ in self.labels).values(), default=1)
+        """How many ranks were merged into the file; sets `process`. In one rank one process launches, most ids stand
+        for one event of a name, and a thread has a step but once, and does one thing at a time."""
+        calls, operators, annotations = self["call"], self["operator"], self["annotation"]
+        launched = calls["thread"][np.isin(calls["correlation"], self[KERNEL]["correlation"])]
+        threads = launched if len(launched) else operators["thread"]
+        processes, events = np.unique(process_of(threads), return_counts=True)
+        if not len(processes):
+            self.process = process_of(int(annotations["thread"][:1].sum()))
+            return max(Counter(device for device, _ in self.labels).values(), default=1)
+        self.process = int(processes[np.argmax(events)])
+        if (ranks := int((events > 1).sum())) > 1:  # a single event of another process is no rank
+            return ranks
+        of_thread = np.full(len(annotations["start"]), NONE)
+        steps = self.rows_named("annotation", "ProfilerStep#")
+        of_thread[steps] = annotations["thread"][steps]
+        ids = {"call": calls["correlation"], "operator": operators["external"], "annotation": of_thread}
+        for kind, column in ids.items():
+            rows = np.flatnonzero(column > 0)
+            pairs = np.stack([column[rows], self[kind]["name"][rows]])
+            pairs = pairs[:, np.lexsort(pairs)]
+            begins = np.flatnonzero(np.append(True, (np.diff(pairs) != 0).any(axis=0)))
+            counts = np.diff(np.append(begins, len(rows)))
+            if len(counts) > 1 and np.median(counts) > 1:
+                return int(np.median(counts))
         return 1 + any(modules.often_cross(self[kind]) for kind in ("call", "operator"))
 
     # The capture
