@@ -6,14 +6,13 @@ writes it. Both are whole processes on one core; the fastest of the repeats coun
 
 import argparse
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-JSON_LOAD = "import json, sys; json.load(open(sys.argv[1]))"
+from read_capture import cost
+
 HEAD = '{"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "A GPU"}], "with_stack": 1, "traceEvents": [\n'
 FIRST_US = 4_563_979_318_000  # to which times of events are relative
 SHAPES = '"Input type": ["float", "float", "float"], "Input Dims": [[256], [1024, 256], [256, 256]]'
@@ -67,19 +66,6 @@ def event(category: str, name: str, start: int, length: int, args: str = "", thr
     return f'  {{\n    {head},\n    {times},\n    "args": {{\n      {args}\n    }}\n  }}'
 
 
-def cost(command: list[str], repeats: int) -> tuple[float, float]:
-    """(processor seconds, bytes of peak memory) of a process, each the smallest of several."""
-    costs = []
-    for _ in range(repeats):
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            sys.exit(f"{' '.join(command[:4])} failed")
-        costs.append((usage.ru_utime + usage.ru_stime, 1024 * usage.ru_maxrss))
-    return tuple(map(min, zip(*costs, strict=True)))
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--megabytes", type=float, default=100)
@@ -90,8 +76,9 @@ if __name__ == "__main__":
         trace = Path(folder, "trace.json")
         write_trace(trace, options.megabytes)
         size = trace.stat().st_size
-        bare = cost([sys.executable, "-c", JSON_LOAD, str(trace)], options.repeats)
-        ours = cost([sys.executable, "-m", "kernel_tables", "ranges", str(trace)], options.repeats)
+        json_load = "import json, sys; json.load(open(sys.argv[1]))"
+        _, *bare = cost([sys.executable, "-c", json_load, str(trace)], options.repeats)
+        _, *ours = cost([sys.executable, "-m", "kernel_tables", "ranges", str(trace)], options.repeats)
     speeds = [size / 1e6 / cpu_s for cpu_s, _ in (ours, bare)]
     print(f"a trace of {size / 1e6:.0f} MB; kernel-tables ranges, and json.load:")
     print(f"MB per second of the processor: {speeds[0]:.0f}, {speeds[1]:.0f}: ratio {speeds[0] / speeds[1]:.2f}")
