@@ -33,7 +33,7 @@ STUDIES = {  # by question: its script, the tables that it makes, its figure
 ASKED = {  # by folder, the questions that its document answers
     ".": COURSE, "cs336-2026": [*COURSE, "f_precision", "i_memory"], "precision": ["f_precision"],
     "compile": ["g_compile"], "attention": ["h_attention"], "memory": ["i_memory"], "block": ["i_memory"],
-    "checkpoint": ["j_checkpoint"], "checkpoint-bf16": ["j_checkpoint"], "first-step": ["a_forward_time"],
+    "checkpoint": ["j_checkpoint"], "checkpoint-bf16": ["j_checkpoint"],
     "counters": ["l_counters"], "energy": ["m_energy"], "parallel": ["n_communication"],
     "parallel-2026": ["n_communication"], "diagnosis": ["time_lost"], "attention-sweep": ["attention_sweep"],
 }  # fmt: skip
