@@ -189,6 +189,8 @@ def test_what_is_no_export_is_refused_with_what_to_do(path, tmp_path):
     whole, other = path.read_bytes(), changed(tmp_path / "other.sqlite", "CREATE TABLE people (name)").read_bytes()
     for name, content, said in (
         ("run.nsys-rep", b"NSYS" * 99, "nsys export --type sqlite --include-blobs=true run.nsys-rep"),
+        ("run.pftrace", b"\n\x8e", "traceconv json run.pftrace run.pftrace.json"),
+        ("utf16.sqlite", whole[:56] + b"\0\0\0\2" + whole[60:], "its texts are UTF-16"),
         ("other.sqlite", other, "none of its tables is there (found: people)"),
         ("empty.sqlite", b"", "the file is empty"),
         ("short.sqlite", whole[:9000], "cut off: 9000 bytes"),

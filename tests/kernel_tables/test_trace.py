@@ -157,7 +157,8 @@ def test_correlation_0_is_none_and_the_external_id_leads_to_the_operator(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("shift_us", "more_ids", "pid"), [(3, 0, 6), (3, 0, 5), (3, 0, "[TP01] 5"), (3, 1 << 20, 5), (3, 9999, 6)]
+    ("shift_us", "more_ids", "pid"),
+    [(3, 0, 6), (3, 0, 5), (0, 0, 5), (1e7, 0, 5), (3, 0, "[TP01] 5"), (3, 1 << 20, 5), (3, 9999, 6)],
 )
 @pytest.mark.parametrize("on_gpu", [True, False])
 def test_ranks_that_were_merged_into_one_file_are_refused(tmp_path, shift_us, more_ids, pid, on_gpu):
@@ -174,10 +175,11 @@ def test_ranks_that_were_merged_into_one_file_are_refused(tmp_path, shift_us, mo
         trace.read(written(tmp_path, *events, *second))
 
 
-def test_an_annotation_of_another_process_is_no_rank(tmp_path):
+@pytest.mark.parametrize(("category", "name"), [("user_annotation", "theirs"), ("cpu_op", "op"), ("cuda_runtime", "c")])
+def test_a_single_event_of_another_process_is_no_rank(tmp_path, category, name):
     launch = event("cuda_runtime", "cudaLaunchKernel", 2, 1, correlation=4)
     kernel = event("kernel", "k", 3, 1, correlation=4, device=0, stream=7)
-    path = written(tmp_path, event("user_annotation", "theirs", 0, 9, pid=6), launch, kernel)
+    path = written(tmp_path, event(category, name, 0, 9, pid=6), launch, kernel)
     assert paths_of(path) == [("k", 1000, ())]
     assert set(trace.read(path).activities.process.tolist()) == {5 << 24}
 
