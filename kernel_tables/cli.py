@@ -139,7 +139,8 @@ class Command:
             options.output = Path(f"{self.paths[0].name.partition('.')[0] or 'capture'}.html")
         self.losses: list[tuple[str, Finding]] = []  # by name of the capture, once captures are read
         chosen = getattr(options, "format", None)
-        self.format = chosen or output.format_of(options.output)
+        suffix = options.output.suffix.removeprefix(".").lower() if options.output else ""
+        self.format = chosen or (suffix if suffix in output.FORMATS else "csv")
         self.wants_text = chosen == "text" or (chosen is None and options.output is None and sys.stdout.isatty())
         self.width = get_terminal_size((120, 24)).columns
         if options.output is not None:
@@ -224,7 +225,7 @@ class Command:
                 self._show(lines + text.sentence_lines(notes, self.width))
                 return 0
             found = [profile.table(options.command, options.under, process, is_tree) for _, profile, process in parts]
-            shown = [tables.first_rows(table, top) for table in found]
+            shown = [{name: column[: top or None] for name, column in table.items()} for table in found]
             self._write(tables.joined([rank for rank, *_ in parts], shown))
         return 0
 

@@ -67,7 +67,8 @@ def diagnose(source: Profile | Scope, step_name: str = "step", rules: Sequence[R
 
 
 def _diagnosis(rule: Rule, message: str, abstained: bool, *facts: object) -> Diagnosis:
-    more = {"advice": rule.advice, "sure": rule.sure, "threshold": rule.threshold_in_words, "source": rule.source}
+    threshold = rule.threshold.format(size=f"{rule.share:.0%} of the span")
+    more = {"advice": rule.advice, "sure": rule.sure, "threshold": threshold, "source": rule.source}
     return Diagnosis(rule.code, message, abstained, *facts, **more)
 
 

@@ -55,7 +55,7 @@ def host_table(profile: Profile, step_name: str = "step") -> pd.DataFrame:
     is_sample = table["source"].isin(SAMPLES)  # samples have no times, calls no estimate
     estimated_ns = table["samples"] * table["source"].map(periods).astype("float64")
     phases = phases_and_parts(profile.paths, step_name)[0]
-    launches = pd.Series(np.bincount(profile.launch_path, minlength=len(phases))).groupby(phases).sum()
+    launches = pd.Series(np.bincount(profile.attribution.launch_path, minlength=len(phases))).groupby(phases).sum()
     table = table.assign(
         process=process_of(table["thread"].to_numpy()) >> 24 & THREAD_BITS,
         thread=table["thread"].to_numpy() & THREAD_BITS,

@@ -28,12 +28,6 @@ FORMATS = ("csv", "md", "json", "parquet")
 INVISIBLE = r"\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
 
 
-def format_of(path: Path | None) -> str:
-    """The format by the suffix of a file name; CSV for other suffixes."""
-    suffix = path.suffix.removeprefix(".").lower() if path else ""
-    return suffix if suffix in FORMATS else "csv"
-
-
 def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: str) -> None:
     """Writes the table in one of FORMATS to `path`, completely or not at all; to standard output if that is None.
 

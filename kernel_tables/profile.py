@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernel_tables import attribution, losses, tables
-from kernel_tables.capture import KINDS, Capture, blocks, process_of
+from kernel_tables.capture import KINDS, Capture, blocks
 from kernel_tables.classes import classify
 from kernel_tables.errors import NOTES_KEY, WINDOW_KEY, Finding, TraceError
 
@@ -136,22 +136,6 @@ class Profile(AbstractContextManager):
     def range_path(self) -> np.ndarray:
         """The path of each range, its own name last."""
         return self.attribution.paths.of_node[: len(self.capture.ranges)]
-
-    @property
-    def launch_path(self) -> np.ndarray:
-        """The path at the launch of each activity; of a replayed activity without the captured ranges."""
-        return self.attribution.launch_path
-
-    @property
-    def instance_paths(self) -> np.ndarray:
-        """The path of each range, and of captured ranges once per replay."""
-        return np.append(self.range_path, self.attribution.paths.of_node[self.attribution.first_replayed : -1])
-
-    @property
-    def instance_processes(self) -> np.ndarray:
-        """The process of each of `instance_paths`."""
-        found, thread = self.attribution, self.capture.ranges.thread
-        return process_of(np.append(thread, thread[found.range[found.first_replayed :]]))
 
     def enclosing(self, name: str) -> np.ndarray:
         """For each activity, the number of the outermost range `name` that is open at its launch, -1 if none is."""

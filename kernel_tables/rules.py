@@ -139,10 +139,6 @@ class Rule:
     leaves_to: tuple[str, ...] = ()  # codes of rules whose kernels and idle time this one does not count
     source: str = "this project's own"  # of the threshold
 
-    @property
-    def threshold_in_words(self) -> str:
-        return self.threshold.format(size=f"{self.share:.0%} of the span")
-
 
 def waiting_for_data(context: Context) -> Hit:
     """On a GPU, only its idle time counts: a wait while it computes costs nothing. The launch after a wait counts as

@@ -23,11 +23,6 @@ if TYPE_CHECKING:
 Table = dict[str, list | np.ndarray]  # columns by name: lists of texts, arrays of numbers
 
 
-def first_rows(table: Table, count: int) -> Table:
-    """The first `count` rows, or all if that is 0."""
-    return {name: column[: count or None] for name, column in table.items()}
-
-
 def joined(ranks: Sequence[int | None], tables: Sequence[Table]) -> "Table | pd.DataFrame":
     """The tables below one another, with a first column for the rank of each row if ranks are known."""
     if ranks[0] is None:
@@ -308,6 +303,9 @@ def _sum_columns(sums: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def instance_paths(profile: "Profile", process: int | None) -> np.ndarray:
-    """The paths of the range instances, of a process if it is given."""
-    opened = profile.instance_paths
-    return opened if process is None else opened[profile.instance_processes == process]
+    """The path of each range, and of captured ranges once per replay; of a process if it is given."""
+    found, thread = profile.attribution, profile.capture.ranges.thread
+    opened = np.append(profile.range_path, found.paths.of_node[found.first_replayed : -1])
+    if process is None:
+        return opened
+    return opened[process_of(np.append(thread, thread[found.range[found.first_replayed :]])) == process]

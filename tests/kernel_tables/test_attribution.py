@@ -9,6 +9,7 @@ import pytest
 import kernel_tables
 from kernel_tables.attribution import path_text
 from kernel_tables.errors import ImpossibleCapture
+from kernel_tables.tables import instance_paths
 from tests.kernel_tables.brute_force import Rows
 from tests.kernel_tables.synthetic import START_END, Synthetic, process_id, random_capture, thread_id
 
@@ -93,7 +94,7 @@ def require_brute_force(profile: kernel_tables.Profile, rows: Rows) -> None:
     """Asserts that attribution is as it is by brute force: of activities, of ranges, and of all their instances."""
     assert [profile.paths[path] for path in profile.attribution.path.tolist()] == rows.paths()
     launched, ranges = rows.at_launch(), profile.capture.ranges
-    assert [profile.paths[path] for path in profile.launch_path.tolist()] == [
+    assert [profile.paths[path] for path in profile.attribution.launch_path.tolist()] == [
         (LOST,) if chain is None else tuple(r.name for r in chain) for chain in launched
     ]
     columns = list(zip(ranges.start.tolist(), ranges.end.tolist(), ranges.thread.tolist(), strict=True))
@@ -101,7 +102,7 @@ def require_brute_force(profile: kernel_tables.Profile, rows: Rows) -> None:
         outermost = [next((r for r in chain or () if r.name == name), None) for chain in launched]
         expected = [None if r is None else (r.start, r.end, r.thread) for r in outermost]
         assert [None if row < 0 else columns[row] for row in profile.enclosing(name).tolist()] == expected
-    assert sorted(profile.paths[path] for path in profile.instance_paths.tolist()) == sorted(rows.instances())
+    assert sorted(profile.paths[path] for path in instance_paths(profile, None).tolist()) == sorted(rows.instances())
 
 
 @pytest.mark.parametrize("path", sorted(CAPTURES.rglob("*.gz")), ids=lambda path: path.name.partition(".")[0])
