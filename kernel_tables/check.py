@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_tables.capture import KINDS, NONE, process_of
+from kernel_tables.capture import KINDS, NONE, process_of, rows_by_value
 from kernel_tables.errors import BAD_KEY, ERROR, RESOLUTION_KEY, WARNING, Finding, ImpossibleCapture, finding
 from kernel_tables.losses import steps_without_kernels
 from kernel_tables.output import visible
-from kernel_tables.steps import measured_steps, rows_by_value
+from kernel_tables.steps import measured_steps
 
 if TYPE_CHECKING:
     from kernel_tables.profile import Profile

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 
 from kernel_tables.attribution import Chains, Paths
-from kernel_tables.capture import NONE, THREAD_BITS, process_of
+from kernel_tables.capture import NONE, THREAD_BITS, process_of, rows_by_value
 from kernel_tables.intervals import unions
-from kernel_tables.steps import OUTSIDE, phases_and_parts, rows_by_value
+from kernel_tables.steps import OUTSIDE, phases_and_parts
 
 if TYPE_CHECKING:
     from kernel_tables.profile import Profile

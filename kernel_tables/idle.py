@@ -15,10 +15,10 @@ from functools import cached_property
 
 import numpy as np
 
-from kernel_tables.capture import KINDS, NONE, numbered
+from kernel_tables.capture import KINDS, NONE, numbered, rows_by_value
 from kernel_tables.errors import NotConserved
 from kernel_tables.intervals import Intervals, covered_ns, gaps, overlapping_pairs, union
-from kernel_tables.steps import NO_STEP, Device, Scope, rows_by_value
+from kernel_tables.steps import NO_STEP, Device, Scope
 
 LAUNCH, WAIT, ALLOCATION, FREEING, COPY, OTHER = range(6)  # what a call does to the host
 # Causes of idle time, and the rules that report them: first those of calls, and of copies between host and device.

@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from kernel_tables.capture import KINDS, NONE, Activities, Nodes
+from kernel_tables.capture import KINDS, NONE, Activities, Nodes, rows_by_value
 
 MODULE, NODE, GLOO = "nn.Module: ", "autograd::engine::evaluate_function: ", "gloo:"
 BACKWARD, STEP = "backward", "step"
@@ -101,14 +101,6 @@ def _passes(trace, calls: "ModuleCalls") -> list[Range]:
 
 
 # Operators
-
-
-def rows_by_value(values: np.ndarray, mask: np.ndarray | None = None) -> dict[int, np.ndarray]:
-    """The rows with each value (in `mask`), both ascending."""
-    rows = np.arange(len(values)) if mask is None else np.flatnonzero(mask)
-    order = rows[np.argsort(values[rows], kind="stable")]
-    distinct, first = np.unique(values[order], return_index=True)
-    return dict(zip(distinct.tolist(), np.split(order, first[1:]), strict=False))  # one part for no values
 
 
 def outermost(events: dict[str, np.ndarray], mask: np.ndarray | None = None) -> dict[int, np.ndarray]:

@@ -107,9 +107,11 @@ class Context:
         }
         edges_ns = self.idle.at_edges_ns(cause)  # is reported with the others, but does not help to reach the share
         message = looks_for.replace("the GPU waits", f"the GPU waits {scope.in_words(counted_ns + edges_ns)}")
-        functions = sorted(set(scope.profile.capture.host_functions[2]))[:3]
-        if why := {HOST: scope.compiled_in_words, FUNCTION: ", ".join(functions)}.get(cause):
-            message += f" ({why})"
+        compiled = scope.profile.recorded_window.get("compilations")
+        if cause == HOST and isinstance(compiled, int):
+            message += f" (torch.compile compiled {compiled} graph{'s' if compiled != 1 else ''})"
+        if cause == FUNCTION and (functions := sorted(set(scope.profile.capture.host_functions[2]))):
+            message += f" ({', '.join(functions[:3])})"
         if cause in CAUSES:  # how often and for how long calls held up the host in the spans of the devices
             first_ns = min(device.first_ns for device in scope.devices)
             last_ns = max(device.last_ns for device in scope.devices)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_tables.capture import KINDS, NONE, numbered, process_of
+from kernel_tables.capture import KINDS, NONE, process_of, rows_by_value
 from kernel_tables.classes import family
 from kernel_tables.errors import NotConserved
 from kernel_tables.intervals import Intervals, covered_ns, difference, intersection, union
@@ -29,13 +29,6 @@ PARTS = (COMPUTE, COMMUNICATION, MEMORY, IDLE)  # of a step; not the parts of a 
 NO_STEP = -1
 EVALUATION = re.compile(r"(?i)(?<![a-z])(?:eval|valid|val(?![a-z])|test(?![a-z]))")  # in the name of a range
 OUTSIDE = "(outside)"  # the phase and the part where no range is open inside the step
-
-
-def rows_by_value(values: np.ndarray) -> dict[int, np.ndarray]:
-    """The rows with each value, both ascending."""
-    distinct, index = numbered(values)
-    of_values = np.split(np.argsort(index, kind="stable"), np.cumsum(np.bincount(index))[:-1])
-    return dict(zip(distinct.tolist(), of_values, strict=False))  # np.split returns one part for no values
 
 
 def measured_steps(profile: Profile, step_name: str) -> np.ndarray:
@@ -134,12 +127,6 @@ class Scope:
     def noun(self) -> str:
         """What ran: "kernels", or "operators" of a program without a GPU."""
         return "operators" if self.profile.is_cpu_only else "kernels"
-
-    @property
-    def compiled_in_words(self) -> str:
-        """What torch.compile compiled in the window of `record`: "torch.compile compiled 2 graphs"; "" if nothing."""
-        count = self.profile.recorded_window.get("compilations")
-        return f"torch.compile compiled {count} graph{'s' if count != 1 else ''}" if isinstance(count, int) else ""
 
     def in_words(self, ns: int) -> str:
         """The time of a step, and its share: "1.23 ms of a step (4.5 %)"."""
@@ -341,11 +328,6 @@ class StepTime:
     parts_ns: dict[str, float]  # by name; they add up to `ns`; without those that take no time
     idle_ns: dict[str, float]  # by name of a part: how much of it is time in which the device did nothing
     before_ns: float | None = None  # the time of a step before recording, Scope.step_before_ns
-
-    @property
-    def busy_share(self) -> float:
-        """The share of the time in which a device did something."""
-        return 1 - sum(self.idle_ns.values()) / self.ns
 
     @property
     def _mean(self) -> str:

@@ -48,7 +48,7 @@ def test_the_parts_of_steps_are_those_of_every_moment(device, tmp_path):
         parts = np.where(loads & (kinds == 4), 1, kinds)
         expected = [np.count_nonzero(parts == kind) / 3 for kind in (4, 3, 2, 1, 0)]
         assert list(time.parts_ns.values()) == pytest.approx([ns for ns in expected if ns])
-        assert time.busy_share == pytest.approx(np.count_nonzero(kinds > 1) / 3000)
+        assert 1 - sum(time.idle_ns.values()) / time.ns == pytest.approx(np.count_nonzero(kinds > 1) / 3000)
 
 
 def test_parts_that_do_not_add_up_are_refused(tmp_path):
