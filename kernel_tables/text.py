@@ -122,7 +122,8 @@ def table_lines(table, width: int) -> str:
 
 # Tables of ranges, kernels, classes and changes
 
-# The columns of tables: the heading, the column, its format, and drop_rank, min_chars and cut_start of TextColumn.
+# The columns of tables, also of a page: the heading, the column, its format, and drop_rank, min_chars and cut_start of
+# TextColumn.
 COLUMNS: dict[str, tuple[tuple, ...]] = {
     "ranges": (
         ("range", "range", "text", 0, 24), ("times", "instances", "count", 7), ("kernels", "kernels", "count", 2),

@@ -18,7 +18,7 @@ from kernel_tables.names import short_names
 from kernel_tables.output import as_json, columns_of, duration, percent, visible
 from kernel_tables.profile import Profile
 from kernel_tables.steps import Scope, step_time
-from kernel_tables.text import CPU_ONLY_NOTE, time_heading
+from kernel_tables.text import COLUMNS, CPU_ONLY_NOTE, time_heading
 from kernel_tables.tree import COMMUNICATION, Node, longest, readable_name, tree_of, with_phases_as_siblings
 
 MAX_ROWS, MAX_LEAVES, MAX_RANGES = 1000, 3000, 30  # of a table, a flame graph, and the list of a step's ranges
@@ -27,17 +27,6 @@ LOOKS = (  # of bars, in the order of the legend; style.css has their colours
     *PHASES, "range", "gemm", "attention", "softmax", "normalization", "elementwise", "reduction", "embedding",
     "random", "sort", "communication", "triton-fused", "graph", "memcpy", "memset", "other", "unknown",
 )  # fmt: skip
-TABLES = {  # by name the headings, with the column and its kind
-    "classes": {
-        "class": ("class", "text"), "kernels": ("kernels", "count"), "launches": ("launches", "count"),
-        "GPU time": ("total_ns", "time"), "share": ("share", "share"), "most time in": ("largest_kernel", "kernel"),
-    },
-    "kernels": {
-        "kernel": ("kernel", "kernel"), "launches": ("launches", "count"), "GPU time": ("total_ns", "time"),
-        "share": ("share", "share"), "mean": ("mean_ns", "time"), "min": ("min_ns", "time"), "max": ("max_ns", "time"),
-        "class": ("class", "text"), "range": ("range", "path"),
-    },
-}  # fmt: skip
 
 
 class Leaf(NamedTuple):
@@ -164,10 +153,11 @@ def _describe(profile: Profile) -> str:
 def _tables(profile: Profile, under: str | None) -> dict[str, tuple]:
     """The tables by name: the kinds of columns by heading, the rows, a sentence on rows that were left out, a title."""
     tables, time = {}, time_heading(profile.is_cpu_only)
-    for name, columns in TABLES.items():
+    for name in ("classes", "kernels"):
+        columns = {heading: (key, kind) for heading, key, kind, *_ in COLUMNS[name] if kind != "bar"}
         values = columns_of(profile.table(name, under))
         all_ns = sum(values["total_ns"]) or 1
-        values["share"] = [ns / all_ns for ns in values["total_ns"]]
+        columns["share"], values["share"] = ("share", "share"), [ns / all_ns for ns in values["total_ns"]]
         rows = list(zip(*(values[key] for key, _ in columns.values()), strict=True))
         left_out = len(rows) - MAX_ROWS
         rest = f"{left_out:,} more have no room here; kernel-tables prints all." if left_out > 0 else ""
