@@ -7,30 +7,13 @@ other, as a shell script does: each run once without a profiler, and once under 
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from read_capture import ROOT, cost
+
 PROGRAM = [sys.executable, "-m", "cs336_model"]
-
-
-def cost(commands: list[list[str]]) -> tuple[float, float]:
-    """(wall seconds, processor seconds) of processes that run one after the other."""
-    began, cpu_s = time.perf_counter(), 0.0
-    for command in commands:
-        with tempfile.TemporaryFile() as output:
-            process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-            if process.returncode:
-                output.seek(0)
-                sys.exit(output.read().decode()[-2000:])
-            cpu_s += usage.ru_utime + usage.ru_stime
-    return time.perf_counter() - began, cpu_s
 
 
 def list_commands(runs: Path, folder: Path) -> list[list[str]]:
@@ -54,9 +37,9 @@ if __name__ == "__main__":
     grid = ["--configfile", str(options.configfile.resolve())] if options.configfile else ["--config", "grid=cpu"]
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "snakemake", "--snakefile", str(ROOT / "Snakefile"), "--directory", folder]
-        ours = cost([[*command, "--cores", "1", *grid, "--", options.target]])
+        ours = cost([*command, "--cores", "1", *grid, "--", options.target])
         commands = list_commands(Path(folder, "results", "runs"), Path(folder))
-        bare = cost(commands)
+        bare = [sum(costs) for costs in zip(*map(cost, commands), strict=True)]
     print(f"snakemake --cores 1 {options.target}, and a loop over its {len(commands)} measurements:")
-    for name, of_grid, of_loop in zip(("wall", "processor"), ours, bare, strict=True):
+    for name, of_grid, of_loop in zip(("wall", "processor"), ours, bare, strict=False):
         print(f"{name} time: {of_grid:.1f} s, {of_loop:.1f} s: ratio {of_grid / of_loop:.2f}")

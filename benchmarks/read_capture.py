@@ -70,16 +70,18 @@ def insert(connection: sqlite3.Connection, table: str, rows: int, expressions: d
     connection.execute(f"INSERT INTO {table} {numbers} SELECT {listed} FROM numbers")
 
 
-def cost(command: list[str], repeats: int) -> tuple[float, float, float]:
+def cost(command: list[str], repeats: int = 1) -> tuple[float, float, float]:
     """(wall seconds, processor seconds, bytes of peak memory) of a process, each the smallest of several."""
     costs = []
     for _ in range(repeats):
         began = time.perf_counter()
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            sys.exit(f"{' '.join(command[:4])} failed")
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode:
+                output.seek(0)
+                sys.exit(output.read().decode()[-2000:])
         costs.append((time.perf_counter() - began, usage.ru_utime + usage.ru_stime, 1024 * usage.ru_maxrss))
     return tuple(map(min, zip(*costs, strict=True)))
 
