@@ -220,7 +220,7 @@ class Command:
                 parts = [(rank.number, rank.profile, rank.process) for rank in ranks_of(profiles)]
             if self.wants_text:
                 notes = [text.CPU_ONLY_NOTE] if any(profile.is_cpu_only for profile in profiles) else []
-                notes += [text.GRAPHS_NOTE] if any(profile.has_graphs_as_one for profile in profiles) else []
+                notes += [text.GRAPHS_NOTE] if any("graph" in profile.activity_classes for profile in profiles) else []
                 lines = "\n".join(self._rank_lines(*part, top) for part in parts)
                 self._show(lines + text.sentence_lines(notes, self.width))
                 return 0

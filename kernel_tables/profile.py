@@ -198,8 +198,3 @@ class Profile(AbstractContextManager):
     def is_cpu_only(self) -> bool:
         """Whether the activities are operators of a program on the processor."""
         return self.capture.is_cpu_only
-
-    @property
-    def has_graphs_as_one(self) -> bool:
-        """Whether replays of CUDA graphs are one activity each, without their kernels."""
-        return KINDS.index("graph") in self.name_kinds

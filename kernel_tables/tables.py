@@ -65,9 +65,6 @@ class Group:
     max_ns: np.ndarray
     std_ns: np.ndarray  # the sample standard deviation, NaN for one launch; all four are of launches with a time
 
-    def take(self, selected: np.ndarray) -> "Group":
-        return Group(*(column[selected] for column in vars(self).values()))
-
 
 def grouped(profile: "Profile", process: int | None = None) -> Group:
     """The activities, of a process if it is given, by path and name: of these few groups, all tables are made."""
@@ -283,7 +280,10 @@ def _is_inside(profile: "Profile", under: str | None) -> np.ndarray:
 
 def _selected(profile: "Profile", under: str | None, process: int | None) -> Group:
     group = profile.grouped(process)
-    return group if under is None else group.take(_is_inside(profile, under)[group.path])
+    if under is None:
+        return group
+    is_inside = _is_inside(profile, under)[group.path]
+    return Group(*(column[is_inside] for column in vars(group).values()))
 
 
 def _sums_by_path(profile: "Profile", process: int | None) -> tuple[np.ndarray, np.ndarray]:

@@ -32,10 +32,6 @@ class Node:
         self.total_ns += other.total_ns
         self.memops += other.memops
 
-    @property
-    def is_empty(self) -> bool:
-        return not (self.kernels or self.memops or self.total_ns)
-
 
 def range_tree(profile: Profile, under: str | None = None, process: int | None = None) -> list[Node]:
     """The ranges that launched something (inside `under`, of a process): see tree_of."""
@@ -61,7 +57,8 @@ def tree_of(launched: Iterable[tuple[tuple[str, ...], Node]]) -> list[Node]:
         listed.append(node)
         if node.label == "forward" and node.instances is None:  # added by with_phases_as_siblings around models
             node.instances = sum(child.instances or 0 for child in node.children.values())
-        children = {name: child for name, child in node.children.items() if not child.is_empty}
+        children = node.children.items()
+        children = {name: child for name, child in children if child.kernels or child.memops or child.total_ns}
         if children.keys() - {None}:
             own = children.get(None)
             waiting += sorted(children.values(), key=lambda child: (-child.total_ns, child is own))[::-1]

@@ -172,7 +172,10 @@ def step_leaves(scope: Scope) -> list[Leaf]:
     profile, work, rows = scope.profile, scope.activities, np.flatnonzero(scope.is_in_scope)
     count = max(len(work.names), 1)
     keys, group = numbered(profile.attribution.path[rows].astype(np.int64) * count + work.name[rows])
-    launches, ns, paths, leaves = np.bincount(group), np.zeros(len(keys), np.int64), _with_phases(scope), []
+    launches, ns, leaves = np.bincount(group), np.zeros(len(keys), np.int64), []
+    step = scope.step_name if scope.has_steps else None  # it, and what is around it, is left out of paths
+    inner = [path[path.index(step) + 1 :] if step in path else path for path in profile.paths]
+    paths = [(*map(readable_name, path[:1]), *path[1:]) for path in with_phases_as_siblings(inner)]
     np.add.at(ns, group, scope.duration_ns[rows])
     for key, launched, total_ns in zip(keys.tolist(), launches.tolist(), ns.tolist(), strict=True):
         ranges, kernel_class = paths[key // count], profile.activity_classes[key % count]
@@ -181,10 +184,3 @@ def step_leaves(scope: Scope) -> list[Leaf]:
         times = scope.per_step_ms(total_ns), launched / scope.steps_on_devices
         leaves.append(Leaf(ranges, work.names[key % count], kernel_class, *times))
     return leaves
-
-
-def _with_phases(scope: Scope) -> list[tuple[str, ...]]:
-    """The paths without the step and what is around it. Each begins with its phase, as in tree.py."""
-    step = scope.step_name if scope.has_steps else None
-    inner = [path[path.index(step) + 1 :] if step in path else path for path in scope.profile.paths]
-    return [(*map(readable_name, path[:1]), *path[1:]) for path in with_phases_as_siblings(inner)]
