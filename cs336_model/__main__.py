@@ -10,7 +10,6 @@ traceback; both exit with another status than 0 and leave no result.
 
 import argparse
 import atexit
-import faulthandler
 import gc
 import json
 import os
@@ -85,8 +84,6 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
     else:
         sharing.release()
         place = device.Place(spec.device, options.locks, options.output.with_name("started"))
-    if spec.time_limit_s:  # shows where it hangs, before it is killed
-        faulthandler.dump_traceback_later(max(spec.time_limit_s - min(5.0, spec.time_limit_s / 4), 0.1))
     if spec.stage in BENCHMARKED:
         given = (place, options, subject_class)
     else:

@@ -71,7 +71,6 @@ class Spec(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     warmup_passes: Annotated[int, msgspec.Meta(ge=0)] = 5
     measured_passes: Count = 100
     environment: dict[str, str | None] = {}
-    time_limit_s: float | None = None
 
     @property
     def phases(self) -> tuple[str, ...]:

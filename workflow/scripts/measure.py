@@ -37,7 +37,7 @@ def main() -> None:
     runner.guard_process()
     started, key = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()), freshness.complete_key(options.key)
     try:
-        spec = read_spec(msgspec.json.encode(key["spec"] | {"time_limit_s": options.time_limit}))
+        spec = read_spec(msgspec.json.encode(key["spec"]))
         require_planned_code(spec.stage, options.sources, key["code"])
         options.log.parent.mkdir(parents=True, exist_ok=True)
         options.log.write_bytes(b"")
