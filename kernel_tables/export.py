@@ -97,7 +97,9 @@ class Export(Source):
         self.file = self._unpacked()
         self._require_sqlite()
         self.columns = self._columns_by_table()  # and whether each is NOT NULL
-        self.facts = self._facts()
+        table = next((table for table in METADATA if self.has(table, "name", "value")), None)
+        rows = self.rows(f"SELECT name, value FROM {table}") if table else []
+        self.facts = {self.text(name): self.text(value) for name, value in rows}
         self.last, self.longest = self._bounds()
 
     def close(self) -> None:
@@ -433,11 +435,6 @@ class Export(Source):
         has_messages = self.has("DIAGNOSTIC_EVENT", "severity", "text")
         rows = self.rows("SELECT DISTINCT severity, text FROM DIAGNOSTIC_EVENT") if has_messages else []
         return [(level if isinstance(level, int) else 2, " ".join(str(text).split())) for level, text in rows]
-
-    def _facts(self) -> dict[str, str]:
-        table = next((table for table in METADATA if self.has(table, "name", "value")), None)
-        rows = self.rows(f"SELECT name, value FROM {table}") if table else []
-        return {self.text(name): self.text(value) for name, value in rows}
 
     def _bounds(self) -> tuple[int, int]:
         """The end of the capture on its clock and its length, or no limits if it states none."""

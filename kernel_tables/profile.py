@@ -59,7 +59,7 @@ class Profile(AbstractContextManager):
 
     def close(self) -> None:
         """Closes the file and removes what was unpacked for reading."""
-        self.capture.close()
+        self.capture.source.close()
 
     # Tables
 
