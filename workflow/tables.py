@@ -16,11 +16,9 @@ import yaml
 
 from kernel_tables.files import written_whole
 from kernel_tables.output import code, compact_table, escaped
+from workflow import grid
 
-KEYS = [
-    "run", "model", "context_length", "mode", "precision", "batch_size", "compile", "attention", "checkpoint", "gpus",
-    "parallel", "optimizer",
-]  # fmt: skip
+KEYS = ["run", *grid.KEYS]
 _ARROW_TYPES = {"text": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
 _PANDAS_TYPES = {"text": "str", "int": "int64", "float": "float64", "bool": "bool"}
 _PANDAS_TYPES_WITH_GAPS = {"text": "str", "int": "Int64", "float": "float64", "bool": "boolean"}

@@ -1,7 +1,5 @@
 """(f, g, h, j) From runs that differ in one dimension alone to what its values gain, in GPU time first."""
 
-from collections.abc import Iterable
-
 import altair as alt
 import pandas as pd
 
@@ -25,9 +23,9 @@ def main(inputs: list[str], outputs: list[str]) -> None:
     charts.save_all(drawn, outputs)
 
 
-def compare_dimensions(tables: dict[str, pd.DataFrame], dimensions: Iterable[str] = BASES) -> pd.DataFrame:
+def compare_dimensions(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """The table `speed_ups`: a row per run, dimension in which alone it differs from its base_run, and phase."""
-    parts = [compare_runs(tables, dimension).assign(dimension=dimension) for dimension in dimensions]
+    parts = [compare_runs(tables, dimension).assign(dimension=dimension) for dimension in BASES]
     parts = [part for part in parts if len(part)]
     return pd.concat(parts, ignore_index=True) if parts else make_table("speed_ups")
 
