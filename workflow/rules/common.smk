@@ -17,11 +17,16 @@ at_once = 2 if cores < 8 else min(24, 3 + 3 * len(find_gpus()[0]))  # one measur
 MEASURING = 24 // at_once  # what a job asks of the resource `measuring`, of which profiles have 24
 
 
-def wanted_key(wildcards, output):
-    """The wanted key of the result that a job measures, as text."""
-    if output[0] not in PLAN:
-        raise WorkflowError(f"{output[0]} is no result of the grid {CONFIG.grid} in config.yaml")
-    return PLAN[output[0]]
+def wanted_key(path):
+    """A function of wildcards: the wanted key of a result, as text."""
+
+    def find_key(wildcards):
+        result = path.format(**wildcards)
+        if result not in PLAN:
+            raise WorkflowError(f"{result} is no result of the grid {CONFIG.grid} in config.yaml")
+        return PLAN[result]
+
+    return find_key
 
 
 def count_gpus(wildcards):

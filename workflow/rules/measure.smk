@@ -26,7 +26,7 @@ rule timing:
         gpu=GPUS,
         time_limit_s=TIME_LIMIT_S,
     params:
-        key=wanted_key,
+        key=wanted_key("results/runs/{run}/timing.json"),
         sources=SOURCES,
     shell:
         "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
@@ -41,6 +41,8 @@ use rule timing as timing_process with:
     wildcard_constraints:
         process="[0-9]+",
     priority: 9
+    params:
+        key=wanted_key("results/processes/{process}/{run}/timing.json"),
 
 
 use rule timing as capture with:
@@ -50,6 +52,8 @@ use rule timing as capture with:
     log:
         "logs/{run}/capture.log",
     retries: 1
+    params:
+        key=wanted_key("results/runs/{run}/capture.json"),
 
 
 use rule timing as memory with:
@@ -58,6 +62,8 @@ use rule timing as memory with:
         "results/runs/{run}/memory_history.json.gz",
     log:
         "logs/{run}/memory.log",
+    params:
+        key=wanted_key("results/runs/{run}/memory.json"),
 
 
 use rule timing as energy with:
@@ -65,6 +71,8 @@ use rule timing as energy with:
         "results/runs/{run}/energy.json",
     log:
         "logs/{run}/energy.log",
+    params:
+        key=wanted_key("results/runs/{run}/energy.json"),
 
 
 use rule timing as counters with:
@@ -73,6 +81,8 @@ use rule timing as counters with:
         "results/runs/{run}/ncu.csv",
     log:
         "logs/{run}/counters.log",
+    params:
+        key=wanted_key("results/runs/{run}/counters.json"),
 
 
 use rule timing as attention with:
@@ -80,3 +90,5 @@ use rule timing as attention with:
         "results/runs/{run}/attention.json",
     log:
         "logs/{run}/attention.log",
+    params:
+        key=wanted_key("results/runs/{run}/attention.json"),

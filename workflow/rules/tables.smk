@@ -23,7 +23,7 @@ rule run_tables:
     log:
         "logs/{run}/run_tables.log",
     params:
-        key=lambda wildcards, input: PLAN[input.result],
+        key=wanted_key("results/runs/{run}/capture.json"),
         rules=OWN_RULES,
     shell:
         "python -m workflow.scripts.run_tables --result {input.result:q} --key {params.key:q}"
@@ -40,7 +40,7 @@ rule memory_tables:
     log:
         "logs/{run}/memory_tables.log",
     params:
-        key=lambda wildcards, input: PLAN[input.result],
+        key=wanted_key("results/runs/{run}/memory.json"),
     shell:
         "python -m workflow.scripts.memory_tables --result {input.result:q} --key {params.key:q} 2>&1 | tee {log:q}"
 
