@@ -217,7 +217,7 @@ def ncu_command(table: Path, metrics: Sequence[str]) -> list[str]:
     """`ncu`, to be put before a program: counts between cudaProfilerStart and cudaProfilerStop, once per kernel and
     launch size, and writes a table. No report is written, since that would hold the environment.
 
-    Five launches of a name and size are counted, since products of matrices may differ in depth. A replayed kernel of
+    Two launches of a name and size are counted, since products of matrices may differ in depth. A replayed kernel of
     NCCL would wait forever. Kernels are told apart by full names; clocks stay, since counted times are not used; caches
     are emptied, so that bytes are those of a kernel that finds nothing cached."""
     from kernel_tables.counters import METRICS, OPERATION_INDICATORS
