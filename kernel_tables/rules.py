@@ -282,7 +282,7 @@ def exposed_communication(context: Context) -> Hit | None:
 
 ON_GPU, FROM_CALLS = ("kernels", "gpu", "complete"), ("kernels", "gpu", "complete", "calls")
 IN_STEP = "{size}, and at least one call after which its step launches more kernels"
-# A rule comes after those in its `leaves_to`. By position: code, looks_for, share, advice, sure, needs.
+# A rule comes after those in its `leaves_to`. By position: code, looks_for, share, advice, sure, needs, find.
 RULES = (
     Rule(
         "waiting_for_data", "the GPU, or a program on the CPU, waits for the next batch of a DataLoader", 0.05,

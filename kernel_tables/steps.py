@@ -50,7 +50,7 @@ def phases_and_parts(paths: Iterable[tuple[str, ...]], step_name: str) -> tuple[
     return [(*path, OUTSIDE)[0] for path in inner], [(OUTSIDE, *path)[-1] for path in inner]
 
 
-def clock_offsets_ns(profiles: Sequence[Profile], step_name: str = "step") -> list[int]:
+def clock_offsets_ns(profiles: Sequence[Profile]) -> list[int]:
     """What to add to the times of each capture to draw it on the clock of the first; not exact enough for durations.
     Clocks are aligned by the time of day at which each capture began, or if that is unknown, by the first steps (else
     the first ranges)."""
@@ -59,7 +59,7 @@ def clock_offsets_ns(profiles: Sequence[Profile], step_name: str = "step") -> li
         return [time_ns - began_ns[0] for time_ns in began_ns]
     starts_ns = []
     for profile in profiles:
-        first = [*measured_steps(profile, step_name)[:1].tolist(), 0][0]
+        first = [*measured_steps(profile, "step")[:1].tolist(), 0][0]
         starts_ns.append([*profile.capture.ranges.start[first : first + 1].tolist(), 0][0])
     return [starts_ns[0] - start_ns for start_ns in starts_ns]
 

@@ -168,9 +168,8 @@ def declared_lines(
 
 
 def ranking_lines(
-    name: str, profile: Profile, table, top: int, width: int, under: str | None = None, process: int | None = None,
-    all_rows_command: str = "--top 0",
-) -> str:  # fmt: skip
+    name: str, profile: Profile, table, top: int, width: int, under: str | None = None, process: int | None = None
+) -> str:
     """The first `top` rows (0: all) of a table "ranges", "kernels" or "classes" of the profile, and below them how many
     are left out, and what shows them."""
     rows, time, what = columns_of(table), time_heading(profile.is_cpu_only), name
@@ -181,7 +180,7 @@ def ranking_lines(
     elif all_ns:
         what += f", {percent(sum(rows['total_ns'][top:]) / all_ns)} of the {time}"
     lines = declared_lines(name, rows, width, all_ns, time, top)
-    return lines + _rest(count - top, what, width, all_rows_command)
+    return lines + _rest(count - top, what, width, "--top 0")
 
 
 def tree_lines(

@@ -157,6 +157,8 @@ class Events(Source):
                     if kind in (KERNEL, COPY, FILL) and any(event.dur is None for event in whole):
                         problem = "a kernel has no duration: damaged, write the trace again"
                         raise TraceError(f"{self.path}: {problem}") from None
+                    for event in whole:
+                        event.dur = event.dur if event.dur is not None and abs(event.dur) < 1e15 else None
                     whole = [event for event in whole if _has_times(kind, event)]
                     columns = self._columns(kind, whole)
                 blocks[kind].append(columns)
@@ -474,13 +476,11 @@ def _checked(times: np.ndarray) -> np.ndarray:
 
 def _has_times(kind: Any, event: Event) -> bool:
     """Whether an event has a start and a duration, which those of HOST_KINDS may lack."""
-    is_duration = event.dur is not None and abs(event.dur) < 1e15
-    event.dur = event.dur if is_duration else None
     try:
         _nanoseconds([event])
     except ValueError:
         return False
-    return is_duration or kind in HOST_KINDS
+    return event.dur is not None or kind in HOST_KINDS
 
 
 def _integers(values: list) -> np.ndarray:

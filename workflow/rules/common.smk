@@ -14,7 +14,7 @@ SOURCES = list_sources(CONFIG)
 TIME_LIMIT_S = math.ceil(CONFIG.time_limit_s)
 cores = len(os.sched_getaffinity(0))
 at_once = 2 if cores < 8 else min(24, 3 + 3 * len(find_gpus()[0]))  # one measures on a GPU, others import or export
-MEASURING = 24 // at_once  # what a job asks of the resource `measuring`, of which profiles have 24
+MEASURING = 24 // at_once  # what a job asks of the resource `measuring`, of which profiles/default has 24
 
 
 def wanted_key(path):

@@ -115,9 +115,9 @@ def list_facts(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame]) 
     return table[table["before"] != table["after"]]
 
 
-def list_changes(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame, most: int = 5) -> pd.DataFrame:
-    """Of each run that is faster or slower, the kernels whose time in a step changed most: run, kernel, before, after
-    and the difference `more`, in ms."""
+def list_changes(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame) -> pd.DataFrame:
+    """Of each run that is faster or slower, the five kernels whose time in a step changed most: run, kernel,
+    before, after and the difference `more`, in ms."""
     told, times = runs["run"][runs["verdict"].isin([FASTER, SLOWER])], {}
     for label, side in zip(("before", "after"), sides, strict=True):
         kernels = side["kernels"][side["kernels"]["run"].isin(told) & (side["kernels"]["step"] >= 0)]
@@ -125,7 +125,7 @@ def list_changes(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame, most:
         times[label] = ms.div(kernels.groupby("run")["step"].nunique(), level="run")
     table = pd.DataFrame(times).fillna(0.0).reset_index()
     table["more"] = table["after"] - table["before"]
-    return table.sort_values("more", key=abs, ascending=False, kind="stable").groupby("run", sort=False).head(most)
+    return table.sort_values("more", key=abs, ascending=False, kind="stable").groupby("run", sort=False).head(5)
 
 
 if "snakemake" in globals():

@@ -95,13 +95,13 @@ def measure_speed(frames: dict[str, pd.DataFrame], run: str) -> dict:
     }
 
 
-def list_advice(frames: dict[str, pd.DataFrame], run: str | None, most: int = 3) -> list[dict]:
-    """The findings of a run's own capture that save most."""
+def list_advice(frames: dict[str, pd.DataFrame], run: str | None) -> list[dict]:
+    """The three findings of a run's own capture that save most."""
     found = frames.get("time_lost", pd.DataFrame())
     if found.empty:
         return []
     found = found[(found["run"] == run) & ~found["abstained"].astype(bool) & (found["gain_percent"] > 0)]
-    return found.sort_values("gain_percent", ascending=False).head(most).to_dict("records")
+    return found.sort_values("gain_percent", ascending=False).head(3).to_dict("records")
 
 
 if "snakemake" in globals():
