@@ -214,3 +214,11 @@ def test_activities_without_a_process_have_the_only_one(path, tmp_path):
         assert set(profile.capture.activities.process.tolist()) == {process_id(1)}
     two = whole().kernel("theirs", at=300, process=2).write(tmp_path / "two.sqlite")
     assert "5 activities name no process (globalPid) and 2 processes" in str(refusal(changed(two, nameless)))
+
+
+@pytest.mark.parametrize("row", ["1, 2, 'all-reduce', 2.5, 3", "1, 2, 'all-reduce', 2, x'03'"])
+def test_numbers_of_collectives_are_integers(path, row):
+    columns = "globalPid, correlationId, operation, bytes, communicator"
+    changed(path, f"CREATE TABLE TORCH_COLLECTIVES ({columns})", f"INSERT INTO TORCH_COLLECTIVES VALUES ({row})")
+    with kernel_tables.read(path) as profile, pytest.raises(TraceError, match="numbers of TORCH_COLLECTIVES"):
+        profile.capture.source.torch_collectives()

@@ -136,3 +136,10 @@ def test_the_command_tells_what_a_real_capture_does_not_hold(tmp_path, capfd):
         err = capfd.readouterr().err
         assert all(sentence in err for sentence in said)
         assert {"none", source} == {*pd.read_csv(tmp_path / "host.csv", keep_default_na=False)["source"]}
+
+
+def test_a_call_as_long_as_the_range_around_it_has_the_time():
+    capture = Path(__file__).parent / "reports" / "roctracer0.json.gz"
+    with kernel_tables.read(capture) as profile:
+        table = host_table(profile).set_index("function")
+    assert table["own_ns"]["LaunchKernel by an operator"] == 75_000

@@ -473,3 +473,10 @@ def test_an_annotation_without_a_duration_lasts_to_the_end(tmp_path):
     opened = {"ph": "X", "cat": "user_annotation", "name": "open", "ts": 1, "pid": 5, "tid": 11}
     ranges = trace.read(written(tmp_path, opened, event("cpu_op", "aten::mm", 2, 9))).ranges
     assert (ranges.unclosed, ranges.end.tolist()) == (1, [10_000])
+
+
+def test_a_kernel_without_a_duration_refuses_and_one_without_device_and_stream_has_those_of_its_track(tmp_path):
+    kernel = {"ph": "X", "cat": "kernel", "name": "k", "ts": 3, "pid": 1, "tid": 7, "args": {"correlation": 4}}
+    assert [one[3:5] for one in work_of(trace.read(written(tmp_path, kernel | {"dur": 1})))] == [(1, 7)]
+    with pytest.raises(TraceError, match="a kernel has no duration"):
+        trace.read(written(tmp_path, kernel))
