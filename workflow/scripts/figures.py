@@ -134,7 +134,7 @@ def draw_top_kernels(tables: dict[str, pd.DataFrame]) -> Figure:
         labels = base.mark_text(align="left", dx=5).encode(text="text")
         panels.append(alt.layer(bars, labels).properties(title=title, width=480, height=alt.Step(20)))
     first = rows[(rows["scope"] == "all phases") & (rows["rank"] == 1)].iloc[0]
-    result = f"{first['kernel']} takes {write_percent(first['share'])} of the GPU time of {name}"
+    result = f"The top kernel, {first['kernel']}, takes {write_percent(first['share'])} of the GPU time of {name}"
     return alt.vconcat(*panels), result
 
 
