@@ -9,8 +9,8 @@ counters        -> counters.json, ncu.csv: what Nsight Compute counted
 attention       -> attention.json: attention alone, of all context lengths
 
 These rules have no inputs: a result is made again only if its key changes (workflow/freshness.py), not if a file is
-touched. They differ from the first in little more than what they write and their key. With threads: 0 several start together, also
-with --cores 1, and import while one measures; `measuring` bounds them, of which profiles/default has 24.
+touched. With threads: 0 several start together, also with --cores 1, and import while one measures; `measuring` bounds
+them, of which profiles/default has 24.
 """
 
 
