@@ -16,7 +16,7 @@ the chain in which each was opened; ranges of a thread that overlap without nest
 add more. A path is the names of a chain.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import repeat
@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 
 from kernel_tables import graphs
-from kernel_tables.capture import NONE, Activities, Calls, Capture, Ranges, blocks, numbered, process_of
+from kernel_tables.capture import NONE, Activities, Calls, Capture, Ranges, blocks, numbered, process_of, rows_by_value
 from kernel_tables.errors import impossible
 from kernel_tables.impossible import leave_out
 
@@ -57,10 +57,7 @@ class Attribution:
         return self.path if self.activity_node is self.launch_node else self._paths_of(self.launch_node)
 
     def _paths_of(self, node: np.ndarray) -> np.ndarray:
-        path = np.empty(len(node), np.int32)
-        for rows in blocks(len(node)):
-            path[rows] = np.where(self.launch_row[rows] == NONE, BEFORE_CAPTURE, self.paths.of_node[node[rows]])
-        return path
+        return np.where(self.launch_row == NONE, np.int32(BEFORE_CAPTURE), self.paths.of_node[node])
 
     def enclosing(self, is_named: np.ndarray) -> np.ndarray:
         """For each activity, the outermost range that is open at its launch and is_named[range]; NONE without one."""
@@ -68,10 +65,7 @@ class Attribution:
         for nodes in self.paths.levels_of_nodes:
             above, innermost = outermost[self.parent[nodes]], self.range[nodes]
             outermost[nodes] = np.where((above == NONE) & is_named[innermost], innermost, above)
-        found = np.empty(len(self.launch_node), np.int32)
-        for rows in blocks(len(found)):
-            found[rows] = outermost[self.launch_node[rows]]
-        return found
+        return outermost[self.launch_node]
 
 
 def attribute(capture: Capture) -> Attribution:
@@ -88,12 +82,10 @@ def attribute(capture: Capture) -> Attribution:
     creations = graphs.creations(capture, row, chains)
     parent, innermost = chains.finished()
     first_replayed, activity_node = len(parent), launch_node
-    is_unknown = (activities.node != NONE) & (row != NONE)
+    is_unknown = (activities.node != NONE) & (row != NONE) & (len(calls.named("GraphLaunch")) > 0)
     if creations is not None:
         is_unknown &= creations.of_activity == NONE
         parent, innermost, activity_node = graphs.with_replays(creations, launch_node, row, parent, innermost, ranges)
-    if not len(calls.named("GraphLaunch")):
-        is_unknown[:] = False
     paths = Paths(parent, ranges.name[innermost], ranges.names)
     return Attribution(row, launch_node, activity_node, parent, innermost, first_replayed, is_unknown, paths)
 
@@ -104,42 +96,16 @@ def launch_rows(activities: Activities, calls: Calls) -> np.ndarray:
     Correlation ids are unique within a process; 0 is none. If several calls have one id (a runtime call around a driver
     call), the earliest counts, which is the outermost.
     """
-    processes, index = numbered(activities.process)
-    every, number = np.unique(np.append(processes, calls.process), return_inverse=True)
-    number = number.reshape(-1)
-    if len(every) == 1:
-        return rows_of(calls.correlation, calls.start, activities.correlation)
-    highest = max(int(calls.correlation.max(initial=0)), int(activities.correlation.max(initial=0)))
-    span = min(1 + highest, 1 << 40)  # ids of CUPTI have 32 bits
-    own = number[: len(processes)][index] * span + activities.correlation
-    of_calls = number[len(processes) :][calls.thread] * span + calls.correlation
-    for ids, correlation in ((own, activities.correlation), (of_calls, calls.correlation)):
-        ids[(correlation <= 0) | (correlation >= span)] = NONE
-    return rows_of(of_calls, calls.start, own)
-
-
-def rows_of(ids: np.ndarray, start: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The index in `ids` of each wanted id, NONE if it is absent or not positive; of equal ids the one that starts
-    first."""
-    if not len(ids):
-        return np.full(len(wanted), NONE, np.int32)
-    low, high = int(ids.min()), int(ids.max())
-    is_close = high - low < 8 * len(ids) + 1024  # then a table of all possible ids is faster than a search
-    distinct = None if is_close else np.unique(ids)
-
-    def place_of(values: np.ndarray) -> np.ndarray:
-        return values - low if is_close else np.searchsorted(distinct, values)
-
-    is_sorted = (start[1:] >= start[:-1]).all()
-    order = np.arange(len(ids), dtype=np.int32) if is_sorted else np.argsort(start, kind="stable").astype(np.int32)
-    rows = np.full((high - low if is_close else len(distinct)) + 1, NONE, np.int32)
-    for block in reversed(blocks(len(ids))):  # the last assignment wins: the earliest comes last
-        rows[place_of(ids[order[block][::-1]])] = order[block][::-1]
-    found = np.full(len(wanted), NONE, np.int32)
-    for block in blocks(len(wanted)):
-        possible = np.flatnonzero((wanted[block] >= max(low, 1)) & (wanted[block] <= high))
-        row, asked = rows[place_of(wanted[block][possible])], wanted[block][possible]
-        found[block][possible] = np.where(ids[row] == asked, row, NONE)
+    found = np.full(len(activities), NONE, np.int32)
+    calls_of = rows_by_value(calls.process[calls.thread], calls.correlation > 0)
+    for process, mine in rows_by_value(activities.process).items():
+        rows = calls_of.pop(process, np.empty(0, np.int64))
+        rows = rows[np.lexsort((calls.start[rows], calls.correlation[rows]))].astype(np.int32)
+        ids = calls.correlation[rows]
+        for block in blocks(len(mine)) if len(rows) else []:
+            wanted = activities.correlation[mine[block]]
+            place = np.minimum(np.searchsorted(ids, wanted), len(rows) - 1)
+            found[mine[block]] = np.where(ids[place] == wanted, rows[place], NONE)
     return found
 
 
@@ -153,12 +119,8 @@ class Chains:
         self.added: list[tuple[int, int]] = []  # further nodes: (parent, range)
         self.index: dict[tuple[int, int], int] = {}  # the node of each of these
         self.timelines: dict[int, _Timeline] = {}  # by thread
-        self._threads: dict[int, list[int]] = {}  # by process
-        threads, number = numbered(ranges.thread)
-        order, ends = np.argsort(number, kind="stable").astype(np.int32), np.cumsum(np.bincount(number)).tolist()
-        for thread, start, end in zip(threads.tolist(), [0, *ends], ends, strict=False):
-            self.timelines[thread] = _Timeline(self, order[start:end])
-            self._threads.setdefault(process_of(thread), []).append(thread)
+        for thread, rows in rows_by_value(ranges.thread).items():
+            self.timelines[thread] = _Timeline(self, rows.astype(np.int32))
 
     def chain(self, node: int) -> list[int]:
         """The ranges of a node, outermost first."""
@@ -181,9 +143,8 @@ class Chains:
 
     def at_each(self, times: np.ndarray, threads: np.ndarray) -> np.ndarray:
         """The node at each time on the thread of the same place."""
-        nodes, (distinct, index) = np.empty(len(times), np.int32), numbered(threads)
-        for number, thread in enumerate(distinct.tolist()):
-            mine = np.flatnonzero(index == number)
+        nodes = np.empty(len(times), np.int32)
+        for thread, mine in rows_by_value(threads).items():
             nodes[mine] = self.at(times[mine], thread)
         return nodes
 
@@ -198,41 +159,50 @@ class Chains:
     def _others(self, thread: int, times: np.ndarray) -> list["_Timeline"]:
         """The other threads of the process that have ranges between these times."""
         first, last = (int(times.min()), int(times.max())) if len(times) else (1, 0)
-        others = (self.timelines[other] for other in self._threads.get(process_of(thread), []) if other != thread)
+        timelines = self.timelines.items()
+        others = [one for other, one in timelines if other != thread and process_of(other) == process_of(thread)]
         return [other for other in others if first < other.last and other.first <= last]
 
     def finished(self) -> tuple[np.ndarray, np.ndarray]:
         """The parent and the range of each node, with what the outermost ranges of each thread inherit around them.
         Nothing can be added any more."""
-        changes = []
-        for threads in self._threads.values():
-            for thread in threads if len(threads) > 1 else []:
-                roots, outermost = self.timelines[thread].roots()
-                others = self._others(thread, self.ranges.start[outermost])
-                offers = [self._enclosing(other, outermost) for other in others]
-                changes.append((roots, self._merge(offers, len(roots))))
+        parent, innermost = self._nodes()
+        roots, changes = np.flatnonzero(parent == NONE), []
+        for thread, mine in rows_by_value(self.ranges.thread[innermost[roots]]).items():
+            rows = innermost[roots[mine]]
+            offers = [self._enclosing(other, rows) for other in self._others(thread, self.ranges.start[rows])]
+            changes.append((roots[mine], self._merge(offers, len(rows))))
+        parent, innermost = self._nodes()
+        for inner, around in changes:
+            parent[inner] = around
+        return parent, innermost
+
+    def _nodes(self) -> tuple[np.ndarray, np.ndarray]:
+        """The parent and the range of each node so far."""
         added = np.array(self.added, np.int32).reshape(-1, 2)
-        parent = np.append(self.parent_of_range, added[:, 0])
-        for roots, around in changes:
-            parent[roots] = around
-        return parent, np.append(np.arange(len(self.ranges), dtype=np.int32), added[:, 1])
+        innermost = np.append(np.arange(len(self.ranges), dtype=np.int32), added[:, 1])
+        return np.append(self.parent_of_range, added[:, 0]), innermost
 
     def _enclosing(self, timeline: "_Timeline", inner: np.ndarray) -> np.ndarray:
         """For each range `inner` of another thread, the node of the ranges of `timeline` that enclose it in time and do
         not have the same start and end."""
         start, end = self.ranges.start, self.ranges.end
+
+        def is_around(outer: np.ndarray | int, one: np.ndarray | int) -> np.ndarray | bool:
+            return (end[outer] > end[one]) | (end[outer] == end[one]) & (start[outer] != start[one])
+
         nodes = timeline.at(start[inner])
-        if not timeline.nests:
-            for place in np.flatnonzero(nodes != NONE).tolist():
-                a, b = start[inner[place]], end[inner[place]]
-                chain = self.chain(int(nodes[place]))
-                nodes[place] = self.node_of(m for m in chain if end[m] >= b and (start[m], end[m]) != (a, b))
-            return nodes
+        if timeline.nests:
+            return self.outwards(nodes, lambda node, place: is_around(node, inner[place]))
+        for place in np.flatnonzero(nodes != NONE).tolist():
+            nodes[place] = self.node_of(one for one in self.chain(int(nodes[place])) if is_around(one, inner[place]))
+        return nodes
+
+    def outwards(self, nodes: np.ndarray, is_wanted: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+        """Of each node the innermost one around it, or itself, that is wanted in that place; of nested ranges."""
         pending = np.flatnonzero(nodes != NONE)
-        while len(pending):  # outwards, until a range encloses
-            node, one = nodes[pending], inner[pending]
-            same = (start[node] == start[one]) & (end[node] == end[one])
-            pending = pending[(end[node] < end[one]) | same]
+        while len(pending):
+            pending = pending[~is_wanted(nodes[pending], pending)]
             nodes[pending] = self.parent_of_range[nodes[pending]]
             pending = pending[nodes[pending] != NONE]
         return nodes
@@ -255,7 +225,7 @@ class _Timeline:
     def __init__(self, chains: Chains, rows: np.ndarray):
         """`rows` are the ranges of the thread, ascending, so in opening order."""
         start, end = chains.ranges.start[rows], chains.ranges.end[rows]
-        self.chains, self.rows, self.first, self.last = chains, rows, int(start[0]), int(end.max())
+        self.chains, self.first, self.last = chains, int(start[0]), int(end.max())
         solid = end > start  # a range without a duration is never open
         depth = np.cumsum(solid, dtype=np.int32) - solid
         depth -= np.searchsorted(np.sort(end[solid]), start, "right").astype(np.int32)
@@ -271,16 +241,16 @@ class _Timeline:
         inner = np.flatnonzero(parent != NONE)
         self.nests = not (end[inner] > end[parent[inner]]).any()
         if not self.nests:
-            self._sweep(start, end)
+            self._sweep(rows, start, end)
             return
         chains.parent_of_range[rows] = np.append(rows, np.int32(NONE))[parent]
         self.times, self.opened = start[solid], np.append(rows[solid], np.int32(NONE))
 
-    def _sweep(self, start: np.ndarray, end: np.ndarray) -> None:
+    def _sweep(self, rows: np.ndarray, start: np.ndarray, end: np.ndarray) -> None:
         """The nodes that ranges which overlap without nesting leave open, event by event."""
         times, nodes, stack, solid = [], [], [], end > start
-        openings = zip(start.tolist(), repeat(True), self.rows.tolist(), solid.tolist(), strict=False)
-        closings = zip(end[solid].tolist(), repeat(False), self.rows[solid].tolist(), repeat(True), strict=False)
+        openings = zip(start.tolist(), repeat(True), rows.tolist(), solid.tolist(), strict=False)
+        closings = zip(end[solid].tolist(), repeat(False), rows[solid].tolist(), repeat(True), strict=False)
         for time, is_opening, row, is_solid in sorted([*openings, *closings]):
             if is_opening:
                 self.chains.parent_of_range[row] = self.chains.node_of(stack)
@@ -294,20 +264,8 @@ class _Timeline:
     def at(self, times: np.ndarray) -> np.ndarray:
         """The innermost node that is open at each time, NONE if none is."""
         nodes = self.opened[np.searchsorted(self.times, times, "right") - 1]
-        pending = np.flatnonzero(nodes != NONE) if self.nests else np.empty(0, np.int64)
-        while len(pending):  # outwards from the range that was opened last, until one is still open
-            pending = pending[self.chains.ranges.end[nodes[pending]] <= times[pending]]
-            nodes[pending] = self.chains.parent_of_range[nodes[pending]]
-            pending = pending[nodes[pending] != NONE]
-        return nodes
-
-    def roots(self) -> tuple[np.ndarray, np.ndarray]:
-        """The outermost nodes of the thread, and the range of each."""
-        roots = self.rows[self.chains.parent_of_range[self.rows] == NONE]
-        if self.nests:
-            return roots, roots
-        further = [row for row in self.rows.tolist() if (NONE, row) in self.chains.index]
-        return np.append(roots, [self.chains.index[NONE, row] for row in further]), np.append(roots, further)
+        end = self.chains.ranges.end
+        return self.chains.outwards(nodes, lambda node, place: end[node] > times[place]) if self.nests else nodes
 
 
 class Paths:

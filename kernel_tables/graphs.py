@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_tables.capture import NONE, Calls, Capture, Ranges, process_of
+from kernel_tables.capture import NONE, Calls, Capture, Ranges, process_of, rows_by_value
 
 
 @dataclass
@@ -38,29 +38,22 @@ def creations(capture: Capture, launch_row: np.ndarray, chains) -> Creations | N
     nodes, activities = capture.nodes, capture.activities
     if not len(nodes.node):
         return None
+    process = process_of(nodes.thread)
+    created: dict[tuple[int, int], int] = {}  # by process and node: its first creation
+    original: dict[tuple[int, int], tuple[int, int]] = {}  # and the node that it is a clone of, in the end
+    for event in np.argsort(nodes.time, kind="stable").tolist():
+        number = int(process[event])
+        node, source = (number, int(nodes.node[event])), (number, int(nodes.original[event]))
+        if source[1] != NONE:
+            original.setdefault(node, original.get(source, source))
+        elif nodes.time[event] >= 0:
+            created.setdefault(node, event)
     of_activity = np.full(len(launch_row), NONE, np.int64)
     replayed = np.flatnonzero((activities.node != NONE) & (launch_row != NONE))
-    process, of_event = activities.process[replayed], process_of(nodes.thread)
-    for number in np.unique(process).tolist():
-        mine, events = replayed[process == number], np.flatnonzero(of_event == number)
-        events = events[np.argsort(nodes.time[events], kind="stable")].tolist()
-        created: dict[int, int] = {}  # the first creation of each node
-        original: dict[int, int] = {}  # the node that it is a clone of
-        for event in events:
-            node, source = int(nodes.node[event]), int(nodes.original[event])
-            if source != NONE:
-                original.setdefault(node, source)
-            elif nodes.time[event] >= 0:
-                created.setdefault(node, event)
-        distinct, index = np.unique(activities.node[mine], return_inverse=True)
-        found = []
-        for node in distinct.tolist():
-            for _ in range(100):  # a graph is instantiated once, and cloned a few times before
-                node = original.get(node, node)
-            found.append(created.get(node, NONE))
-        of_activity[mine] = np.array(found, np.int64)[index.reshape(-1)]
+    replayed_nodes = zip(activities.process[replayed].tolist(), activities.node[replayed].tolist(), strict=True)
+    of_activity[replayed] = [created.get(original.get(node, node), NONE) for node in replayed_nodes]
     chain = chains.at_each(nodes.time, nodes.thread)
-    began = stream_capture_begins(capture.calls, nodes.time, of_event)
+    began = stream_capture_begins(capture.calls, nodes.time, process)
     return Creations(nodes.time, np.where(began == NONE, nodes.time, began), chain, of_activity)
 
 
@@ -94,12 +87,10 @@ def with_replays(
             node = int(parent[node])
         return found[::-1]
 
-    replayed = np.flatnonzero(creations.of_activity != NONE)
-    order = replayed[np.lexsort((creations.of_activity[replayed], launch_row[replayed]))]
-    first = np.flatnonzero(np.diff(launch_row[order], prepend=NONE))
     activity_node, count, known = launch_node.copy(), len(parent), {}
     parents, members = [parent], [innermost]
-    for activities in np.split(order, first[1:]) if len(order) else []:  # a replay: a launch of a graph
+    for activities in rows_by_value(launch_row, creations.of_activity != NONE).values():  # of each launch of a graph
+        activities = activities[np.argsort(creations.of_activity[activities], kind="stable")]
         launch, events = int(launch_node[activities[0]]), creations.of_activity[activities]
         at_launch = [int(ranges.name[one]) for one in chain(launch)]
         key = tuple(at_launch), events.tobytes()
