@@ -84,10 +84,7 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
     else:
         sharing.release()
         place = device.Place(spec.device, options.locks, options.output.with_name("started"))
-    if spec.stage in BENCHMARKED:
-        given = (place, options, subject_class)
-    else:
-        given = (place.device, options.capture, subject_class) if spec.stage == "memory" else (place.device,)
+    given = (place, options, subject_class) if spec.stage in (*BENCHMARKED, "memory") else (place.device,)
     result = measure_or_explain(spec, place, partial(module.measure, spec, *given))
     result.machine = device.describe_machine(place.device)
     is_last = not is_rank and options.profiler == "none"  # nothing but the writing of the result is left to do

@@ -46,9 +46,9 @@ def shared(folder: Path = LOCKS, turnstile: bool = True) -> Held:
     names = sorted({HOST, *host_gpus(), *visible_gpus()})
     while True:
         taken: dict[str, int] = {}
-        with _pass_turnstile(folder, fcntl.LOCK_SH) if turnstile else nullcontext():
+        with Held([TURNSTILE], [_lock(folder, TURNSTILE, fcntl.LOCK_SH)]) if turnstile else nullcontext():
             for name in names:
-                if (file := _try_lock(folder, name, fcntl.LOCK_SH)) is None:
+                if (file := _lock(folder, name, fcntl.LOCK_SH | fcntl.LOCK_NB)) is None:
                     break
                 taken[name] = file
         held = Held(names, taken.values())
@@ -62,14 +62,14 @@ def exclusive(folder: Path = LOCKS, devices: Iterable[str] = (HOST,), count: int
     """Waits until `count` of these devices are free, and holds them alone: all of them or none, so that two that want
     several cannot stop each other. The caller must not hold any lock."""
     devices = sorted(devices)
-    with _pass_turnstile(folder, fcntl.LOCK_EX):
+    with Held([TURNSTILE], [_lock(folder, TURNSTILE, fcntl.LOCK_EX)]):
         if HOST in devices:
             return Held([HOST], [_lock(folder, HOST, fcntl.LOCK_EX)])
         host = _lock(folder, HOST, fcntl.LOCK_SH)
         while True:
             taken: dict[str, int] = {}
             for name in devices:
-                if len(taken) < count and (file := _try_lock(folder, name, fcntl.LOCK_EX)) is not None:
+                if len(taken) < count and (file := _lock(folder, name, fcntl.LOCK_EX | fcntl.LOCK_NB)) is not None:
                     taken[name] = file
             if len(taken) == count:
                 return Held(taken, [host, *taken.values()])
@@ -128,21 +128,12 @@ def _open(folder: Path, name: str) -> int:
     return os.open(path, os.O_RDONLY)
 
 
-def _try_lock(folder: Path, name: str, kind: int) -> int | None:
-    with suppress(BlockingIOError):
-        return _lock(folder, name, kind | fcntl.LOCK_NB)
-    return None
-
-
-def _lock(folder: Path, name: str, kind: int) -> int:
+def _lock(folder: Path, name: str, kind: int) -> int | None:
+    """A descriptor that has the lock; None if another has it, and `kind` says not to wait."""
     file = _open(folder, name)
     try:
         fcntl.flock(file, kind)
     except BlockingIOError:
         os.close(file)
-        raise
+        return None
     return file
-
-
-def _pass_turnstile(folder: Path, kind: int) -> Held:
-    return Held((TURNSTILE,), [_lock(folder, TURNSTILE, kind)])

@@ -8,12 +8,13 @@ An event is one allocation or one release; its number is its position. A range c
 last one before `closed`. Memory of NCCL, oneDNN and of the CUDA context is not seen: only the driver's number has it.
 """
 
+import argparse
 import gzip
 import json
 import pickle
 from bisect import bisect_left
 from operator import attrgetter
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import torch
@@ -22,14 +23,16 @@ from torch.autograd.profiler import profile
 
 from cs336_model import ranges
 from cs336_model.benchmark import Subject
+from cs336_model.device import Place
 from cs336_model.optimizer import AdamW, take_local
 from cs336_model.results import Memory
 from cs336_model.spec import Spec
 from kernel_tables.marks import Emitter
 
 
-def measure(spec: Spec, device: torch.device, history: Path, subject_class: type[Subject] = Subject) -> Memory:
-    """The result of the recorded steps of a run; writes the history to this path, and the snapshot next to it."""
+def measure(spec: Spec, place: Place, options: argparse.Namespace, subject_class: type[Subject]) -> Memory:
+    """The result of the recorded steps of a run; writes the history to options.capture, and the snapshot next to it."""
+    device, history = place.device, options.capture
     recorder = GpuRecorder(device) if device.type == "cuda" else CpuRecorder()
     ranges.emit_ranges(recorder.emitter)
     try:

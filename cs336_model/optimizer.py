@@ -14,13 +14,10 @@ class AdamW:
     A step launches nine small kernels for each parameter, thousands for a large model: on a fast device the host is the
     limit, as a profile shows. Of parameters that several processes share, each process updates its part."""
 
-    def __init__(
-        self, parameters: Iterable[nn.Parameter], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
-        eps: float = 1e-8, weight_decay: float = 0.01,
-    ) -> None:  # fmt: skip
-        self.parameters = list(parameters)
-        self.lr, self.betas, self.eps, self.weight_decay = lr, betas, eps, weight_decay
-        self.steps = 0
+    lr, betas, eps, weight_decay = 1e-3, (0.9, 0.999), 1e-8, 0.01  # as in torch.optim.AdamW
+
+    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
+        self.parameters, self.steps = list(parameters), 0
         self.first_moments = [torch.zeros_like(take_local(parameter)) for parameter in self.parameters]
         self.second_moments = [torch.zeros_like(take_local(parameter)) for parameter in self.parameters]
 

@@ -69,8 +69,9 @@ class RankPlace(Place):
 
 
 class RankSubject(benchmark.Subject):
-    """A subject whose steps compute a part of the batch, and reduce the gradients of all ranks to their mean,
-    until `end_communication`."""
+    """A subject whose steps compute a part of the batch, and reduce the gradients of all ranks to their mean."""
+
+    communicates = True
 
     def take_part(self, tokens: Tensor) -> Tensor:
         return tokens.chunk(dist.get_world_size())[dist.get_rank()]
@@ -89,14 +90,12 @@ class RankSubject(benchmark.Subject):
         """Seconds of half as many steps (rounded up) as were measured, in which each rank keeps its gradients. The
         ranks have different weights afterwards."""
         self.wait_for_all()
-        self.end_communication()
+        self.communicates = self.model.require_backward_grad_sync = False  # the second is DistributedDataParallel's
         return self.run_steps("no_sync", (self.spec.measured_steps + 1) // 2)
 
 
 class Naive(RankSubject):
     """One all-reduce per gradient, after the backward pass."""
-
-    communicates = True
 
     def reduce_gradients(self) -> None:
         for parameter in self.parameters if self.communicates else ():
@@ -104,9 +103,6 @@ class Naive(RankSubject):
                 dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
             elif parameter.grad is not None:  # Gloo has no mean
                 dist.all_reduce(parameter.grad.div_(dist.get_world_size()))
-
-    def end_communication(self) -> None:
-        self.communicates = False
 
 
 class Buckets(RankSubject):
@@ -123,9 +119,6 @@ class Buckets(RankSubject):
             wrapped._pre_forward = ranges.in_range("all-reduce buffers", wrapped._pre_forward)
             wrapped.register_comm_hook(None, _reduce_in_range)
         return wrapped
-
-    def end_communication(self) -> None:
-        self.model.require_backward_grad_sync = False
 
 
 def _reduce_in_range(_: None, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:

@@ -48,23 +48,14 @@ def emit_ranges(emitter: Any) -> None:
     """Sets what a span is in this process: a range of "nsys" (NVTX) or of PyTorch's profiler ("torch"), or what a
     kernel_tables.marks.Emitter opens. The backward pass then opens the parts of the forward pass again, each around
     what differentiates it."""
-    global _marker
+    global _marker, _open
     from kernel_tables import marks
 
-    if emitter == "torch":
-        emitter = marks.record_function_emitter()
-    elif emitter == "nsys":
-        emitter = marks.nvtx_emitter()
-    _marker = new = marks.Marker(emitter)
+    emitters = {"torch": marks.record_function_emitter, "nsys": marks.nvtx_emitter}
+    _marker = new = marks.Marker(emitters[emitter]() if isinstance(emitter, str) else emitter)
     marks.follow_backward(new)
     is_around = lambda name: name in AROUND_PARTS or name.startswith(COMMUNICATION)  # noqa: E731
-    open_spans_with(lambda name: new.range(name) if is_around(name) else new.part(name))
-
-
-def open_spans_with(open_range: Callable[[str], AbstractContextManager] | None) -> None:
-    """Sets what a span is: the result of `open_range` for its name; nothing for None."""
-    global _open
-    _open = open_range
+    _open = lambda name: new.range(name) if is_around(name) else new.part(name)  # noqa: E731
 
 
 def mark_modules(model: Any) -> None:
@@ -84,13 +75,14 @@ def mark_compiled(is_compiling: Callable[[], bool]) -> None:
     """Makes spans do nothing while `is_compiling()`: a range would break the graph that is traced. Compiled code, which
     has no spans, opens a range around each kernel, named after the parts that the kernel computes. Does nothing in a
     timed run."""
-    if (open_range := _open) is not None:
-        open_spans_with(lambda name: _NO_RANGE if is_compiling() else open_range(name))
-    if _marker is not None:
-        from kernel_tables.marks import compiled
+    global _open
+    if (open_range := _open) is None:
+        return
+    from kernel_tables.marks import compiled
 
-        compiled.follow_compiled(lambda traces, _: compiled.joint_name(map(find_part, traces)))
-        compiled.open_ranges(_marker)
+    _open = lambda name: _NO_RANGE if is_compiling() else open_range(name)  # noqa: E731
+    compiled.follow_compiled(lambda traces, _: compiled.joint_name(map(find_part, traces)))
+    compiled.open_ranges(_marker)
 
 
 def find_part(stack_trace: str) -> str | None:

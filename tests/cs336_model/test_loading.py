@@ -1,12 +1,11 @@
 """Models of other people: found, annotated, replaced, and their outputs read; errors in one line."""
 
-from contextlib import nullcontext
-
 import pytest
 import torch
 
 from cs336_model import ranges
 from cs336_model.benchmark import Subject
+from kernel_tables.marks import Emitter
 from kernel_tables.profile import read
 from tests.cs336_model.conftest import make_spec
 
@@ -16,7 +15,7 @@ LM = {"constructor": "their_module:LM", "arguments": {"vocab": "$vocab_size"}}
 
 def test_a_function_of_another_module_runs_in_the_range_it_is_given(their_module):
     opened = []
-    ranges.open_spans_with(lambda name: opened.append(name) or nullcontext())
+    ranges.emit_ranges(Emitter(opened.append, lambda: None))
     Subject(make_spec(annotate={"logits": "their_module:find_logits"}, **LM), CPU).run_steps("measure", 1)
     assert opened[opened.index("forward") + 1 : opened.index("loss")] == ["logits"]
     assert their_module.find_logits.__name__ == "find_logits"

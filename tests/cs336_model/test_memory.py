@@ -1,6 +1,5 @@
 """What the stage memory records, on this machine's GPU if it has one, of a model that takes milliseconds."""
 
-import gc
 import gzip
 import json
 import pickle
@@ -9,19 +8,21 @@ import pytest
 import torch
 
 from cs336_model import memory
-from tests.cs336_model.conftest import make_spec
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 FRAME = {"filename": "/home/someone/lib/site-packages/torch/nn/linear.py", "name": "forward", "line": 7}
 
 
-def record(tmp_path, device: str = "cpu", **changes) -> tuple:
-    """(the result of a recorded run, its history)."""
-    path = tmp_path / "memory_history.json.gz"
-    torch.empty(1, device=device)  # opens the context
-    gc.collect()  # of what other tests left there
-    result = memory.measure(make_spec(stage="memory", device=device, **changes), torch.device(device, 0), path)
-    return result, json.loads(gzip.decompress(path.read_bytes()))
+@pytest.fixture
+def record(measure, tmp_path):
+    """A function that records a run: (its result, its history)."""
+
+    def run(device: str = "cpu", **changes) -> tuple:
+        path = tmp_path / "memory_history.json.gz"
+        result = measure("--capture", str(path), stage="memory", device=device, **changes)
+        return result, json.loads(gzip.decompress(path.read_bytes()))
+
+    return run
 
 
 def find_peak(history: dict) -> int:
@@ -40,14 +41,14 @@ def find_peak(history: dict) -> int:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("changes", [{"checkpoint": "1"}, {"mode": "forward"}, {"optimizer": "fused"}])
-def test_the_recorded_allocations_reach_the_peak_that_the_allocator_counted_to_the_byte(tmp_path, device, changes):
-    result, history = record(tmp_path, device, **changes)
+def test_the_recorded_allocations_reach_the_peak_that_the_allocator_counted_to_the_byte(record, device, changes):
+    result, history = record(device, **changes)
     assert result.status == "complete" and find_peak(history) == result.requested_peak_bytes > 0
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_allocations_have_their_ranges_and_what_the_model_and_the_optimizer_hold_is_told_by_its_bytes(tmp_path, device):
-    result, history = record(tmp_path, device)
+def test_allocations_have_their_ranges_and_what_the_model_and_the_optimizer_hold_is_told_by_its_bytes(record, device):
+    result, history = record(device)
     names, inside, rows = history["ranges"]["name"], history["ranges"]["inside"], history["allocations"]
     held = dict.fromkeys(("parameters", "gradients", "optimizer state"), 0)
     for size, holder in zip(rows["bytes"], rows["held"], strict=True):
@@ -63,8 +64,8 @@ def test_allocations_have_their_ranges_and_what_the_model_and_the_optimizer_hold
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="only a GPU's allocator has a snapshot")
-def test_a_snapshot_is_written_beside_the_history(tmp_path):
-    result, history = record(tmp_path, "cuda")
+def test_a_snapshot_is_written_beside_the_history(record, tmp_path):
+    result, history = record("cuda")
     snapshot = pickle.loads((tmp_path / "memory_snapshot.pickle").read_bytes())
     assert len(snapshot["device_traces"][0]) >= len(history["time_us"])
     assert result.requested_peak_bytes <= result.allocated_peak_bytes <= result.reserved_peak_bytes
