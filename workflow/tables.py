@@ -54,7 +54,7 @@ def _declarations() -> dict[str, dict]:
     text = Path(__file__).with_name("columns.yaml").read_text(encoding="utf-8")
     declared = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # that in C takes a tenth of the time
     for name, table in declared.items():
-        declared[name] = declared[table.pop("like")].copy() if "like" in table else {}
+        declared[name] = {}
         for column, declaration in table.items():
             shared = declaration if column == "has" else ()
             declared[name] |= {one: declared["shared"][one] for one in shared} or {column: declaration}
@@ -63,10 +63,8 @@ def _declarations() -> dict[str, dict]:
 
 def make_table(name: str, rows: Iterable[Mapping | Sequence] = (), keys: bool = True) -> pd.DataFrame:
     """A declared table with these rows: mappings, or values in the order of the columns. Values may be missing."""
-    rows, columns = list(rows), declared_columns(name, keys)
-    if not rows:
-        return _cast(_schema(columns).empty_table().to_pandas(), columns)
-    return _cast(_to_arrow(pd.DataFrame(rows, columns=list(columns)), name, columns).to_pandas(), columns)
+    columns = declared_columns(name, keys)
+    return _cast(_to_arrow(pd.DataFrame(list(rows), columns=list(columns)), name, columns).to_pandas(), columns)
 
 
 def write_table(frame: pd.DataFrame, path: str | Path, keys: bool = True) -> None:
@@ -84,6 +82,12 @@ def write_table(frame: pd.DataFrame, path: str | Path, keys: bool = True) -> Non
         table.to_pandas(integer_object_nulls=True).to_csv(partial, index=False, lineterminator="\n")
 
 
+def write_tables(made: Mapping[str, pd.DataFrame], outputs: Iterable[str | Path], keys: bool = True) -> None:
+    """Writes the tables that the Parquet files among the outputs name; what is not made has no rows."""
+    for path in (path for path in map(Path, outputs) if path.suffix == ".parquet"):
+        write_table(made[path.stem] if path.stem in made else make_table(path.stem, keys=keys), path, keys)
+
+
 def read_table(path: str | Path) -> pd.DataFrame:
     """The table in a Parquet file, with declared columns cast to their types; columns that are not declared are kept.
     Integers and truth values of a column with gaps are of pandas' types that know gaps."""
@@ -91,13 +95,6 @@ def read_table(path: str | Path) -> pd.DataFrame:
     frame = pq.ParquetFile(path).read().to_pandas()
     declared = declared_columns(path.stem) if path.stem in declared_tables() else {}
     return _cast(frame, {name: column for name, column in declared.items() if name in frame})
-
-
-def write_tables(made: Mapping[str, pd.DataFrame], outputs: Iterable[str]) -> None:
-    """Writes those of the tables, by name, that the Parquet files of the outputs name."""
-    for path in outputs:
-        if path.endswith(".parquet"):
-            write_table(made[Path(path).stem], path)
 
 
 def read_tables(paths: Iterable[str | Path]) -> dict[str, pd.DataFrame]:
@@ -131,31 +128,18 @@ def dictionary() -> str:
     return "\n".join(parts)
 
 
-def _schema(columns: Mapping[str, Column]) -> pa.Schema:
-    fields = [
-        pa.field(name, _ARROW_TYPES[kind], metadata={"unit": unit, "meaning": meaning})
-        for name, (kind, unit, meaning) in columns.items()
-    ]
-    return pa.schema(fields)
-
-
 def _to_arrow(frame: pd.DataFrame, name: str, columns: Mapping[str, Column]) -> pa.Table:
     """The declared columns of the frame with their types, units and meanings."""
-    if missing := [column for column in columns if column not in frame]:
-        raise WrongTable(f"table {name}: no column {', '.join(missing)}, which workflow/columns.yaml declares")
-    arrays = []
-    for column, (kind, _, _) in columns.items():
-        values = frame[column]
-        try:
-            if isinstance(values.dtype, pd.CategoricalDtype):
-                values = values.astype(values.cat.categories.dtype)
-            arrays.append(pa.Array.from_pandas(values, type=_ARROW_TYPES[kind]))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, TypeError, ValueError):
-            value = values.dropna().tolist()[0]
-            raise WrongTable(
-                f"table {name}: column {column} is declared as {kind}, and has {values.dtype} such as {value!r}"
-            ) from None
-    return pa.Table.from_arrays(arrays, schema=_schema(columns))
+    schema = pa.schema([
+        pa.field(column, _ARROW_TYPES[kind], metadata={"unit": unit, "meaning": meaning})
+        for column, (kind, unit, meaning) in columns.items()
+    ])  # fmt: skip
+    texts = {column: "str" for column, dtype in frame.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)}
+    try:
+        table = pa.Table.from_pandas(frame.astype(texts), schema, preserve_index=False)
+    except (KeyError, pa.ArrowException) as error:
+        raise WrongTable(f"table {name} is not as workflow/columns.yaml declares: {error}") from None
+    return table.replace_schema_metadata(None)
 
 
 def _cast(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:

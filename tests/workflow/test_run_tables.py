@@ -7,7 +7,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from cs336_model.results import BadResult
 from kernel_tables.errors import NotConserved, TraceError
 from kernel_tables.profile import read as read_capture
 from tests.kernel_tables.synthetic import Synthetic
@@ -71,13 +70,6 @@ def test_an_incomplete_capture_gives_no_tables_but_the_command_that_captures_aga
     assert not path.with_name("status.json").exists()
 
 
-def test_a_result_of_something_else_is_refused(a_run):
-    path = a_run()
-    with pytest.raises(BadResult, match=r"was made from something else \(measured_steps was 3, is 5\); measure again"):
-        run_tables.main(path, key=small_results.make_key(RUN, "capture", measured_steps=5))
-    run_tables.main(path, key=small_results.make_key(RUN, "capture"))
-
-
 def test_a_run_out_of_memory_has_empty_tables_and_says_why(a_run):
     path = a_run(capture=None, **small_results.OUT_OF_MEMORY)
     run_tables.main(path)
@@ -112,6 +104,28 @@ def test_overlapping_kernels_are_busy_once_and_those_between_steps_count_in_none
     assert ranges[["step", "phase", "instances", "wall_ns", "gpu_time_ns"]].to_numpy().tolist() == [
         [0, "forward", 1, 180, 50], [1, "forward", 1, 180, 50]
     ]  # fmt: skip
+
+
+def test_steps_of_several_ranks_are_means_by_rank(a_run):
+    def rank(wait: int) -> Synthetic:
+        made = Synthetic().range("measure", 0, 4_000_000)
+        for begin in (0, 2_000_000):
+            made.range("step", begin, begin + 1_900_000).range("backward", begin + 1, begin + 100_000)
+            made.kernel("gemm", at=begin + 2, start=begin + 100_000, duration=300_000)
+            made.kernel("ncclDevKernel_AllReduce_Sum_f32(x)", at=begin + 3, start=begin + 350_000, duration=wait)
+        return made
+
+    path = a_run(rank(200_000), spec={"measured_steps": 2, "gpus": 2, "parallel": "ddp"}, ranks=2)
+    rank(500_000).write(path.with_name("capture_rank1.sqlite"))
+    run_tables.main(path)
+    table = read(path, "communication_steps").set_index("rank")
+    assert table[["compute_ms", "communication_ms", "exposed_communication_ms", "overlap"]].to_numpy().tolist() == [
+        [0.3, 0.2, 0.15, 0.25], [0.3, 0.5, 0.45, 0.1]
+    ]  # fmt: skip
+    assert table[["transfer_ms", "waiting_ms", "collectives"]].to_numpy().tolist() == [[0.2, 0.0, 1], [0.2, 0.3, 1]]
+    Synthetic().range("measure", 0, 10).write(path.with_name("capture_rank1.sqlite"))
+    with pytest.raises(TraceError, match="gives no tables: rank 1: "):
+        run_tables.main(path)
 
 
 def test_a_lost_launch_is_an_error_and_not_a_figure(a_run):

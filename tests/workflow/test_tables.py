@@ -30,14 +30,14 @@ def test_a_table_is_written_as_parquet_with_units_and_as_csv_in_the_declared_ord
 @pytest.mark.parametrize(
     ("name", "row", "message"),
     [
-        ("warmup_steps", STEP | {"ms": "long"}, "column ms is declared as float, and has .* such as 'long'"),
-        ("warmup_steps", STEP | {"step": 0.5}, "column step is declared as int, and has float64 such as 0.5"),
-        ("warmup_steps", {"phase": "forward", "step": 0}, "no column run, model"),
+        ("warmup_steps", STEP | {"ms": "long"}, ".* for column ms with type"),
+        ("warmup_steps", STEP | {"step": 0.5}, "Float value 0.500000 .* for column step with type float64"),
+        ("warmup_steps", {"phase": "forward", "step": 0}, "name 'run' .* is not found"),
         ("mine", STEP, "not declared; add its columns to workflow/columns.yaml"),
     ],
 )
 def test_what_is_not_as_declared_is_refused_by_table_and_column(tmp_path, name, row, message):
-    with pytest.raises(WrongTable, match=f"table {name}: {message}"):
+    with pytest.raises(WrongTable, match=rf"^table {name}\b.*{message}"):
         write_table(pd.DataFrame([row]), tmp_path / f"{name}.parquet")
     assert not list(tmp_path.iterdir())
 

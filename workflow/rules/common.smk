@@ -34,10 +34,6 @@ def count_gpus(wildcards):
     return 0 if CONFIG.device == "cpu" else RUNS[wildcards.run].gpus
 
 
-HAS_RANKS = any(run.gpus > 1 for run in RUNS.values())
-GPUS = count_gpus if HAS_RANKS else int(CONFIG.device != "cpu")  # a number takes less time in large grids
-
-
 # --- tables
 
 
@@ -59,11 +55,10 @@ def figure_files(figures, suffixes=("svg", "png")):
 HAS_STEPS = "time_lost" in QUESTIONS  # else attention is measured alone
 CLASSES = json.dumps(CONFIG.kernel_classes, sort_keys=True)
 OWN_RULES = shlex.join(["--classes", CLASSES, "--rules", json.dumps(CONFIG.diagnosis_rules, sort_keys=True)])
-CAPTURE_TABLES = ["kernels", "phases", "ranges", "findings"]
-RANK_TABLES = ["rank_steps"] if HAS_RANKS else []
+CAPTURE_TABLES = ["kernels", "phases", "ranges", "findings", "communication_steps"]
 MEMORY_TABLES = ["memory_phases", "memory_activations", "memory_timeline", "memory_totals"]
 MERGED = ["runs", "timings", "steps", "warmup_steps", *CAPTURE_TABLES, *MEMORY_TABLES, "energy_windows", "counters"]
-MERGED += ["communication_steps", "attention_cells"]
+MERGED += ["attention_cells"]
 SUMMARIES = ["forward_time", "top_kernels", "forward_parts", "class_shares", "training_parts"]
 SUMMARIES += ["attention", "attention_backward"]
 STAGE_TABLES = {"capture": CAPTURE_TABLES, "memory": MEMORY_TABLES, "counters": ["counters"]}  # of a run
@@ -71,8 +66,8 @@ CAPTURED = [name for name, run in RUNS.items() if "capture" in run.stages]
 CAPTURE_FILES = expand("results/runs/{run}/{file}", run=CAPTURED, file=["capture.sqlite", "status.json"])
 RUN_TABLES = expand("results/runs/{run}/status.json", run=CAPTURED)
 for name, run in RUNS.items():
-    asked = [table for stage in run.stages for table in STAGE_TABLES.get(stage, [])]
-    RUN_TABLES += table_files(asked + (RANK_TABLES if run.gpus > 1 else []), f"results/runs/{name}", ["parquet"])
+    made = [table for stage in run.stages for table in STAGE_TABLES.get(stage, [])]
+    RUN_TABLES += table_files(made, f"results/runs/{name}", ["parquet"])
 
 # --- studies, documents, figures
 

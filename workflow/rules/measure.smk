@@ -23,7 +23,7 @@ rule timing:
     threads: 0
     resources:
         measuring=MEASURING,
-        gpu=GPUS,
+        gpu=count_gpus,
         time_limit_s=TIME_LIMIT_S,
     params:
         key=wanted_key("results/runs/{run}/timing.json"),

@@ -18,16 +18,14 @@ rule run_tables:
         result="results/runs/{run}/capture.json",
         capture="results/runs/{run}/capture.sqlite",
     output:
-        table_files(CAPTURE_TABLES + RANK_TABLES, "results/runs/{run}", ["parquet"]),
+        table_files(CAPTURE_TABLES, "results/runs/{run}", ["parquet"]),
         status="results/runs/{run}/status.json",
     log:
         "logs/{run}/run_tables.log",
     params:
-        key=wanted_key("results/runs/{run}/capture.json"),
         rules=OWN_RULES,
     shell:
-        "python -m workflow.scripts.run_tables --result {input.result:q} --key {params.key:q}"
-        " {params.rules} 2>&1 | tee {log:q}"
+        "python -m workflow.scripts.run_tables --result {input.result:q} {params.rules} 2>&1 | tee {log:q}"
 
 
 rule memory_tables:
@@ -39,10 +37,8 @@ rule memory_tables:
         table_files(MEMORY_TABLES, "results/runs/{run}", ["parquet"]),
     log:
         "logs/{run}/memory_tables.log",
-    params:
-        key=wanted_key("results/runs/{run}/memory.json"),
     shell:
-        "python -m workflow.scripts.memory_tables --result {input.result:q} --key {params.key:q} 2>&1 | tee {log:q}"
+        "python -m workflow.scripts.memory_tables {input.result:q} 2>&1 | tee {log:q}"
 
 
 rule counter_tables:
@@ -68,7 +64,7 @@ rule merge:
         plan=str(PLAN_FILE),
         code=write_digest(
             "merge",
-            *[f"workflow/scripts/{name}.py" for name in ("merge", "energy", "attention_sweep", "communication")],
+            *[f"workflow/scripts/{name}.py" for name in ("merge", "energy", "attention_sweep")],
         ),
         results=list(PLAN),
         tables=RUN_TABLES,
@@ -78,8 +74,6 @@ rule merge:
     log:
         "logs/merge.log",
     localrule: True
-    params:
-        keep=KEPT_TABLES,
     script:
         "../scripts/merge.py"
 

@@ -1,6 +1,6 @@
 """The tables of the memory of one run: from memory.json and memory_history.json.gz to the tables beside them.
 
-    python -m workflow.scripts.memory_tables --result results/runs/RUN/memory.json [--key JSON]
+    python -m workflow.scripts.memory_tables results/runs/RUN/memory.json
 
 State n is what is live after event n (an allocation or a release), so a range begins in the state before its first
 event. What the model, the optimizer or the step holds at the end has that as its category. Any other allocation has one
@@ -18,7 +18,6 @@ from cs336_model import locks
 if __name__ == "__main__":
     LOCK = locks.shared()  # nothing heavy is imported beside a measured step
 
-import argparse
 import gzip
 import json
 import sys
@@ -30,10 +29,9 @@ import numpy as np
 import pandas as pd
 
 from cs336_model.ranges import COMMUNICATION
-from cs336_model.results import BadResult, Memory
+from cs336_model.results import BadResult, Memory, read_result
 from kernel_tables.errors import NotConserved
-from workflow.scripts.run_tables import read_fresh
-from workflow.tables import make_table, write_table
+from workflow.tables import make_table, write_tables
 
 TABLES = ("memory_phases", "memory_activations", "memory_timeline", "memory_totals")
 CATEGORIES = [
@@ -171,10 +169,10 @@ def make_tables(result: Memory, history: History) -> dict[str, pd.DataFrame]:
     }
 
 
-def main(result: Path, key: dict | None = None) -> None:
-    """Writes TABLES beside the result; without rows if it is not complete. `key`: what the result must have been made
-    from. Raises BadResult and NotConserved, in one line."""
-    measured, made = read_fresh(result, key), {}
+def main(result: Path) -> None:
+    """Writes TABLES beside the result; without rows if it is not complete. Raises BadResult and NotConserved, in one
+    line."""
+    measured, made = read_result(result), {}
     if measured.status == "complete":
         record = json.loads(gzip.decompress(result.with_name("memory_history.json.gz").read_bytes()))
         try:
@@ -182,16 +180,11 @@ def main(result: Path, key: dict | None = None) -> None:
         except NotConserved as error:
             again = f"some are missing, measure again: snakemake --forcerun {result}"
             raise NotConserved(f"{result}: {error}; {again}") from None
-    for name in TABLES:
-        frame = made[name] if made else make_table(name, keys=False)
-        write_table(frame, result.with_name(f"{name}.parquet"), keys=False)
+    write_tables(made, [result.with_name(f"{name}.parquet") for name in TABLES], keys=False)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--result", type=Path, required=True)
-    parser.add_argument("--key", type=json.loads)
     try:
-        main(**vars(parser.parse_args()))
+        main(Path(sys.argv[1]))
     except (BadResult, NotConserved) as error:
         sys.exit(str(error))

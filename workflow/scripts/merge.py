@@ -8,7 +8,7 @@ row of `runs` with its reason. Nothing is averaged over a dimension that varies.
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,36 +20,31 @@ from cs336_model.results import STAGES, BadResult, Capture, Result, Timing, read
 from kernel_tables.errors import NotConserved
 from kernel_tables.files import written_whole
 from workflow.freshness import command_for, explain_difference
-from workflow.tables import KEYS, declared_tables, dictionary, make_table, write_table
+from workflow.tables import KEYS, declared_tables, dictionary, make_table, write_tables
 
 LOSS_TOLERANCE = 1e-3  # relative; atomic additions change the last digits from process to process
 SIZES = ("d_model", "d_ff", "num_layers", "num_heads")
 Stages = dict[str, list[Result]]  # by stage, the result of each process
 
 
-def main(results: Sequence[str], tables: Sequence[str], plan: str, outputs: Sequence[str], keep: Iterable[str]) -> None:
-    """Writes the merged tables and README.md among `outputs`. `results`: the JSON of all results; `tables`: Parquet of
-    runs, and status.json; `plan`: the wanted keys; `keep`: names of further tables that stay in the folder."""
+def main(results: Sequence[str], tables: Sequence[str], plan: str, outputs: Sequence[str]) -> None:
+    """Writes the merged tables and README.md among `outputs`; other tables in their folder, which are of an earlier
+    grid or are made from these, go. `results`: the JSON of all results; `tables`: Parquet of runs, and status.json;
+    `plan`: the wanted keys."""
     stages_by_run = read_results(results, json.loads(Path(plan).read_text(encoding="utf-8")))
     statuses = [Path(path) for path in tables if path.endswith("status.json")]
     warnings = {path.parent.name: json.loads(path.read_text(encoding="utf-8"))["warnings"] for path in statuses}
     merged = merge_run_tables([path for path in tables if path.endswith(".parquet")], stages_by_run)
-    check_conservation(merged["kernels"], merged["phases"])
+    if statuses:
+        check_conservation(merged["kernels"], merged["phases"])
     rows = [describe_run(stages, warnings.get(run, [])) for run, stages in stages_by_run.items()]
-    merged["runs"] = add_launch_times(make_table("runs", rows), merged["phases"])
-    merged |= merge_timings(stages_by_run) | merge_lists(stages_by_run)
-    if len(merged["rank_steps"]):
-        from workflow.scripts.communication import merge_ranks  # which also draws
-
-        merged["communication_steps"] = merge_ranks(merged["rank_steps"])
-    folder, wanted = Path(outputs[0]).parent, {Path(path).stem for path in outputs if path.endswith(".parquet")}
-    for name in wanted:
-        write_table(merged[name] if name in merged else make_table(name), folder / name)
+    merged |= {"runs": make_table("runs", rows)} | merge_timings(stages_by_run) | merge_lists(stages_by_run)
+    folder = Path(outputs[0]).parent
+    for path in (folder / f"{name}.{suffix}" for name in declared_tables() for suffix in ("csv", "parquet")):
+        path.unlink(missing_ok=True)
+    write_tables(merged, outputs)
     with written_whole(folder / "README.md") as partial:
         partial.write_text(dictionary(), encoding="utf-8")
-    for name in {*declared_tables()} - wanted - {*keep}:  # of an earlier grid
-        for suffix in ("csv", "parquet"):
-            (folder / f"{name}.{suffix}").unlink(missing_ok=True)
 
 
 def read_results(paths: Sequence[str], wanted: dict[str, dict]) -> dict[str, Stages]:
@@ -82,7 +77,7 @@ def list_keys(stages: Stages) -> dict[str, object]:
 
 
 def describe_run(stages: Stages, warnings: Sequence[str]) -> dict[str, object]:
-    """The row of `runs` of a run, without launch times."""
+    """The row of `runs` of a run."""
     by_stage = {stage: stages[stage][0] for stage in STAGES if stage in stages}
     results = list(by_stage.values())
     timing = results[0] if isinstance(results[0], Timing) else Timing(status="unsupported")
@@ -124,14 +119,6 @@ def list_notes(by_stage: dict[str, Result]) -> list[str]:
     return notes
 
 
-def add_launch_times(runs: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
-    """`runs` with the microseconds of the captured host per launch: wall time of the forward pass ÷ its kernels. It
-    tells a slow host from a quick one; empty without a capture."""
-    sums = phases[phases["phase"] == "forward"].groupby("run")[["wall_ns", "kernels"]].sum().astype("float64")
-    per_launch = sums["wall_ns"] / sums["kernels"].where(sums["kernels"] > 0) / 1e3
-    return runs.assign(launch_us=runs["run"].map(per_launch).astype("float64"))
-
-
 def merge_timings(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
     """`timings` and `steps` of all processes; `warmup_steps` of the first."""
     rows = defaultdict(list)
@@ -160,7 +147,7 @@ def list_steps(leading: dict[str, object], seconds: dict[str, list[float]]) -> l
 
 def list_times(timing: Timing) -> dict[str, list[float]]:
     """The seconds of the steps, and of each phase that has times; of steps without communication, too."""
-    more = timing.phase_seconds | {"step_without_communication": getattr(timing, "without_communication_seconds", None)}
+    more = timing.phase_seconds | {"step_without_communication": timing.without_communication_seconds}
     return {"step": timing.step_seconds} | {phase: times for phase, times in more.items() if times}
 
 
@@ -198,16 +185,14 @@ def merge_lists(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
 
 
 def merge_run_tables(paths: Sequence[str], stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
-    """The tables of runs by name, each row with the keys of its run before it; no rows of a table without files."""
+    """The tables of runs by name, each row with the keys of its run before it."""
     parts: dict[str, list[pa.Table]] = defaultdict(list)
     keys = {run: list_keys(stages) for run, stages in stages_by_run.items()}
     for path in map(Path, paths):
         table = pq.ParquetFile(path).read(use_threads=False)
         columns = {key: pa.array([value] * len(table)) for key, value in keys[path.parent.name].items()}
         parts[path.stem].append(pa.table(columns | dict(zip(table.column_names, table.columns, strict=True))))
-    merged = {name: pa.concat_tables(found, promote_options="permissive") for name, found in parts.items()}
-    filled = {name: table.to_pandas() for name, table in merged.items() if len(table)}
-    return {name: make_table(name) for name in (*parts, "kernels", "phases", "rank_steps")} | filled
+    return {name: pa.concat_tables(found, promote_options="permissive").to_pandas() for name, found in parts.items()}
 
 
 def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
@@ -230,8 +215,7 @@ def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
 if "snakemake" in globals():
     try:
         main(
-            list(snakemake.input.results), list(snakemake.input.tables), snakemake.input.plan, list(snakemake.output),
-            snakemake.params.keep,
+            list(snakemake.input.results), list(snakemake.input.tables), snakemake.input.plan, list(snakemake.output)
         )  # fmt: skip
     except (BadResult, NotConserved) as error:
         sys.exit(str(error))

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from cs336_model.results import BadResult, Capture, Result, read_result
+from cs336_model.results import BadResult, Capture, read_result
 from kernel_tables.attribution import names_in, path_text
 from kernel_tables.classes import ON_TENSOR_CORES, family, users_rules
 from kernel_tables.diagnose import as_table
@@ -32,59 +32,46 @@ from kernel_tables.files import written_whole
 from kernel_tables.intervals import union
 from kernel_tables.profile import Profile, read
 from kernel_tables.rules import rules_of_entries
-from workflow.freshness import explain_difference
-from workflow.tables import declared_columns, make_table, write_table
+from workflow.tables import declared_columns, write_tables
 
-TABLES = ("kernels", "phases", "ranges", "findings", "rank_steps")
+TABLES = ("kernels", "phases", "ranges", "findings", "communication_steps")
 MEMORY_OPERATIONS = ("memcpy", "memset")
 OUTSIDE = "(outside)"
 
 
-def main(result: Path, classes: Sequence[dict] = (), rules: Sequence[dict] = (), key: dict | None = None) -> None:
+def main(result: Path, classes: Sequence[dict] = (), rules: Sequence[dict] = ()) -> None:
     """Writes TABLES and status.json beside `result`. `classes` and `rules` are kernel_classes and diagnosis_rules of
-    config.yaml. `key`: what the result must have been made from. Raises TraceError or BadResult, one line each."""
+    config.yaml. Raises TraceError or BadResult, one line each."""
     users_rules(classes)  # for its errors, which are not the capture's
-    custom_rules, folder, capture = rules_of_entries(rules, "diagnosis_rules"), result.parent, read_fresh(result, key)
+    custom_rules, folder, capture = rules_of_entries(rules, "diagnosis_rules"), result.parent, read_result(result)
     made, warnings = {}, []
     if capture.status == "complete":
         paths = [folder / f"capture{f'_rank{rank}' if rank else ''}.sqlite" for rank in range(capture.ranks)]
         try:
-            made, warnings = make_run_tables(capture, paths[0], classes, custom_rules)
-            if capture.ranks > 1:
-                steps, device = capture.key["spec"]["measured_steps"], capture.machine.device
-                made |= make_rank_tables(paths, steps, device, capture.profiler, classes)
+            made, warnings = make_run_tables(capture, paths, classes, custom_rules)
         except NotConserved:
             raise
         except TraceError as error:
             again = f"capture again: snakemake --forcerun {result}"
             raise TraceError(f"{paths[0]} gives no tables: {error}; {again}") from None
-    for name in TABLES:
-        frame = made[name] if name in made else make_table(name, keys=False)
-        write_table(frame, folder / f"{name}.parquet", keys=False)
+    write_tables(made, [folder / f"{name}.parquet" for name in TABLES], keys=False)
     status = {"status": capture.status, "reason": capture.reason, "warnings": warnings}
     with written_whole(folder / "status.json") as partial:
         partial.write_text(json.dumps(status, indent=1) + "\n", encoding="utf-8")
 
 
-def read_fresh(path: Path, key: dict | None) -> Result:
-    """The result in a file. Raises BadResult if it was made from something else than `key`."""
-    result = read_result(path)
-    if key is not None and (difference := explain_difference(result.key, key)):
-        again = f"measure again: snakemake --forcerun {path}"
-        raise BadResult(f"{path} was made from something else ({difference}); {again}")
-    return result
-
-
 def make_run_tables(
-    capture: Capture, path: Path, classes: Sequence[dict], custom_rules: Sequence
+    capture: Capture, paths: Sequence[Path], classes: Sequence[dict], custom_rules: Sequence
 ) -> tuple[dict[str, pd.DataFrame], list[str]]:
-    """(kernels, phases, ranges and findings of rank 0, warnings) of a complete capture. Raises TraceError if the file
-    lacks something, and NotConserved if a table does."""
+    """(TABLES by name, warnings) of a complete capture, from its files in the order of the ranks; all but
+    communication_steps are of rank 0. Raises TraceError if a file lacks something, and NotConserved if a table does."""
     spec, device = capture.key["spec"], capture.machine.device
-    with read(path, classes) as profile:
-        warnings = check_capture(profile, spec["measured_steps"], device, capture.profiler)
-        activities, ranges = place_in_steps(profile)
-        findings = as_table(profile.diagnose("step", custom_rules)).rename(columns={"where": "located"})
+    with ExitStack() as stack:
+        profiles = [stack.enter_context(read(path, classes)) for path in paths]
+        warnings, *_ = [check_capture(profile, capture, rank) for rank, profile in enumerate(profiles)]
+        made = {"communication_steps": sum_communication(profiles)} if len(profiles) > 1 else {}
+        activities, ranges = place_in_steps(profiles[0])
+        made["findings"] = as_table(profiles[0].diagnose("step", custom_rules))
     kernels, phases = sum_kernels(activities), sum_phases(activities, ranges)
     require_same("measured steps", phases["step"].nunique(), spec["measured_steps"])
     if device != "cpu":
@@ -93,34 +80,12 @@ def make_run_tables(
         warnings.append("nsys records no operators of a CPU program: wall times of ranges only, no kernels")
         measured = [name for name in phases if name not in ("step", "phase", "wall_ns")]
         phases = phases.assign(**dict.fromkeys(measured, pd.array([pd.NA] * len(phases), dtype="Int64")))
-    made = {"kernels": kernels, "phases": phases, "ranges": sum_ranges(activities, ranges), "findings": findings}
-    return made, warnings
+    return made | {"kernels": kernels, "phases": phases, "ranges": sum_ranges(activities, ranges)}, warnings
 
 
-def make_rank_tables(
-    captures: Sequence[Path], steps: int, device: str, profiler: str, classes: Sequence[dict]
-) -> dict[str, pd.DataFrame]:
-    """rank_steps of a run, from its captures in the order of the ranks; that of rank 0 is already checked. Raises
-    TraceError if another one is incomplete, or ranks do not fit together."""
-    from kernel_tables.ranks import Rank, communication, findings_of_ranks
-
-    with ExitStack() as stack:
-        ranks = []
-        for number, path in enumerate(captures):
-            profile = stack.enter_context(read(path, classes))
-            if number:
-                check_capture(profile, steps, device, profiler, f"rank {number}: ")
-            process = profile.capture.activities.process
-            ranks.append(Rank(number, profile, int(process[0]) if len(process) else -1))
-        for finding in findings_of_ranks(ranks, "step"):
-            if finding.severity == ERROR:
-                raise TraceError(finding.message)
-        return {"rank_steps": communication(ranks, "step")}
-
-
-def check_capture(profile: Profile, steps: int, device: str, profiler: str, where: str = "") -> list[str]:
-    """What may be odd in a capture, once of each kind. Raises TraceError if it is incomplete. The messages of nsys
-    itself name the host, so they are printed (to the log), and another text stands for them."""
+def check_capture(profile: Profile, capture: Capture, rank: int) -> list[str]:
+    """What may be odd in the file of a rank, once of each kind. Raises TraceError if it is incomplete. The messages of
+    nsys itself name the host, so they are printed (to the log), and another text stands for them."""
     texts = {
         "nsys_lost_events": "nsys lost events: times and counts may be too small; capture less at a time",
         "nsys_error": "nsys reports an error: what it failed to record is missing",
@@ -128,16 +93,31 @@ def check_capture(profile: Profile, steps: int, device: str, profiler: str, wher
         "nsys_older_than_driver": "nsys does not know the CUDA of this driver: install a newer nsys",
     }
     expected = ["nsys_hedge"]  # it is covered by the checks that all steps are there and alike
-    expected += ["no_kernels"] if profiler == "nsys" and device == "cpu" else []
+    expected += ["no_kernels"] if capture.profiler == "nsys" and capture.machine.device == "cpu" else []
     found: dict[str, dict[str, str]] = {ERROR: {}, WARNING: {}}  # the first message of each code
-    for finding in profile.check(expected_steps=steps, equal_steps=True):
+    for finding in profile.check(expected_steps=capture.key["spec"]["measured_steps"], equal_steps=True):
         if finding.code not in expected:
             if finding.code in texts:
                 print(f"{finding.code}: {finding.message}", file=sys.stderr)
             found[finding.severity].setdefault(finding.code, texts.get(finding.code, finding.message))
     if errors := found[ERROR].values():
-        raise TraceError(f"{where}{'; '.join(errors)}")
+        raise TraceError(f"{f'rank {rank}: ' if rank else ''}{'; '.join(errors)}")
     return list(found[WARNING].values())
+
+
+def sum_communication(profiles: Sequence[Profile]) -> pd.DataFrame:
+    """One row per rank and device: means over its steps. Raises TraceError if the ranks do not fit together."""
+    from kernel_tables.ranks import communication, findings_of_ranks, ranks_of
+
+    ranks = ranks_of(profiles)
+    for finding in findings_of_ranks(ranks, "step"):
+        if finding.severity == ERROR:
+            raise TraceError(finding.message)
+    steps = communication(ranks, "step").drop(columns="step").set_index(["rank", "device"]).astype("float64")
+    means = steps.groupby(["rank", "device"], sort=False).mean().reset_index()
+    means[means.filter(like="_ns").columns] /= 1e6
+    means = means.rename(columns=lambda name: name.replace("_ns", "_ms"))
+    return means.assign(overlap=means["overlapped_ms"] / means["communication_ms"])
 
 
 def place_in_steps(profile: Profile) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -237,8 +217,8 @@ def require_same(quantity: str, actual: int, expected: int) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--result", type=Path, required=True)
-    for name in ("classes", "rules", "key"):
-        parser.add_argument(f"--{name}", type=json.loads, default=None if name == "key" else [])
+    for name in ("classes", "rules"):
+        parser.add_argument(f"--{name}", type=json.loads, default=[])
     try:
         main(**vars(parser.parse_args()))
     except (TraceError, BadResult) as error:
