@@ -62,11 +62,8 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
     from cs336_model import benchmark, device, ranges, variants
 
     variants.import_late_modules(spec)
-    subject_class = benchmark.Subject
     if is_rank:
         from cs336_model import parallel
-
-        subject_class = parallel.SUBJECTS[spec.parallel]
     module = import_module(f"cs336_model.{'benchmark' if spec.stage in BENCHMARKED else spec.stage}")
     options.close_recording = None
     if options.profiler in ("nsys", "torch"):
@@ -80,10 +77,11 @@ def run(spec: Spec, options: argparse.Namespace) -> bool:
     # otherwise, Python searches all objects of torch for garbage when it ends, which takes a third of a second
     atexit.register(gc.freeze)
     if is_rank:
-        place = parallel.RankPlace(spec, options)
+        place, subject_class = parallel.RankPlace(spec, options), parallel.SUBJECTS[spec.parallel]
     else:
         sharing.release()
-        place = device.Place(spec.device, options.locks, options.output.with_name("started"))
+        started = options.output.with_name("started")
+        place, subject_class = device.Place(spec.device, options.locks, started), benchmark.Subject
     given = (place, options, subject_class) if spec.stage in (*BENCHMARKED, "memory") else (place.device,)
     result = measure_or_explain(spec, place, partial(module.measure, spec, *given))
     result.machine = device.describe_machine(place.device)

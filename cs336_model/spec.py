@@ -124,9 +124,7 @@ def explain_impossible(spec: Spec) -> str | None:
         return f"{several} and batch_size {spec.batch_size}: all GPUs share a batch, and {spec.gpus} does not divide it"
     if spec.gpus > 1 and spec.compile != "off":
         return f"{several} and {compile}: a compiled graph is split at the buckets of gradients; leave it off"
-    changes = {compile: spec.compile == "attention", f"attention {spec.attention}": spec.attention != "eager",
-               checkpoint: spec.checkpoint != "0"}  # fmt: skip
-    change = next((name for name, is_asked in changes.items() if is_asked), None)
-    if change and not spec.is_own_model:
-        return f"{change} with the model {spec.constructor}: only {OWN_MODEL} has parts that can be changed"
+    if not spec.is_own_model and (spec.compile == "attention" or spec.attention != "eager" or spec.checkpoint != "0"):
+        asked = f"{compile}, attention {spec.attention}, {checkpoint}"
+        return f"{asked} with the model {spec.constructor}: only {OWN_MODEL} has parts that can be changed"
     return None

@@ -21,8 +21,8 @@ def test_a_specification_that_is_wrong_ends_the_program_in_one_line(tmp_path, te
     [
         ({"compile": "on", "checkpoint": "1"}, "compile on with checkpoint 1"),
         ({"checkpoint": "2-2"}, "checkpoint 2-2: groups inside a group must be smaller"),
-        ({"attention": "flash", "constructor": "m:LM"}, "attention flash with the model m:LM"),
-        ({"compile": "attention", "constructor": "m:LM"}, "compile attention with the model m:LM"),
+        ({"attention": "flash", "constructor": "m:LM"}, "attention flash, checkpoint 0 with the model m:LM"),
+        ({"compile": "attention", "constructor": "m:LM"}, "compile attention, attention eager"),
         ({"checkpoint": "2", "constructor": "m:LM"}, "checkpoint 2 with the model m:LM"),
         ({"optimizer": "fused", "mode": "forward"}, "optimizer fused with mode forward"),
         ({"gpus": 2}, "gpus 2 with parallel none"),
