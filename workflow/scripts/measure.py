@@ -9,6 +9,7 @@ result last. Without a result, it ends with a line on standard error, after a cr
 
 import argparse
 import json
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -47,7 +48,7 @@ def main() -> None:
             require_planned_code(spec.stage, options.sources, key["code"])
             result.key, result.started_utc = key, started
             write_result(result, scratch / target.name)
-            put_files(job.files, spec, captures, target.parent)
+            put_files(job.files, captures, target)
             (scratch / target.name).replace(target)
     except (ProgramFailed, ProfilerFailed, ConfigError, ValueError) as error:
         sys.exit(f"{target}: {error}")
@@ -146,23 +147,18 @@ def count_kernels(job: Job, spec: Spec, key: dict) -> Result:
     return result
 
 
-def put_files(files: Path, spec: Spec, captures: list[Path], folder: Path) -> None:
-    """Moves the kept files beside the result; those that every result of a stage has are empty where nothing was
-    recorded, as if memory ran out. What only an earlier result had goes."""
-    names = [path.name for path in captures]
-    stale = ["memory_snapshot.pickle"] if spec.stage == "memory" else []
-    if spec.stage == "capture":
-        names += [f"capture_rank{rank}.sqlite" for rank in range(1, spec.gpus)]
-        names += [f"reports/{name}.csv" for name in runner.REPORTS]
-        stale = ["capture_rank*.sqlite", "capture*.nsys-rep"]
-        (files / "reports").mkdir(exist_ok=True)
-        (folder / "reports").mkdir(exist_ok=True)
-    for name in names:
-        (files / name).touch()
-    for path in (path for pattern in stale for path in folder.glob(pattern)):
-        path.unlink()
-    for path in sorted(path for path in files.rglob("*") if path.is_file()):
-        path.replace(folder / path.relative_to(files))
+def put_files(files: Path, captures: list[Path], target: Path) -> None:
+    """Moves the kept files beside the result, instead of those of an earlier one; what each result of the stage has is
+    empty where nothing was recorded, as if memory ran out."""
+    for path in captures:
+        (files / path.name).touch()
+    for path in target.parent.glob(f"{target.stem}*"):
+        if path.suffix in (".sqlite", ".nsys-rep", ".pickle"):
+            path.unlink()
+    if target.stem == "capture":
+        shutil.rmtree(target.with_name("reports"), ignore_errors=True)
+    for path in files.iterdir():
+        path.replace(target.with_name(path.name))
 
 
 if __name__ == "__main__":
