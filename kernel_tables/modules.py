@@ -341,7 +341,7 @@ class Backward:
     def _forward_calls(self, sequence: np.ndarray, forward_thread: np.ndarray) -> np.ndarray:
         """By node, the innermost call of a module around the operator that it differentiates; NONE for all others."""
         operators, result, created = self.operators, np.full(len(sequence), NONE), {}
-        creates = ~self.is_node & (sequence != NONE) & (forward_thread == 0)
+        creates = ~self.is_node & (sequence != NONE) & (forward_thread <= 0)
         for thread, rows in rows_by_value(operators["thread"], creates).items():
             rows = rows[np.argsort(operators["start"][rows], kind="stable")][::-1]
             numbers, last = np.unique(sequence[rows], return_index=True)

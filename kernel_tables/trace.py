@@ -9,8 +9,9 @@ import re
 import tempfile
 import zlib
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from decimal import Decimal
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -111,13 +112,11 @@ class Events(Source):
     """
 
     def __init__(self, path: Path):
-        self.path, self.whole_microseconds = path, True
+        self.path, self.file, self.whole_microseconds, self.process = path, EventFile(path), True, 0
         self.names, self.shapes, self.size_texts, self.copy_words = Numbers(), Numbers(), Numbers(), Numbers()
         self.collectives: list[Args] = []
         self.given_ids: dict[int, int] = {}  # correlation by external id, of what had none
-        self.labels: set[tuple[int, str]] = set()  # of activities whose process is text: device and process
-        self._substitutes, self.process = Numbers(), 0
-        self.file = EventFile(path)
+        self._substitutes = Numbers()
         self.columns = self._read()
         if self.file.facts.written_by:
             raise TraceError(f"{path}: a timeline written by `kernel-tables trace`, not a capture; {ADVICE}")
@@ -143,25 +142,21 @@ class Events(Source):
         """The columns by kind."""
         blocks: dict[Any, list[dict]] = {kind: [self._columns(kind, [])] for kind in dict.fromkeys(KINDS.values())}
         for events in self.file:
-            by_kind: dict[Any, list[Event]] = {kind: [] for kind in blocks}
-            append = {category: by_kind[kind].append for category, kind in KINDS.items()}.get
+            by_kind: dict[Any, list[Event]] = defaultdict(list)
             for event in events:
-                if add := append(event.cat):
-                    add(event)
+                if event.cat in KINDS:
+                    by_kind[KINDS[event.cat]].append(event)
             by_kind["function"] = [event for event in by_kind["function"] if modules.is_wanted(event.name or "")]
             for kind, of_kind in by_kind.items():
                 whole = [event for event in of_kind if event.ph == "X"]
                 try:
-                    columns = self._columns(kind, whole)
+                    blocks[kind].append(self._columns(kind, whole))
                 except ValueError:
                     if kind in (KERNEL, COPY, FILL) and any(event.dur is None for event in whole):
                         problem = "a kernel has no duration: damaged, write the trace again"
                         raise TraceError(f"{self.path}: {problem}") from None
-                    for event in whole:
-                        event.dur = event.dur if event.dur is not None and abs(event.dur) < 1e15 else None
                     whole = [event for event in whole if _has_times(kind, event)]
-                    columns = self._columns(kind, whole)
-                blocks[kind].append(columns)
+                    blocks[kind].append(self._columns(kind, whole))
                 self.file.bad_events += len(of_kind) - len(whole)
         blocks[KERNEL] += [*blocks.pop(COPY), *blocks.pop(FILL)]
         return {
@@ -171,10 +166,9 @@ class Events(Source):
 
     def _columns(self, kind: Any, events: list[Event]) -> dict[str, np.ndarray]:
         """The columns of events of one kind. Raises ValueError for what is no time."""
-        no_args = Args()
+        no_args, columns = Args(), {}
         args, names = [event.args or no_args for event in events], [event.name or "" for event in events]
         start, lengths = _nanoseconds(events), np.rint(np.array([event.dur for event in events], float) * 1000)
-        columns = {}
         if kind in HOST_KINDS:  # Kineto writes a negative duration if it did not see the end
             columns["is_open"] = ~(lengths >= 0)
             lengths = np.where(columns["is_open"], 0, lengths)
@@ -183,29 +177,23 @@ class Events(Source):
             self.whole_microseconds = self.whole_microseconds and not (lengths % 1000).any()
             return columns | self._device_columns(kind, names, events, args)
         columns |= {"name": self.names.of(names), "thread": self._threads(events)}
-        columns["external"] = _integers([one.external for one in args])
-        if kind == "call":
-            columns["correlation"] = _integers([one.correlation for one in args])
+        numbers = {"call": ("correlation",), "operator": ("sequence", "forward_thread")}.get(kind, ())
+        columns |= {name: _integers_of(args, name) for name in ("external", *numbers)}
         if kind == "operator":
-            columns["sequence"] = _integers([one.sequence for one in args])
-            columns["forward_thread"] = np.maximum(_integers([one.forward_thread for one in args]), 0)
             columns["shapes"] = self.shapes.of([bytes(one.shapes) for one in args])
         return columns
 
     def _device_columns(self, kind: int, names: list[str], events: list[Event], args: list[Args]) -> dict:
         """The columns of activities. Copies and fills are named as nsys does."""
         columns = dict.fromkeys(("grid", "block", "bytes", "copy"), np.full(len(events), NONE))
-        columns |= {"kind": np.full(len(events), kind, np.int8), "node": _integers([one.node for one in args])}
-        columns |= {"graph": _integers([one.graph for one in args])}
-        columns["correlation"] = columns["external"] = _integers([one.correlation for one in args])
+        columns |= {name: _integers_of(args, name) for name in ("node", "graph", "correlation")}
+        columns |= {"kind": np.full(len(events), kind, np.int8), "external": columns["correlation"]}
         if (columns["correlation"] <= 0).any():  # else nobody needs the other number
-            columns["external"] = _integers([one.external for one in args])
-        device, stream = _integers([one.device for one in args]), _integers([one.stream for one in args])
+            columns["external"] = _integers_of(args, "external")
+        device, stream = _integers_of(args, "device"), _integers_of(args, "stream")
         if (device == NONE).any() or (stream == NONE).any():  # what the process and thread of an activity mean, too
-            device = np.where(device == NONE, _integers([event.pid for event in events]), device)
-            stream = np.where(stream == NONE, _integers([event.tid for event in events]), stream)
-        if events and isinstance(events[0].pid, str):
-            self.labels |= set(zip(np.maximum(device, 0).tolist(), [str(event.pid) for event in events], strict=True))
+            device = np.where(device == NONE, _integers_of(events, "pid"), device)
+            stream = np.where(stream == NONE, _integers_of(events, "tid"), stream)
         columns["stream"] = np.maximum(device, 0) << 32 | np.maximum(stream, 0) & 0xFFFFFFFF
         if kind == KERNEL:
             columns["grid"] = self.size_texts.of([bytes(one.grid) for one in args])
@@ -215,7 +203,7 @@ class Events(Source):
                     one.grid = one.block = None  # which would keep the block of the file in memory
                     self.collectives.append(one)
         else:
-            columns["bytes"] = _integers([one.bytes for one in args])
+            columns["bytes"] = _integers_of(args, "bytes")
         if kind == COPY:
             words = {"H": "Host", "D": "Device", "A": "Array"}
             copies = [*zip(names, args, strict=True)]
@@ -230,9 +218,7 @@ class Events(Source):
     def _threads(self, events: list[Event]) -> np.ndarray:
         """The global ids of threads; for what is no small number stands one from the highest down."""
         columns = []
-        usual = next((event.pid for event in events if event.pid is not None), None)
-        pids = [usual if event.pid is None else event.pid for event in events]
-        for values in (pids, [event.tid for event in events]):
+        for values in ([event.pid for event in events], [event.tid for event in events]):
             columns.append(numbers := _integers(values))
             for row in np.flatnonzero((numbers < 0) | (numbers > THREAD_BITS)).tolist():
                 numbers[row] = THREAD_BITS - self._substitutes[str(values[row])]
@@ -240,51 +226,39 @@ class Events(Source):
 
     def _count_from_first(self) -> None:
         """Makes times count from the first event, and lets events without an end last to the end of the trace."""
-        timed = {
-            kind: columns for kind, columns in self.columns.items() if len(columns["start"]) and kind != "overhead"
-        }
-        work = timed.get(KERNEL)
-        host = [columns for kind, columns in timed.items() if kind != KERNEL] or list(timed.values())
-        self.first_ns = min((int(columns["start"].min()) for columns in host), default=0)
-        last = max((int(columns["end"].max()) for columns in host), default=0)
-        if work:  # nothing ran an hour before or after all that the host did: such a time is lost, and moves no other
-            is_lost = (work["start"] < self.first_ns - HOUR_NS) | (work["start"] > last + HOUR_NS)
-            self.first_ns = min(self.first_ns, int(work["start"][~is_lost].min(initial=self.first_ns)))
-            ends = work["end"][~is_lost & (work["end"] < last + HOUR_NS)]
-            last = max(last, int(ends.max(initial=last)))
-            work["start"][is_lost] = work["end"][is_lost] = self.first_ns
+        work = self[KERNEL]
+        host = [one for kind, one in self.columns.items() if kind not in (KERNEL, "overhead") and len(one["start"])]
+        host = host or [work] * (len(work["start"]) > 0)
+        first = min((int(one["start"].min()) for one in host), default=0)
+        last = max((int(one["end"].max()) for one in host), default=0)
+        # Nothing ran an hour before or after all that the host did: such a time is lost, and moves no other.
+        is_lost = (work["start"] < first - HOUR_NS) | (work["start"] > last + HOUR_NS)
+        ends = work["end"][~is_lost & (work["end"] < last + HOUR_NS)]
+        self.first_ns = first = min(first, int(work["start"][~is_lost].min(initial=first)))
+        work["start"][is_lost] = work["end"][is_lost] = first
         for columns in self.columns.values():
-            columns["start"] -= self.first_ns
-            columns["end"] -= self.first_ns
+            columns["start"] -= first
+            columns["end"] -= first
         for kind in HOST_KINDS:
-            self[kind]["end"][self[kind]["is_open"]] = last - self.first_ns
+            self[kind]["end"][self[kind]["is_open"]] = int(ends.max(initial=last)) - first
 
     def _ranks(self) -> int:
         """How many ranks were merged into the file; sets `process`. In one rank one process launches, most ids stand
-        for one event of a name, and a thread has a step but once, and does one thing at a time."""
-        calls, operators, annotations = self["call"], self["operator"], self["annotation"]
+        for one event of a name, and a thread does one thing at a time."""
+        calls, operators = self["call"], self["operator"]
         launched = calls["thread"][np.isin(calls["correlation"], self[KERNEL]["correlation"])]
-        threads = launched if len(launched) else operators["thread"]
+        threads = next((one for one in (launched, operators["thread"]) if len(one)), self["annotation"]["thread"][:1])
         processes, events = np.unique(process_of(threads), return_counts=True)
-        if not len(processes):
-            self.process = process_of(int(annotations["thread"][:1].sum()))
-            return max(Counter(device for device, _ in self.labels).values(), default=1)
-        self.process = int(processes[np.argmax(events)])
+        if len(processes):
+            self.process = int(processes[np.argmax(events)])
         if (ranks := int((events > 1).sum())) > 1:  # a single event of another process is no rank
             return ranks
-        of_thread = np.full(len(annotations["start"]), NONE)
-        steps = self.rows_named("annotation", "ProfilerStep#")
-        of_thread[steps] = annotations["thread"][steps]
-        ids = {"call": calls["correlation"], "operator": operators["external"], "annotation": of_thread}
-        for kind, column in ids.items():
-            rows = np.flatnonzero(column > 0)
-            pairs = np.stack([column[rows], self[kind]["name"][rows]])
-            pairs = pairs[:, np.lexsort(pairs)]
-            begins = np.flatnonzero(np.append(True, (np.diff(pairs) != 0).any(axis=0)))
-            counts = np.diff(np.append(begins, len(rows)))
+        for columns, ids in ((calls, calls["correlation"]), (operators, operators["external"])):
+            ids_and_names = (ids * len(self.names) + columns["name"])[ids > 0]
+            counts = np.unique(ids_and_names, return_counts=True)[1]
             if len(counts) > 1 and np.median(counts) > 1:
                 return int(np.median(counts))
-        return 1 + any(modules.often_cross(self[kind]) for kind in ("call", "operator"))
+        return 1 + any(map(modules.often_cross, (calls, operators)))
 
     # The capture
 
@@ -419,15 +393,11 @@ class Events(Source):
             1: "Char Byte Bool Float8_e4m3fn Float8_e5m2",
         }  # fmt: skip
         item_bytes = {name: size for size, names in types.items() for name in names.split()}
-        externals = _integers([one.external for one in self.collectives]).tolist()
+        externals = _integers_of(self.collectives, "external").tolist()
         launched, found = Counter(externals), {}
-        known = set(self[KERNEL]["correlation"].tolist())
         for one, external in zip(self.collectives, externals, strict=True):
             correlation, *counts = _integers([one.correlation, one.elements_in, one.elements_out]).tolist()
-            if correlation <= 0:
-                correlation = self.given_ids.get(external)
-            if correlation not in known:
-                continue
+            correlation = correlation if correlation > 0 else self.given_ids.get(external, NONE)
             has_size = launched[external] == 1 and str(one.dtype) in item_bytes and min(counts) >= 0
             group = hashlib.sha256(f"{one.group} {one.group_ranks}".encode()).digest()
             found[self.process, correlation] = (
@@ -480,7 +450,11 @@ def _has_times(kind: Any, event: Event) -> bool:
         _nanoseconds([event])
     except ValueError:
         return False
-    return event.dur is not None or kind in HOST_KINDS
+    return kind in HOST_KINDS if event.dur is None else abs(event.dur) < 1e15
+
+
+def _integers_of(objects: list[Event] | list[Args], field: str) -> np.ndarray:
+    return _integers(list(map(attrgetter(field), objects)))
 
 
 def _integers(values: list) -> np.ndarray:
