@@ -33,6 +33,7 @@ PARTS = {  # what bars are made of, in the order in which they are stacked
     "parameters": BLUE, "gradients": GREEN, "optimizer state": PURPLE, "activations": VERMILLION,
     "temporary": ORANGE, "other": PALE,
 }  # fmt: skip
+DARK = (BLUE, VERMILLION, GREEN, "#117733", "#882255", "#b5651d")  # on which text is white
 SERIES = [BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY]
 PLAIN_NUMBER = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '~g')"  # 0.05, 3000, 40M
 THEME = {

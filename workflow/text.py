@@ -30,16 +30,15 @@ VARIANT_WORDS = {  # what is said of a value that is no default
     "gpus": "{} GPUs", "optimizer": "{} optimizer", "precision": "{}", "parallel": "{}",
 }  # fmt: skip
 MODES = {"forward": "forward pass", "forward_backward": "forward + backward", "train_step": "training step"}
-PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
-def environment(tables: dict[str, pd.DataFrame], templates: Path = TEMPLATES) -> jinja2.Environment:
-    """The environment of the templates in a folder."""
+def environment(tables: dict[str, pd.DataFrame]) -> jinja2.Environment:
+    """The environment of the templates."""
     runs = tables["runs"][tables["runs"]["mode"].isin(list(MODES))]  # attention alone has no mode
     modes = [mode for mode in MODES if mode in set(runs["mode"])] or ["forward"]
     on_gpu = "cuda" in set(tables["runs"]["device"])
     made = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(templates), undefined=jinja2.StrictUndefined, trim_blocks=True,
+        loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, extensions=["jinja2.ext.do"],
     )  # fmt: skip
     made.filters |= {
@@ -131,11 +130,11 @@ def list_missing(runs: pd.DataFrame) -> list[str]:
             names = [stage for stage, why in stages.items() if why == status]
             some = f" ({', '.join(names)})" if len(names) < len(stages) else ""
             text = status.replace("_", " ")
-            if status == "out_of_memory" and not pd.isna(row.get("oom_requested_bytes")):
-                sizes = [write_size(row[f"oom_{name}_bytes"]) for name in ("requested", "free", "total")]
-                during = str(row["oom_during"]).replace("initialise", "initialization").replace("_", " ")
-                text += f" in {during}: {sizes[0]} requested, {sizes[1]} free of {sizes[2]}"
-            elif not pd.isna(row.get("reason")):
+            if status == "out_of_memory" and not pd.isna(row["oom_requested_bytes"]):
+                requested, total = write_size(row["oom_requested_bytes"]), write_size(row["oom_total_bytes"])
+                during = row["oom_during"].replace("initialise", "initialization").replace("_", " ")
+                text += f" in {during}: {requested} requested, on a GPU of {total}"
+            elif not pd.isna(row["reason"]):
                 text += f": {row['reason']}"
             lines.append(f"{describe_run(runs, row['run'])}{some}: {escape(text)}")
     return lines
@@ -166,11 +165,6 @@ def write_percent(share: float) -> str:
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:z.1f} %".replace("-", "−")
 
 
-def write_points(difference: float) -> str:
-    """A difference of two shares in percentage points, with its sign."""
-    return f"{100 * difference:+z.1f}".replace("-", "−")
-
-
 def write_size(count: float) -> str:
     """Bytes in GiB with one decimal, in MiB or KiB below one of these."""
     for unit, name, decimals in ((2**30, "GiB", 1), (2**20, "MiB", 0), (2**10, "KiB", 0)):
@@ -181,15 +175,16 @@ def write_size(count: float) -> str:
 
 def write_rate(flop_per_s: float) -> str:
     """FLOP per second with the prefix that fits."""
-    factor, prefix = next(((factor, prefix) for factor, prefix in PREFIXES if flop_per_s >= factor), (1, ""))
-    return f"{write_number(flop_per_s / factor)} {prefix}FLOP/s"
+    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
+        if flop_per_s >= factor:
+            return f"{write_number(flop_per_s / factor)} {prefix}FLOP/s"
+    return f"{write_number(flop_per_s)} FLOP/s"
 
 
 def write_spread(mean, std):
     """A mean and its standard deviation, which gets one digit, two if the first is 1: "12.3 ± 0.4"."""
     if isinstance(mean, pd.Series):
-        texts = [write_spread(*pair) for pair in zip(mean, std, strict=True)]
-        return pd.Series(texts, mean.index, dtype="object")
+        return pd.Series(list(map(write_spread, mean, std)), mean.index, dtype="object")
     if pd.isna(mean) or pd.isna(std) or std <= 0:
         return write_number(mean)
     digit, _, exponent = f"{std:.0e}".partition("e")
@@ -197,15 +192,10 @@ def write_spread(mean, std):
     return f"{mean:.{decimals}f} ± {std:.{decimals}f}"
 
 
-def write_range(values: pd.Series, kind: str = "number", unit: str = "", median: bool = False) -> str:
-    """The smallest to the largest of several numbers: "8.24 to 727 ms (median 73.5 ms)"."""
-    values = values.dropna()
-    if values.empty:
-        return ABSENT
-    low, high, middle = (NUMBERS[kind](value) for value in (values.min(), values.max(), values.median()))
-    if low == high:
-        return f"{low}{unit}"
-    return f"{low} to {high}{unit}" + (f" (median {middle}{unit})" if median and len(values) > 2 else "")
+def write_range(values: pd.Series, kind: str = "number", unit: str = "") -> str:
+    """The smallest to the largest of several numbers: "8.24 to 727 ms"."""
+    low, high = (write_each(NUMBERS[kind], value) for value in (values.min(), values.max()))
+    return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
 
 
 def write_count(truths: pd.Series, noun: str = "run") -> str:
@@ -233,9 +223,16 @@ def list_largest(rows: pd.DataFrame, name: str, share: str, count: int, form: st
 
 
 def find_middle(rows: pd.DataFrame, column: str) -> pd.Series:
-    """The row with the median of a column, the lower of two."""
-    known = rows[rows[column].notna()].sort_values(column, kind="stable")
+    """The row with the median of a column, the lower of two, of those that prefer_defaults gives."""
+    known = prefer_defaults(rows[rows[column].notna()]).sort_values(column, kind="stable")
     return known.iloc[(len(known) - 1) // 2]
+
+
+def prefer_defaults(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows of runs with every dimension at its default; all, if there is none."""
+    values = rows.reindex(columns=list(DEFAULTS)).astype("str")
+    plain = rows[(values == pd.Series(DEFAULTS)).all(axis=1)]
+    return rows if plain.empty else plain
 
 
 def shorten(names: pd.Series, top_kernels: pd.DataFrame | None) -> pd.Series:
@@ -279,6 +276,5 @@ def _keep_in_cell(text: str) -> str:
 
 
 NUMBERS = {
-    "number": write_number, "amount": write_amount, "percent": write_percent, "points": write_points,
-    "size": write_size, "rate": write_rate,
+    "number": write_number, "amount": write_amount, "percent": write_percent, "size": write_size, "rate": write_rate,
 }  # fmt: skip

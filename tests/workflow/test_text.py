@@ -14,7 +14,7 @@ NASTY = "void f<T>(`a` | *b*)\n\n# no heading $x$ <script>"
 NUMBERS = [
     ("12.3456 | number", "12.3"), ("1234 | number", "1234"), ("0.012345 | number", "0.0123"), ("0 | number", "0"),
     ("-9.996 | number", "−10.0"), ("12.3456 | number(2)", "12"), ("none | number", "–"), ("1003.0 | amount", "1,003"),
-    ("0.3821 | percent", "38.2 %"), ("0.0001 | percent", "< 0.1 %"), ("-0.123 | points", "−12.3"),
+    ("0.3821 | percent", "38.2 %"), ("0.0001 | percent", "< 0.1 %"), ("-0.1234 | percent", "−12.3 %"),
     ("85983232 | size", "82 MiB"), ("24.1e12 | rate", "24.1 TFLOP/s"), ("12.345 | spread(0.42)", "12.3 ± 0.4"),
     ("1.0423 | spread(0.012)", "1.042 ± 0.012"), ("5 | spread(none)", "5.00"),
 ]  # fmt: skip
@@ -32,12 +32,14 @@ def test_a_number_is_written(expression, written):
 def test_several_numbers_become_a_range_a_count_or_the_commonest():
     values, names = pd.Series([1.0, 3.0, 2.0, None]), pd.Series(["a", "b", "a"])
     assert list(text.write_each(text.write_amount, values)) == ["1", "3", "2", "–"]
-    assert text.write_range(values, unit=" ms", median=True) == "1.00 to 3.00 ms (median 2.00 ms)"
+    assert text.write_range(values, unit=" ms") == "1.00 to 3.00 ms"
     assert text.write_range(values[:1], "percent") == "100.0 %" and text.write_range(values[3:]) == "–"
     counts = [text.write_count(pd.Series(truths)) for truths in ([True, False], [True, True], [False], [True])]
     assert counts == ["1 of 2 runs", "all 2 runs", "none of 1 run", "the only run"]
     assert text.write_commonest(names) == "`a` in 2 of 3 runs"
-    assert text.find_middle(pd.DataFrame({"ms": [4.0, 1.0, 3.0, 2.0, None]}), "ms")["ms"] == 2.0
+    runs = pd.concat([make_tables(make_run("a"))["runs"]] * 5).assign(ms=[4.0, 1.0, 3.0, 2.0, None])
+    assert text.find_middle(runs, "ms")["ms"] == 2.0
+    assert text.find_middle(runs.assign(precision=["fp32", *["bf16"] * 4]), "ms")["ms"] == 4.0  # the default alone
 
 
 def test_a_missing_fact_is_an_error_and_not_an_empty_text():
@@ -80,13 +82,13 @@ def test_an_escaped_text_is_shown_as_it_was(name):
 
 def test_machines_and_what_was_not_measured_are_named():
     failed = {"timing_status": "out_of_memory", "capture_status": "out_of_memory", "oom_during": "initialise"}
-    failed |= {"oom_requested_bytes": 2**20, "oom_free_bytes": 0, "oom_total_bytes": 2**30}
+    failed |= {"oom_requested_bytes": 2**20, "oom_total_bytes": 2**30}
     partly = {"energy_status": "unsupported", "reason": "no counter | here", "torch": "2.12"}
     runs = [make_run("a", energy_status="not_asked"), make_run("b", model="b", **failed), make_run("c", **partly)]
     runs = make_tables(*runs)["runs"]
     machine = "Measured on NVIDIA H200, driver 580, CUDA 13.0, PyTorch 2.11 and 2.12, Nsight Systems 2025.3."
     assert text.describe_machine(runs) == machine
     assert text.list_missing(runs) == [
-        "b at context 128, forward pass: out of memory in initialization: 1 MiB requested, 0 B free of 1.0 GiB",
+        "b at context 128, forward pass: out of memory in initialization: 1 MiB requested, on a GPU of 1.0 GiB",
         "tiny at context 128, forward pass (energy): unsupported: no counter &#124; here",
     ]

@@ -5,16 +5,16 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import altair as alt
-import numpy as np
 import pandas as pd
 
 from kernel_tables.classes import family
-from workflow import charts
+from workflow import charts, text
 from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
 from workflow.tables import read_tables, sort_runs
-from workflow.text import MODES, describe_machine, describe_run, shorten, write_number, write_percent, write_range
+from workflow.text import MODES, describe_run, prefer_defaults, write_number, write_percent, write_range
 
 CONTEXT = alt.X("context_length:O", title="context length (tokens)", axis=alt.Axis(labelAngle=0))
+SIZES = ["num_layers", "num_heads", "d_model", "d_ff", "vocab_size"]
 ATTENTION_PARTS = ["computing attention scores", "final matmul", "mask and scale", "computing softmax"]
 MAX_BARS = 24  # of a figure that is read in ten seconds
 Figure = tuple[alt.TopLevelMixin, str] | None  # the chart and its result in a sentence; None if there is no data
@@ -25,15 +25,15 @@ def main(inputs: list[str], outputs: list[str], figures: Iterable[str] = ()) -> 
     tables = read_tables(inputs)
     runs = tables["runs"]
     failed = runs[~runs[["timing_status", "capture_status"]].isin(["complete", "not_asked"]).all(axis=1)]["run"]
-    texts = [describe_run(runs, run) for run in failed[:3]] + ["…"] * (len(failed) > 3)
-    notes = [describe_machine(runs), *(["Not measured: " + "; ".join(texts)] if texts else [])]
+    names = [describe_run(runs, run) for run in failed[:3]] + ["…"] * (len(failed) > 3)
+    notes = [text.describe_machine(runs), *(["Not measured: " + "; ".join(names)] if names else [])]
     charted = {}
     for name in dict.fromkeys(Path(path).stem for path in outputs):
         draw, quantity = DRAWN[name]
         chart, result = draw(tables) or (charts.text_chart("No complete run has what this figure shows."), "No data")
         if "cuda" not in set(runs["device"]):
-            words = [text.replace("GPU time", "operator time").replace("GPU", "CPU") for text in (result, quantity)]
-            result, quantity = (text[:1].upper() + text[1:] for text in words)
+            said = [one.replace("GPU time", "operator time").replace("GPU", "CPU") for one in (result, quantity)]
+            result, quantity = (one[:1].upper() + one[1:] for one in said)
         charted[name] = charts.titled(chart, result, quantity, *notes)
     charts.save_all(charted, outputs)
     for path in Path(outputs[0]).parent.iterdir() if figures else ():
@@ -41,12 +41,14 @@ def main(inputs: list[str], outputs: list[str], figures: Iterable[str] = ()) -> 
             path.unlink()  # of an earlier grid
 
 
-def average_phases(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """By run and phase, GPU time and time without a profiler in ms, with the leading columns and `series`."""
+def average_phases(tables: dict[str, pd.DataFrame], modes: slice) -> pd.DataFrame:
+    """By run and phase, GPU time and time without a profiler in ms, with the leading columns and `series`: of the modes
+    chosen, and without what is not at its default (gains have figures of their own)."""
     phases, keys = tables["phases"], ["run", "phase"]
     busy = phases[phases["gpu_busy_ns"] > 0].groupby(keys)["gpu_busy_ns"].mean().div(1e6).rename("GPU time")
     wall = tables["timings"].set_index(keys)["mean_ms"].rename("without a profiler").astype("float64")
     rows = pd.concat([busy, wall], axis=1).reset_index().merge(tables["runs"], on="run")
+    rows = prefer_defaults(sort_runs(rows[rows["mode"].isin(choose_modes(rows)[modes])], tables["runs"]))
     return charts.label_rows(rows, but=("mode", "context_length")).rename(columns={"label": "series"})
 
 
@@ -56,60 +58,106 @@ def choose_modes(rows: pd.DataFrame) -> list[str]:
     return list(dict.fromkeys([modes[0], modes[-1]])) if modes else []
 
 
+def draw_times(rows: pd.DataFrame, x: alt.X, series: str, order: pd.DataFrame, width: int) -> alt.LayerChart:
+    """A line in GPU time per value of `series`, in the order of another frame; hollow marks without a profiler."""
+    looks = {"color": charts.series_color(order, series, width), "shape": charts.series_shape(order, series, width)}
+    base = alt.Chart(rows).encode(x=x, y="GPU time:Q", **looks)
+    lines = alt.Chart(rows).mark_line().encode(x=x, y=charts.log_axis(alt.Y, "GPU time", None), color=looks["color"])
+    hollow = base.mark_point(filled=False, strokeWidth=1).encode(y="without a profiler:Q")
+    return alt.layer(lines, base.mark_point(filled=True), hollow)
+
+
 def draw_phase_times(tables: dict[str, pd.DataFrame]) -> Figure:
-    """(a) The phases of the fullest step by context length: lines in GPU time, hollow marks without a profiler."""
-    rows = average_phases(tables)
-    rows = rows[rows["mode"].isin(choose_modes(rows)[-1:])]
+    """(d) The phases of the fullest step by context length."""
+    rows = average_phases(tables, slice(-1, None))
     names = [name for name in ("forward", "backward", "optimizer") if name in set(rows["phase"])] or ["step"]
-    rows = sort_runs(rows[rows["phase"].isin(names)], tables["runs"])
-    if rows.empty or rows["GPU time"].isna().all():
+    rows = rows[rows["phase"].isin(names)]
+    if rows["GPU time"].isna().all():
         return None
-    mode, panels = MODES[rows["mode"].iloc[0]], []
+    panels, means = [], []
     for name in names:
         part = rows[rows["phase"] == name]
-        base = alt.Chart(part).encode(x=CONTEXT, color=charts.series_color(rows, "series"))
-        y, shape = charts.log_axis(alt.Y, "GPU time", None), charts.series_shape(rows, "series")
-        lines, marks = base.mark_line().encode(y=y), base.mark_point(filled=True).encode(y="GPU time:Q", shape=shape)
-        hollow = base.mark_point(filled=False, strokeWidth=1).encode(y="without a profiler:Q", shape=shape)
-        panels.append(alt.layer(lines, marks, hollow).properties(title=f"{name}, ms", width=200, height=220))
-    means = [f"{name} {write_range(rows.loc[rows['phase'] == name, 'GPU time'])} ms" for name in names]
-    return alt.hconcat(*panels), f"GPU time of a {mode}: {', '.join(means)}"
+        panel = draw_times(part, CONTEXT, "series", rows, charts.WIDTH)
+        panels.append(panel.properties(title=f"{name}, ms", width=200, height=220))
+        means.append(f"{name} {write_range(part['GPU time'])} ms")
+    return alt.hconcat(*panels), f"GPU time of a {MODES[rows['mode'].iloc[0]]}: {', '.join(means)}"
+
+
+def draw_scaling(tables: dict[str, pd.DataFrame]) -> Figure:
+    """(a) The forward pass, or the shortest step, by the parameters of the model and by context length."""
+    rows = average_phases(tables, slice(1))
+    rows = rows[rows["phase"] == "step"]
+    if rows["GPU time"].isna().all():
+        return None
+    others = charts.label_rows(rows, but=("mode", "model"))["label"]
+    rows = rows.assign(length=others.map("context {}".format), mparameters=rows["parameters"].astype("float64") / 1e6)
+    by_length = rows.sort_values("context_length", kind="stable")
+    parameters = charts.log_axis(alt.X, "mparameters", "parameters, million")
+    panels = draw_times(rows, parameters, "length", by_length, 340), draw_times(rows, CONTEXT, "series", rows, 340)
+    result = f"A {MODES[rows['mode'].iloc[0]]} takes {write_range(rows['GPU time'])} ms of GPU time"
+    lengths, times = rows["context_length"], by_length.groupby("series")["GPU time"]
+    if lengths.nunique() > 1:
+        growth = (times.last() / times.first())[times.size() == lengths.nunique()]
+        result += f"; {lengths.max() / lengths.min():g} times the context takes {write_range(growth)} times as long"
+    panels = [panel.properties(title="ms", width=320, height=260) for panel in panels]
+    return alt.hconcat(*panels).resolve_scale(color="independent", shape="independent"), result
 
 
 def draw_class_shares(tables: dict[str, pd.DataFrame]) -> Figure:
     """(c, d) Classes as shares of GPU time: a bar per run, a panel for inference and one for training."""
     table = tables["class_shares"]
-    table = table[(table["phase"] == "all phases") & table["mode"].isin(modes := choose_modes(table))]
+    table = table[(table["phase"] == "all phases") & table["mode"].isin(choose_modes(table))]
     if table.empty:
         return None
-    rows = table.assign(**{"class": table["class"].map(family)})
-    rows = charts.label_rows(rows).groupby(["mode", "label", "class"], sort=False)["share"].sum().reset_index()
-    labels, panels, results = list(dict.fromkeys(rows["label"]))[-MAX_BARS:], [], []
-    for mode in modes:
-        part = rows[(rows["mode"] == mode) & rows["label"].isin(labels)]
-        scale, axis = alt.Scale(domain=labels), None if panels else alt.Axis()
-        y = alt.Y("label:N", title=None, sort=labels, scale=scale, axis=axis)
-        panels.append(draw_shares(part, "class", rows, y).properties(title=MODES[mode], width=300, height=alt.Step(20)))
-        gemm = part[part["class"] == "gemm"].set_index("label")["share"].reindex(part["label"].unique(), fill_value=0)
-        results.append(f"{write_range(gemm, 'percent')} of a {MODES[mode]}")
-    return alt.hconcat(*panels), f"Matrix multiplies (gemm) take {', '.join(results)}"
+    rows = charts.label_rows(table.assign(**{"class": table["class"].map(family)}))
+    rows = rows.groupby(["mode", "label", "class"], sort=False)["share"].sum().reset_index()
+    parts = {MODES[mode]: rows[rows["mode"] == mode] for mode in choose_modes(rows)}
+    gemm = rows[rows["class"] == "gemm"].set_index(["mode", "label"])["share"]
+    gemm = gemm.reindex(rows.set_index(["mode", "label"]).index.unique(), fill_value=0)
+    results = [f"{write_range(gemm[mode], 'percent')} of a {MODES[mode]}" for mode in choose_modes(rows)]
+    return draw_shares(parts, "class"), f"Matrix multiplies (gemm) take {', '.join(results)}"
 
 
-def draw_shares(part: pd.DataFrame, column: str, rows: pd.DataFrame, y: alt.Y) -> alt.LayerChart:
-    """Bars of `share` stacked by `column`, with the percentages of those that have room for it."""
-    order = {name: number for number, name in enumerate(charts.sort_parts(rows[column]))}
-    part = part.assign(order=part[column].map(order)).sort_values(["label", "order"])
-    end = part.groupby("label")["share"].cumsum()
-    part = part.assign(middle=end - part["share"] / 2, text=part["share"].map(lambda share: f"{100 * share:.0f}"))
+def draw_attention(tables: dict[str, pd.DataFrame]) -> Figure:
+    """(e) The parts of attention as shares of its GPU time, and of its FLOPs."""
+    table = tables["attention"]
+    table = table[table["part"].isin(ATTENTION_PARTS) & (table["mode"].isin(choose_modes(table)[:1]))]
+    if table.empty:
+        return None
+    rows, parts = charts.label_rows(table), {}
+    for title, column in {"share of time": "gpu_time_ms", "share of FLOPs": "flops_per_layer"}.items():
+        parts[title] = rows.assign(share=rows[column] / rows.groupby("run")[column].transform("sum"))
+    softmax = table[table["part"] == "computing softmax"]
+    result = (
+        f"Softmax takes {write_range(softmax['runtime_to_matmuls'])} times as long as both matrix multiplies of"
+        f" attention, with {write_range(softmax['flops_to_matmuls'], 'percent')} of their FLOPs"
+    )
+    return draw_shares(parts, "part"), result
+
+
+def draw_shares(parts: dict[str, pd.DataFrame], column: str) -> alt.HConcatChart:
+    """A panel per title: a bar of `share` per label, stacked by `column`, with the percentages that have room."""
+    rows = pd.concat(parts.values())
+    labels, names = list(dict.fromkeys(rows["label"]))[-MAX_BARS:], charts.sort_parts(rows[column])
+    is_dark = alt.FieldOneOfPredicate(column, [name for name in names if charts.PARTS.get(name) in charts.DARK])
     x = alt.X("share:Q", title=None, axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(domain=[0, 1], clamp=True))
-    bars = alt.Chart(part).mark_bar(stroke="white", strokeWidth=0.5).encode(
-        x=x.stack("zero"), y=y, color=charts.part_color(rows, column), order="order:Q"
-    )  # fmt: skip
-    dark = (charts.BLUE, charts.VERMILLION, charts.GREEN, "#117733", "#882255", "#b5651d")
-    dark = [name for name in order if charts.PARTS.get(name) in dark]
-    color = alt.condition(alt.FieldOneOfPredicate(column, dark), alt.value("white"), alt.value(charts.INK))
-    texts = alt.Chart(part[part["share"] >= 0.05]).mark_text(fontSize=9)
-    return alt.layer(bars, texts.encode(x="middle:Q", y=y, text="text", color=color))
+    panels = []
+    for title, part in parts.items():
+        part = part[part["label"].isin(labels)].assign(order=part[column].map(names.index))
+        part = part.sort_values(["label", "order"])
+        middle = part.groupby("label")["share"].cumsum() - part["share"] / 2
+        part = part.assign(middle=middle, text=(100 * part["share"]).map("{:.0f}".format))
+        y = alt.Y(
+            "label:N", title=None, sort=labels, scale=alt.Scale(domain=labels), axis=None if panels else alt.Axis()
+        )
+        bars = alt.Chart(part).mark_bar(stroke="white", strokeWidth=0.5).encode(
+            x=x.stack("zero"), y=y, color=charts.part_color(rows, column), order="order:Q"
+        )  # fmt: skip
+        texts = alt.Chart(part[part["share"] >= 0.05]).mark_text(fontSize=9)
+        color = alt.condition(is_dark, alt.value("white"), alt.value(charts.INK))
+        layers = alt.layer(bars, texts.encode(x="middle:Q", y=y, text="text", color=color))
+        panels.append(layers.properties(title=title, width=300, height=alt.Step(20)))
+    return alt.hconcat(*panels)
 
 
 def draw_top_kernels(tables: dict[str, pd.DataFrame]) -> Figure:
@@ -120,7 +168,7 @@ def draw_top_kernels(tables: dict[str, pd.DataFrame]) -> Figure:
     whole = table[table["scope"] == "all phases"]
     run = whole.assign(ms=whole["gpu_time_ms"] / whole["share"]).sort_values("ms", kind="stable")["run"].iloc[-1]
     rows = table[table["run"] == run]
-    rows = charts.label_rows(rows.assign(kernel=shorten(rows["kernel"], table), family=rows["class"].map(family)))
+    rows = charts.label_rows(rows.assign(kernel=text.shorten(rows["kernel"], table), family=rows["class"].map(family)))
     name = f"{rows['label'].iloc[0]} · {MODES[rows['mode'].iloc[0]]}"
     scopes = {"forward": "its forward pass", "all phases": f"all of one {MODES[rows['mode'].iloc[0]]}"}
     panels, furthest = [], rows["gpu_time_ms"].max() * 1.35
@@ -138,115 +186,50 @@ def draw_top_kernels(tables: dict[str, pd.DataFrame]) -> Figure:
     return alt.vconcat(*panels), result
 
 
-def draw_attention(tables: dict[str, pd.DataFrame]) -> Figure:
-    """(e) The parts of attention as shares of its GPU time, and of its FLOPs."""
-    table = tables["attention"]
-    table = table[table["part"].isin(ATTENTION_PARTS) & (table["mode"].isin(choose_modes(table)[:1]))]
-    if table.empty:
-        return None
-    rows = charts.label_rows(table)
-    labels, panels = list(dict.fromkeys(rows["label"]))[-MAX_BARS:], []
-    rows = rows[rows["label"].isin(labels)]
-    for title, column in {"share of time": "gpu_time_ms", "share of FLOPs": "flops_per_layer"}.items():
-        part = rows.assign(share=rows[column].astype("float64") / rows.groupby("run")[column].transform("sum"))
-        y = alt.Y("label:N", title=None, sort=labels, axis=None if panels else alt.Axis())
-        panels.append(draw_shares(part, "part", rows, y).properties(title=title, width=300, height=alt.Step(20)))
-    softmax = table[table["part"] == "computing softmax"]
-    result = (
-        f"Softmax takes {write_range(softmax['runtime_to_matmuls'])} times as long as both matrix multiplies of"
-        f" attention, with {write_range(softmax['flops_to_matmuls'], 'percent')} of their FLOPs"
-    )
-    return alt.hconcat(*panels), result
-
-
 def draw_roofline(tables: dict[str, pd.DataFrame]) -> Figure:
-    """Every part's FLOP/s against the FLOPs for each byte that it has to move, both from the shapes."""
-    table = tables["forward_parts"].merge(tables["runs"], how="left")
-    table = table[table["mode"].isin(choose_modes(table)[:1]) & (table["compile"] == "off")]
-    sizes = ["num_layers", "num_heads", "d_model", "d_ff", "vocab_size"]
-    table = table[table[sizes].notna().all(axis=1)].astype(dict.fromkeys(sizes, "float64"))
-    if table.empty:
-        return None
-    table = table[table["context_length"] == table["context_length"].max()]
-    table = table[table["precision"] == table["precision"].iloc[0]]
-    work = pd.DataFrame([list_work(row) for row in table.to_dict("records")], columns=["flops", "bytes"])
-    tera = work["flops"] / table["gpu_time_ms"].to_numpy() / 1e9
-    rows = table.reset_index(drop=True).assign(intensity=work["flops"] / work["bytes"], tera=tera)
-    rows = rows[rows["tera"].notna()]
+    """The parts of the largest forward pass: FLOP/s against FLOPs for each byte that a part has to move, by shapes."""
+    rows = prefer_defaults(tables["forward_parts"].merge(tables["runs"], how="left").dropna(subset=SIZES))
+    rows = rows[rows["mode"].isin(choose_modes(rows)[:1])].sort_values("forward_flops", kind="stable")
+    rows = rows[rows["run"] == rows["run"].iloc[-1]].merge(list_work(rows.iloc[-1]), on="part") if len(rows) else rows
     if rows.empty:
         return None
-    rows = sort_runs(charts.label_rows(rows, but=("mode", "context_length")), tables["runs"])
-    precision, device, best = rows["precision"].iloc[0], rows["device_name"].iloc[0], rows.loc[rows["tera"].idxmax()]
-    peak, parts = peak_flop_per_s(device, precision), list(dict.fromkeys(rows["part"]))
-    rate = f"{write_number(best['tera'])} TFLOP/s"
-    of_peak = f"{write_percent(1e12 * best['tera'] / peak)} of the peak in {precision}" if peak > 0 else "no known peak"
-    result = f"At context {best['context_length']}, {best['part']} reaches the most: {rate}, {of_peak}"
-    scale, legend = alt.Scale(domain=parts, range=charts.SERIES[: len(parts)]), alt.Legend(orient="right")
-    color = alt.Color("part:N", title=None, scale=scale, legend=legend)
-    shape = charts.series_shape(rows, "label").legend(orient="right")
-    chart = charts.draw_roofline(rows, {precision: peak}, peak_bytes_per_s(device), color=color, shape=shape)
-    return chart.properties(width=500, height=320), result
+    rows = rows.assign(intensity=rows["flops"] / rows["bytes"], tera=rows["flops"] / rows["gpu_time_ms"] / 1e9)
+    best = rows.loc[rows["tera"].idxmax()]
+    peak = peak_flop_per_s(best["device_name"], best["precision"])
+    result = f"At most {write_number(best['tera'])} TFLOP/s, by {best['part']}"
+    if peak > 0:
+        result += f": {write_percent(1e12 * best['tera'] / peak)} of the peak in {best['precision']}"
+    color, roofs = charts.series_color(rows, "part"), {best["precision"]: peak}
+    chart = charts.draw_roofline(rows, roofs, peak_bytes_per_s(best["device_name"]), color=color)
+    chart = chart.properties(title=describe_run(tables["runs"], best["run"]), width=charts.WIDTH - 80, height=300)
+    return chart, result
 
 
-def list_work(row: dict) -> tuple[float, float]:
-    """FLOPs of a part in one forward pass, and the bytes that it moves at least: operands and results once."""
-    number = 2 if row["precision"] in ("bf16-weights", "bf16", "fp16") else 4
-    width, hidden, layers, heads = row["d_model"], row["d_ff"], row["num_layers"], row["num_heads"]
-    tokens, length = row["batch_size"] * row["context_length"], row["context_length"]
-    scores = row["batch_size"] * heads * length**2
-
-    def multiply(rows: float, inner: float, columns: float, count: float) -> tuple[float, float]:
-        sizes = rows * inner + inner * columns + rows * columns
-        return 2 * rows * inner * columns * count, sizes * count * number
-
-    both = multiply(length, width / heads, length, layers * row["batch_size"] * heads)
-    parts = {
-        "qkv projection": multiply(tokens, width, width, 3 * layers),
-        "output projection": multiply(tokens, width, width, layers),
-        "feed-forward": multiply(tokens, width, hidden, 3 * layers),
-        "head": multiply(tokens, width, row["vocab_size"], 1),
-        "computing attention scores": both,
-        "final matmul": both,
-        "computing softmax": (5 * scores * layers, 2 * scores * layers * number),
+def list_work(run: pd.Series) -> pd.DataFrame:
+    """By part of the model, FLOPs in one forward pass, and the bytes that it moves at least: operands and results."""
+    layers, heads, width, length = run["num_layers"], run["num_heads"], run["d_model"], run["context_length"]
+    tokens, products = run["batch_size"] * length, layers * run["batch_size"] * heads
+    multiplies = {  # how many there are; rows, inner size and columns of each
+        "qkv projection": (3 * layers, tokens, width, width),
+        "output projection": (layers, tokens, width, width),
+        "feed-forward": (3 * layers, tokens, width, run["d_ff"]),
+        "head": (1, tokens, width, run["vocab_size"]),
+        "computing attention scores": (products, length, width / heads, length),
+        "final matmul": (products, length, length, width / heads),
     }
-    return parts.get(row["part"], (np.nan, np.nan))
-
-
-def draw_scaling(tables: dict[str, pd.DataFrame]) -> Figure:
-    """GPU time of a step by the parameters of the model, and by context length."""
-    rows = average_phases(tables)
-    rows = rows[(rows["phase"] == "step") & rows["mode"].isin(choose_modes(rows)[-1:])]
-    rows["ms"] = rows["GPU time"].fillna(rows["without a profiler"])
-    rows = sort_runs(rows[rows["ms"].notna()], tables["runs"])
-    if rows.empty:
-        return None
-    others = charts.label_rows(rows, but=("mode", "model"))["label"]
-    rows = rows.assign(length=others.map("context {}".format), mparameters=rows["parameters"].astype("float64") / 1e6)
-    rows = rows.sort_values("context_length", kind="stable")
-    panels = []
-    parameters = charts.log_axis(alt.X, "mparameters", "parameters, million")
-    for x, series in ((parameters, "length"), (CONTEXT, "series")):
-        order = rows if series == "length" else sort_runs(rows, tables["runs"])
-        color, shape = charts.series_color(order, series, 340), charts.series_shape(order, series, 340)
-        base = alt.Chart(rows).encode(x=x, y=charts.log_axis(alt.Y, "ms", "ms"), color=color)
-        marks = base.mark_point(filled=True).encode(shape=shape)
-        panels.append(alt.layer(base.mark_line(), marks).properties(width=320, height=260))
-    growth = rows.sort_values("context_length").groupby("series")["ms"].apply(lambda ms: ms.iloc[-1] / ms.iloc[0])
-    lengths = rows["context_length"]
-    result = f"A {MODES[rows['mode'].iloc[0]]} takes {write_range(rows['ms'])} ms of GPU time"
-    if lengths.nunique() > 1:
-        factor = f"{lengths.max() / lengths.min():g}"
-        result += f"; {factor} times the context takes {write_range(growth[growth > 1])} times as long"
-    return alt.hconcat(*panels).resolve_scale(color="independent", shape="independent"), result
+    work = [(part, 2 * n * a * b * c, n * (a * b + b * c + a * c)) for part, (n, a, b, c) in multiplies.items()]
+    work.append(("computing softmax", 5 * products * length**2, 2 * products * length**2))
+    table = pd.DataFrame(work, columns=["part", "flops", "bytes"])
+    return table.assign(bytes=table["bytes"] * (2 if run["precision"] in ("bf16-weights", "bf16", "fp16") else 4))
 
 
 DRAWN = {  # by name: the function, and the quantity that is shown
-    "phase_times": (draw_phase_times, "Time of each phase, ms: GPU time (lines), without a profiler (hollow marks)"),
-    "class_shares": (draw_class_shares, "Kernel classes as shares of the time of all kernels and memory operations"),
+    "scaling": (draw_scaling, "Time of a pass, ms: GPU time (lines), without a profiler (hollow marks)"),
     "top_kernels": (draw_top_kernels, "The five kernels with the most GPU time: ms, share and launches in one pass"),
+    "class_shares": (draw_class_shares, "Kernel classes as shares of the time of all kernels and memory operations"),
+    "phase_times": (draw_phase_times, "Time of each phase, ms: GPU time (lines), without a profiler (hollow marks)"),
     "attention": (draw_attention, "Parts of attention in the forward pass as shares of its GPU time and of its FLOPs"),
     "roofline": (draw_roofline, "FLOP/s of each part of the forward pass against FLOP per byte, from the shapes"),
-    "scaling": (draw_scaling, "GPU time of a step, ms, against parameters and against context length"),
 }
 
 if "snakemake" in globals():

@@ -34,61 +34,62 @@ def main(inputs: list[str], outputs: list[str]) -> None:
     kernels = tables["kernels"].query("step >= 0").drop(columns=KEYS[1:])
     kernels["range"] = kernels["range"].astype("object").fillna("")
     steps = phases[phases["phase"] == "step"].groupby("run")["step"].nunique()
-    makers = {
-        "forward_time": lambda: summarize_forward(runs, tables["timings"], phases, tables.get("warmup_steps")),
-        "top_kernels": lambda: rank_kernels(runs, kernels, steps),
-        "forward_parts": lambda: share_parts(kernels, steps),
-        "class_shares": lambda: share_classes(kernels, steps),
-        "training_parts": lambda: share_training_parts(kernels, steps),
-        "attention": lambda: measure_attention(runs, kernels, ranges, steps, "forward", FORWARD_FLOPS),
-        "attention_backward": lambda: measure_attention(runs, kernels, ranges, steps, "backward", BACKWARD_FLOPS),
-    }
-    for path in outputs:
-        name = Path(path).stem
-        if path.endswith(".parquet"):
-            table = makers[name]() if len(kernels) or name == "forward_time" else pd.DataFrame()
-            write_table(add_keys(table, runs) if len(table) else make_table(name), path)
+    forward = kernels[kernels["phase"] == "forward"]
+    made = {"forward_time": summarize_forward(runs, tables["timings"], phases, tables.get("warmup_steps"))}
+    if len(kernels):
+        made |= {
+            "top_kernels": rank_kernels(kernels, steps),
+            "forward_parts": share_parts(forward, steps),
+            "class_shares": share_classes(kernels, steps),
+            "training_parts": share_training_parts(kernels, steps),
+            "attention": measure_attention(runs, forward, ranges, steps, FORWARD_FLOPS),
+            "attention_backward": measure_attention(
+                runs, kernels[kernels["phase"] == "backward"], ranges, steps, BACKWARD_FLOPS
+            ),
+        }
+    for path in (Path(path) for path in outputs if path.endswith(".parquet")):
+        rows = made.get(path.stem, [])
+        write_table(add_keys(rows, runs) if len(rows) else make_table(path.stem), path)
 
 
 def add_keys(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The table with the leading columns of its runs, in the order of these; otherwise its order stays."""
-    keys = [name for name in KEYS[1:] if name not in table]
-    return sort_runs(table, runs).merge(runs[["run", *keys]], on="run", validate="m:1")
+    return sort_runs(table, runs).merge(runs[KEYS], on="run", validate="m:1")
 
 
 def summarize_forward(
     runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame, warmup_steps: pd.DataFrame | None
 ) -> pd.DataFrame:
     """(a) Every run's forward pass on the host and on the GPU, and its step with and without the profiler."""
-    times = {name: name.replace("_ns", "_ms") for name in phases if name.endswith("_ns")}
+    names = ["wall", "gpu_span", "gpu_busy", "kernel"]
     with_kernels = phases["run"].isin(phases.loc[phases["kernels"] > 0, "run"])  # then no kernel in a phase is a fact
-    values = phases[["run", "phase", "kernels", *times]].rename(columns=times).astype({"kernels": "float64"})
-    values[list(times.values())] = values[list(times.values())].astype("float64") / 1e6
-    values.loc[~with_kernels, [name for name in values if name not in ("run", "phase", "wall_ms")]] = np.nan
-    grouped = values.groupby(["phase", "run"])
-    mean = grouped.mean().join(grouped.std().add_suffix("_std"))
-    step, forward = (mean.loc[phase] if phase in mean.index else mean[:0].droplevel(0) for phase in ("step", "forward"))
-    table = runs[KEYS].set_index("run", drop=False)
-    for name in ("wall", "gpu_span", "gpu_busy"):
-        table[f"forward_{name}_ms"], table[f"forward_{name}_std_ms"] = forward[f"{name}_ms"], forward[f"{name}_ms_std"]
-    table["step_wall_ms"], table["step_wall_std_ms"] = step["wall_ms"], step["wall_ms_std"]
-    python = timings[timings["phase"] == "step"].set_index("run").astype({"mean_ms": "float64", "std_ms": "float64"})
+    values = pd.DataFrame({name: phases[f"{name}_ns"].astype("float64") / 1e6 for name in names})
+    values = values.assign(kernels=phases["kernels"].astype("float64"))
+    values.loc[~with_kernels, [name for name in values if name != "wall"]] = np.nan
+    grouped = values.groupby([phases["phase"], phases["run"]])
+    mean = grouped.mean().join(grouped.std().add_suffix("_std")).reset_index("phase")
+    forward, step = (mean[mean["phase"] == phase].reindex(runs["run"]) for phase in ("forward", "step"))
+    python = timings[timings["phase"] == "step"].set_index("run")[["mean_ms", "std_ms"]].reindex(runs["run"])
+    table = pd.DataFrame(index=pd.Index(runs["run"]))
+    for name in names[:3]:
+        table[f"forward_{name}_ms"], table[f"forward_{name}_std_ms"] = forward[name], forward[f"{name}_std"]
+    table["step_wall_ms"], table["step_wall_std_ms"] = step["wall"], step["wall_std"]
     table["unprofiled_step_ms"], table["unprofiled_step_std_ms"] = python["mean_ms"], python["std_ms"]
-    table["mean_kernel_us"] = 1e3 * forward["kernel_ms"] / forward["kernels"]
-    table["launch_us"] = 1e3 * forward["wall_ms"] / forward["kernels"]
-    table["idle_share"] = 1 - step["gpu_busy_ms"] / step["wall_ms"]
-    is_slower = table["launch_us"] > table["mean_kernel_us"]
-    table["launch_bound"] = (table["idle_share"] >= 0.15) & is_slower & (runs["device"] == "cuda").values
+    table["mean_kernel_us"] = 1e3 * forward["kernel"] / forward["kernels"]
+    table["launch_us"] = 1e3 * forward["wall"] / forward["kernels"]
+    table["idle_share"] = 1 - step["gpu_busy"] / step["wall"]
+    is_slower = (table["launch_us"] > table["mean_kernel_us"]) & (runs["device"] == "cuda").to_numpy()
+    table["launch_bound"] = (table["idle_share"] >= 0.15) & is_slower
     table["overhead_ratio"] = table["step_wall_ms"] / table["unprofiled_step_ms"]
     stds = [table[f"{name}_std_ms"] / table[f"{name}_ms"] for name in ("step_wall", "unprofiled_step")]
     table["overhead_ratio_std"] = table["overhead_ratio"] * (stds[0] ** 2 + stds[1] ** 2) ** 0.5
     matches = ((table["overhead_ratio"] - 1).abs() <= 0.05).astype("boolean")
-    table["matches_python"] = matches.mask(table["overhead_ratio"].isna())
+    table["matches_python"] = matches.where(table["overhead_ratio"].notna())
     warm = warmup_steps[warmup_steps["phase"] == "step"] if warmup_steps is not None else make_table("warmup_steps")
     ratios = (warm["ms"] / warm["run"].map(table["unprofiled_step_ms"]).astype("float64")).groupby(warm["run"])
     table["first_step_ratio"] = ratios.first()
     table["warmup_enough"] = ratios.agg(count_warmup).astype("float64").reindex(table.index).astype("Int64")
-    return table.reset_index(drop=True)
+    return table.reset_index()
 
 
 def count_warmup(ratios: pd.Series) -> float:
@@ -99,25 +100,17 @@ def count_warmup(ratios: pd.Series) -> float:
 
 
 def average(rows: pd.DataFrame, by: list[str], steps: pd.Series) -> pd.DataFrame:
-    """By run and the columns `by`: total_ns of all steps, and mean and standard deviation of GPU time per step."""
-    keys = ["run", *by]
-    sums = rows.groupby([*keys, "step"], sort=False, observed=True)[["total_ns", "launches"]].sum().reset_index()
-    groups = sums.groupby(keys, sort=False)
-    mean = groups["total_ns"].transform("sum") / sums["run"].map(steps).astype("float64")
-    table = sums.assign(squares=(sums["total_ns"] - mean) ** 2).groupby(keys, sort=False).agg(
-        total_ns=("total_ns", "sum"), launches=("launches", "sum"), squares=("squares", "sum"), ran=("step", "size"),
-        fewest=("launches", "min"), most=("launches", "max"),
-    ).reset_index()  # fmt: skip
-    captured = table["run"].map(steps).astype("float64")
-    mean = table["total_ns"] / captured
-    squares = table["squares"] + (captured - table["ran"]) * mean**2  # a step in which nothing of it ran is 0
+    """By run and the columns `by`: total_ns of all steps, mean and standard deviation of GPU time per step, and
+    invocations. A step in which nothing of it ran counts as 0."""
+    sums = rows.groupby(["run", *by, "step"], observed=True)[["total_ns", "launches"]].sum().unstack("step")
+    captured = steps.reindex(sums.index.get_level_values("run")).to_numpy()[:, np.newaxis]
+    sums = sums.fillna(0).where(sums.columns.get_level_values("step").to_numpy() < captured)
+    times, launches = sums["total_ns"], sums["launches"]
     return pd.DataFrame({
-        **table[[*keys, "total_ns"]],
-        "gpu_time_ms": mean / 1e6,
-        "gpu_time_std_ms": (squares / (captured - 1).where(captured > 1)) ** 0.5 / 1e6,
-        "invocations": table["launches"] / captured,
-        "same_in_every_step": (table["fewest"] == table["most"]) & (table["ran"] == captured),
-    })  # fmt: skip
+        "total_ns": times.sum(axis=1), "gpu_time_ms": times.mean(axis=1) / 1e6,
+        "gpu_time_std_ms": times.std(axis=1) / 1e6, "invocations": launches.mean(axis=1),
+        "same_in_every_step": launches.nunique(axis=1) == 1,
+    }).reset_index()  # fmt: skip
 
 
 def share(rows: pd.DataFrame, by: list[str], whole: list[str], steps: pd.Series) -> pd.DataFrame:
@@ -128,7 +121,7 @@ def share(rows: pd.DataFrame, by: list[str], whole: list[str], steps: pd.Series)
     return table.sort_values("gpu_time_ms", ascending=False, kind="stable")
 
 
-def rank_kernels(runs: pd.DataFrame, kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
+def rank_kernels(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
     """(b, c) The kernels with the most GPU time in three scopes, and the part of the model that needs most of each."""
     forward = kernels[kernels["phase"] == "forward"]
     others = forward[forward["class"].map(family) != "gemm"]
@@ -137,36 +130,30 @@ def rank_kernels(runs: pd.DataFrame, kernels: pd.DataFrame, steps: pd.Series) ->
         table = average(rows, ["kernel", "class"], steps).assign(scope=scope)
         whole = (kernels if scope == ALL_PHASES else forward).groupby("run")["total_ns"].sum()
         table["share"] = table["total_ns"] / table["run"].map(whole)
-        parts = rows.assign(part=rows["range"].map(innermost)).groupby(["run", "kernel", "part"])["total_ns"].sum()
-        parts = parts.reset_index().sort_values("total_ns").drop_duplicates(["run", "kernel"], keep="last")
-        parts = parts.rename(columns={"total_ns": "part_ns"}).replace({"part": {"": NO_RANGE}})
-        table = table.merge(parts, on=["run", "kernel"], how="left")
-        tables.append(table.assign(part_share=table["part_ns"] / table["total_ns"]))
-    table = pd.concat(tables, ignore_index=True)
-    table = table.sort_values(["total_ns", "kernel"], ascending=[False, True], kind="stable")
+        parts = rows.assign(part=find_parts(rows)).groupby(["run", "kernel", "part"])["total_ns"].sum()
+        parts = parts.rename("part_ns").sort_values().reset_index().drop_duplicates(["run", "kernel"], keep="last")
+        tables.append(table.merge(parts, on=["run", "kernel"]))
+    table = pd.concat(tables).sort_values(["total_ns", "kernel"], ascending=[False, True], kind="stable")
+    table["part_share"] = table["part_ns"] / table["total_ns"]
     table["rank"] = table.groupby(["run", "scope"]).cumcount() + 1
-    table = table[table["rank"] <= 5].sort_values(["scope", "rank"], kind="stable")
-    table = add_keys(table, runs)
-    # rank 1 of all phases is compared with that of the forward pass: of the run of inference that differs in nothing
-    # else or, without one, of the same run
-    first = table[(table["rank"] == 1) & (table["scope"] == "forward")]
-    alike = [key for key in KEYS[1:] if key != "mode"]
-    inference = first.loc[first["mode"] == "forward", [*alike, "kernel"]].rename(columns={"kernel": "reference"})
-    reference = table[alike].merge(inference.drop_duplicates(alike), on=alike, how="left")["reference"]
-    reference = reference.fillna(table["run"].map(first.set_index("run")["kernel"]))
-    compared = (table["rank"] == 1) & (table["scope"] == ALL_PHASES) & reference.notna()
-    return table.assign(same_as_forward=(table["kernel"] == reference).astype("boolean").where(compared))
+    first = table[(table["rank"] == 1) & (table["scope"] == "forward")].set_index("run")["kernel"]
+    leads = (table["kernel"] == table["run"].map(first)).astype("boolean")
+    table["same_as_forward"] = leads.where((table["rank"] == 1) & (table["scope"] == ALL_PHASES))
+    return table[table["rank"] <= 5].sort_values(["scope", "rank"], kind="stable")
 
 
-def share_parts(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
+def find_parts(rows: pd.DataFrame) -> pd.Series:
+    """The part of the model of each kernel: the innermost range."""
+    return rows["range"].map(innermost).replace("", NO_RANGE)
+
+
+def share_parts(forward: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
     """(c) Every part's share of the forward pass, with and without its matrix multiplies."""
-    forward = kernels[kernels["phase"] == "forward"]
-    forward = forward.assign(part=forward["range"].map(innermost).replace("", NO_RANGE))
-    others = forward[forward["class"].map(family) != "gemm"]
+    forward = forward.assign(part=find_parts(forward))
+    forward = forward.assign(other_ns=forward["total_ns"].where(forward["class"].map(family) != "gemm", 0))
+    other_share = forward.groupby(["run", "part"])["other_ns"].sum() / forward.groupby("run")["total_ns"].sum()
     table = share(forward, ["part"], ["run"], steps)
-    other_ns = table[["run", "part"]].merge(others.groupby(["run", "part"])["total_ns"].sum().reset_index(), how="left")
-    other_ns = other_ns["total_ns"].fillna(0).astype("float64").set_axis(table.index)
-    return table.assign(other_share=other_ns / table["run"].map(forward.groupby("run")["total_ns"].sum()))
+    return table.merge(other_share.rename("other_share").reset_index(), on=["run", "part"])
 
 
 def share_classes(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
@@ -196,38 +183,34 @@ def share_training_parts(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFram
     distinct = distinct.assign(**{"pass": passes, "part": parts})
     with_parts = distinct[(distinct["pass"] == "backward") & (distinct["part"] != NO_RANGE)]["run"]
     rows = kernels[kernels["run"].isin(with_parts)].merge(distinct, on=["run", "phase", "range"])
-    return share(rows, ["pass", "part"], ["run", "pass"], steps) if len(rows) else pd.DataFrame()
+    return share(rows, ["pass", "part"], ["run", "pass"], steps) if len(rows) else rows
 
 
 def measure_attention(
-    runs: pd.DataFrame, kernels: pd.DataFrame, ranges: pd.DataFrame, steps: pd.Series, phase: str, formulas: dict
+    runs: pd.DataFrame, kernels: pd.DataFrame, ranges: pd.DataFrame, steps: pd.Series, formulas: dict
 ) -> pd.DataFrame:
-    """(e) The parts of attention in a phase, without recomputation: time, FLOPs, and both relative to those of the two
-    matrix multiplies. A part includes the ranges inside it."""
-    kernels = kernels[kernels["phase"] == phase]
+    """(e) The parts of attention in the kernels of a phase, without recomputation: time, FLOPs, and both relative to
+    those of the two matrix multiplies. A part includes the ranges inside it."""
     paths = {path: names for path in kernels["range"].unique() if RECOMPUTATION not in (names := names_in(path))}
-    tables = []
-    for part in formulas:
-        rows = kernels[kernels["range"].isin([path for path, names in paths.items() if part in names])]
-        if len(rows):
-            tables.append(average(rows.assign(part=part), ["part"], steps))
-    if not tables:
-        return pd.DataFrame()
-    table = pd.concat(tables, ignore_index=True)
+    inside = {part: [path for path, names in paths.items() if part in names] for part in formulas}
+    rows = [kernels[kernels["range"].isin(some)].assign(part=part) for part, some in inside.items()]
+    rows = pd.concat(rows)
+    if rows.empty:
+        return rows
+    table = average(rows, ["part"], steps).sort_values("part", key=lambda parts: parts.map(list(formulas).index))
     # Instances are those of the forward pass: in the backward pass, a compiled layer may open a range several times.
     opened = ranges[(ranges["phase"] == "forward") & (ranges["step"] >= 0)]
     opened = opened.assign(part=opened["range"].astype("object").fillna("").map(innermost))
-    opened = opened.groupby(["run", "part"])["instances"].sum().rename("opened").reset_index()
-    opened = table[["run", "part"]].merge(opened, how="left")["opened"].astype("float64")
-    table["instances_per_pass"] = opened / table["run"].map(steps)
+    opened = opened.groupby(["run", "part"])["instances"].sum().div(steps, level="run").rename("instances_per_pass")
+    table = table.merge(opened.reset_index(), on=["run", "part"], how="left")
     table["gpu_time_per_layer_us"] = 1e3 * table["gpu_time_ms"] / table["instances_per_pass"]
     table["kernels_per_layer"] = table["invocations"] / table["instances_per_pass"]
-    sizes = runs.set_index("run").loc[table["run"]].reset_index()
-    sizes = sizes[["batch_size", "gpus", "num_heads", "context_length", "d_model"]].astype("float64")
+    sizes = runs.set_index("run")[["batch_size", "gpus", "num_heads", "context_length", "d_model"]]
+    sizes = sizes.loc[table["run"]].reset_index(drop=True).astype("float64")
     scores = np.ceil(sizes["batch_size"] / sizes["gpus"]) * sizes["num_heads"] * sizes["context_length"] ** 2
-    by_width, alone = (table["part"].map(lambda part, at=at: formulas[part][at]) for at in (1, 2))
-    table["flops_per_layer"] = scores * (by_width * (sizes["d_model"] // sizes["num_heads"]) + alone)
-    table["flops_formula"] = table["part"].map(lambda part: formulas[part][0])
+    table[["flops_formula", "by_width", "alone"]] = table["part"].map(formulas).to_list()
+    head = sizes["d_model"] // sizes["num_heads"]
+    table["flops_per_layer"] = scores * (table["by_width"] * head + table["alone"])
     table["flop_per_s"] = table["flops_per_layer"] / (table["gpu_time_per_layer_us"] * 1e-6)
     matmuls = table[table["part"].isin([SCORES, VALUES])].groupby("run")[["gpu_time_ms", "flops_per_layer"]]
     matmuls = matmuls.sum(min_count=2).reindex(table["run"]).reset_index(drop=True)
