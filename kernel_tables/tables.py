@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernel_tables.attribution import NO_RANGE, path_text
-from kernel_tables.capture import KINDS, NONE, blocks, numbered, process_of
+from kernel_tables.capture import KINDS, NONE, numbered, process_of
 from kernel_tables.classes import UNKNOWN
 from kernel_tables.errors import NotConserved
 
@@ -59,71 +59,46 @@ class Group:
     name: np.ndarray
     is_memop: np.ndarray  # copies and fills; a replay that was recorded as one activity stands for its kernels
     launches: np.ndarray
-    timed: np.ndarray  # how many of them have a time
-    total_ns: np.ndarray
+    total_ns: np.ndarray  # these are of launches with a time
+    mean_ns: np.ndarray
     min_ns: np.ndarray
     max_ns: np.ndarray
-    std_ns: np.ndarray  # the sample standard deviation, NaN for one launch; all four are of launches with a time
+    std_ns: np.ndarray  # the sample standard deviation, NaN for one launch
 
 
 def grouped(profile: "Profile", process: int | None = None) -> Group:
-    """The activities, of a process if it is given, by path and name: of these few groups, all tables are made."""
+    """The activities, of a process if it is given, by path and name: of these few groups, all tables are made. Raises
+    NotConserved unless they have the launches and the time of the activities."""
     activities, path = profile.capture.activities, profile.attribution.path
-    name, start, end, has_time = activities.name, activities.start, activities.end, activities.has_time
-    if process is not None:
-        mine = np.flatnonzero(activities.process == process)
-        path, name, start, end = path[mine], name[mine], start[mine], end[mine]
-        has_time = None if has_time is None else has_time[mine]
-    count, rows = max(len(activities.names), 1), blocks(len(path))
-    key = np.empty(len(path), np.int32 if len(profile.attribution.paths) * count < 1 << 31 else np.int64)
-    for block in rows:
-        key[block] = path[block].astype(key.dtype) * count + name[block]
-    keys, group = numbered(key)
-    del key
-    timed, total, most = (np.zeros(len(keys), np.int64) for _ in range(3))
-    least, launches = np.full(len(keys), np.iinfo(np.int64).max), None
-    if has_time is not None:
-        launches = np.bincount(group, minlength=len(keys))
+    count = max(len(activities.names), 1)
+    key = path.astype(np.int32 if len(profile.attribution.paths) * count < 1 << 31 else np.int64)
+    key *= count
+    key += activities.name
+    mine = slice(None) if process is None else activities.process == process
+    keys, group = numbered(key[mine])
+    launches = np.bincount(group, minlength=len(keys))
+    start, end, timed = activities.start[mine], activities.end[mine], launches
+    expected = f"{len(start)} launches and {end.sum() - start.sum()} ns"
+    if activities.has_time is not None:
+        has_time = activities.has_time[mine]
         group, start, end = group[has_time], start[has_time], end[has_time]
-        rows = blocks(len(group))
-    for block in rows:
-        duration = end[block] - start[block]
-        timed += np.bincount(group[block], minlength=len(keys))
-        np.add.at(total, group[block], duration)
-        np.minimum.at(least, group[block], duration)
-        np.maximum.at(most, group[block], duration)
-    # Squares of deviations are added as integers, in two halves, so that the order of rows does not matter;
-    # those of more than 4 s are shifted.
-    middle = total // np.maximum(timed, 1)
-    shift = np.uint64(max(int((most - least)[timed > 0].max(initial=0)).bit_length() - 32, 0))
-    high, low = (np.zeros(len(keys), np.uint64) for _ in range(2))
-    for block in rows:
-        square = (np.abs(end[block] - start[block] - middle[group[block]]).astype(np.uint64) >> shift) ** 2
-        np.add.at(high, group[block], square >> 32)
-        np.add.at(low, group[block], square & 0xFFFFFFFF)
-    squares = (high * 2.0**32 + low) * 4.0 ** int(shift) - (total - middle * timed) ** 2.0 / np.maximum(timed, 1)
-    std = np.where(timed > 1, np.sqrt(np.maximum(squares, 0) / np.maximum(timed - 1, 1)), np.nan)
-    path, name = np.divmod(keys, count)
-    kinds = np.array([KINDS[kind] in ("memcpy", "memset") for kind in profile.name_kinds], bool)
-    launches = timed if launches is None else launches
+        timed = np.bincount(group, minlength=len(keys))
+    duration = end - start
+    least, most, total = np.full(len(keys), np.iinfo(np.int64).max), *np.zeros((2, len(keys)), np.int64)
+    np.minimum.at(least, group, duration)
+    np.maximum.at(most, group, duration)
+    np.add.at(total, group, duration)
+    mean = np.where(timed > 0, total / np.maximum(timed, 1), np.nan)
+    squares = np.bincount(group, (duration - mean[group]) ** 2, len(keys))
+    std = np.where(timed > 1, np.sqrt(squares / np.maximum(timed - 1, 1)), np.nan).round(3)  # in any order of rows
     if not timed.all():
         least, most = (np.where(timed > 0, column, np.nan) for column in (least, most))
-    found = Group(path, name, kinds[name], launches, timed, total, least, most, std)
-    require_conserved(profile, process, int(launches.sum()), int(total.sum()))
-    return found
-
-
-def require_conserved(profile: "Profile", process: int | None, launches: int, total_ns: int) -> None:
-    """Raises NotConserved unless these are the sums of the activities, of a process if it is given."""
-    activities = profile.capture.activities
-    mine = slice(None) if process is None else activities.process == process
-    start, end = activities.start[mine], activities.end[mine]
-    expected = len(start), int(end.sum()) - int(start.sum())
-    if (launches, total_ns) != expected:
-        raise NotConserved(
-            f"{profile.capture.path}: a table has {launches} launches and {total_ns} ns, the capture {expected[0]} and"
-            f" {expected[1]} ns: a defect of kernel-tables, please report it"
-        )
+    path, name = np.divmod(keys, count)
+    is_memop = np.isin(np.array(profile.name_kinds, int), [KINDS.index("memcpy"), KINDS.index("memset")])
+    if (found := f"{launches.sum()} launches and {total.sum()} ns") != expected:
+        problem = f"a table has {found}, the capture {expected}: a defect of kernel-tables, please report it"
+        raise NotConserved(f"{profile.capture.path}: {problem}")
+    return Group(path, name, is_memop[name], launches, total, mean, least, most, std)
 
 
 def kernels(profile: "Profile", under: str | None = None, process: int | None = None) -> Table:
@@ -136,7 +111,7 @@ def kernels(profile: "Profile", under: str | None = None, process: int | None = 
         "class": [profile.activity_classes[name] for name in group.name.tolist()],
         "launches": group.launches,
         "total_ns": group.total_ns,
-        "mean_ns": np.where(group.timed > 0, group.total_ns / np.maximum(group.timed, 1), np.nan),
+        "mean_ns": group.mean_ns,
         "min_ns": group.min_ns,
         "max_ns": group.max_ns,
         "std_ns": group.std_ns,
@@ -170,32 +145,31 @@ def classes(profile: "Profile", under: str | None = None, process: int | None = 
 def ranges(profile: "Profile", under: str | None = None, process: int | None = None) -> Table:
     """One row per range name, as Profile.ranges."""
     paths, inside = profile.attribution.paths, _is_inside(profile, under)
-    used, sums = _sums_by_path(profile, process)
-    position, current, keys = np.arange(len(used)), used, []
-    while len(position):  # outwards, as far as `under`: each name on a path counts once
-        kept = inside[current] & (current != NO_RANGE)
-        position, current = position[kept], current[kept]
-        keys.append(position * len(paths.names) + paths.last_name[current])
-        current = paths.parent[current]
-    position, name = np.divmod(np.unique(np.concatenate([*keys, np.empty(0, np.int64)])), len(paths.names))
+    sums = _sums_by_path(profile, process)
+    launching = around = np.flatnonzero(sums.any(axis=1))
+    keys = [np.empty(0, np.int64)]
+    while len(around):  # outwards, as far as `under`: each name on a path counts once
+        kept = inside[around] & (around != NO_RANGE)
+        launching, around = launching[kept], around[kept]
+        keys.append(launching * len(paths.names) + paths.last_name[around])
+        around = paths.parent[around]
+    launching, name = np.divmod(np.unique(np.concatenate(keys)), len(paths.names))
     by_name = np.zeros((len(paths.names), 4), np.int64)
-    np.add.at(by_name, name, sums[position])
+    np.add.at(by_name, name, sums[launching])
     opened = instance_paths(profile, process)
     instances = np.bincount(paths.last_name[opened[inside[opened]]], minlength=len(paths.names))
-    shown = np.flatnonzero((instances > 0) | (by_name[:, 0] > 0) | (by_name[:, 2] > 0))
+    shown = np.flatnonzero((instances > 0) | by_name.any(axis=1))
     columns = {"range": [paths.names[name] for name in shown.tolist()], "instances": instances[shown]}
     return _longest_first(columns | _sum_columns(by_name[shown]), "gpu_time_ns", "range")
 
 
 def range_tree(profile: "Profile", under: str | None = None, process: int | None = None) -> Table:
     """One row per range path, as Profile.ranges with `tree`."""
-    paths, (used, direct) = profile.attribution.paths, _sums_by_path(profile, process)
-    sums = np.zeros((len(paths), 4), np.int64)
-    sums[used] = direct
+    paths, sums = profile.attribution.paths, _sums_by_path(profile, process)
     for level in paths.levels[:0:-1]:  # into what is around, from the innermost outwards
         np.add.at(sums, paths.parent[level], sums[level])
     instances = np.bincount(instance_paths(profile, process), minlength=len(paths))
-    shown = ((instances > 0) | (sums[:, 0] > 0) | (sums[:, 2] > 0)) & _is_inside(profile, under)
+    shown = ((instances > 0) | sums.any(axis=1)) & _is_inside(profile, under)
     shown[NO_RANGE] = False
     place: list[tuple] = [()]  # by path, what siblings are sorted by: of all paths around it, then its own
     for path, time in enumerate((sums[1:, 1] + sums[1:, 3]).tolist(), 1):
@@ -264,9 +238,8 @@ def _categorical(code: np.ndarray, labels: list[str]) -> "pd.Categorical":
     """The labels of these codes. Labels may repeat, which categories may not."""
     import pandas as pd
 
-    distinct = {label: number for number, label in enumerate(dict.fromkeys(labels))}
-    renumbered = np.array([distinct[label] for label in labels], np.int32)
-    return pd.Categorical.from_codes(renumbered[code] if len(code) else np.empty(0, np.int32), list(distinct))
+    renumbered, distinct = pd.factorize(np.array(labels, object))
+    return pd.Categorical.from_codes(renumbered[code], distinct)
 
 
 def _is_inside(profile: "Profile", under: str | None) -> np.ndarray:
@@ -286,16 +259,13 @@ def _selected(profile: "Profile", under: str | None, process: int | None) -> Gro
     return Group(*(column[is_inside] for column in vars(group).values()))
 
 
-def _sums_by_path(profile: "Profile", process: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """The paths in which something was launched directly; and the number and the time of its kernels, and of its copies
-    and fills."""
-    group = profile.grouped(process)
-    used, path = numbered(group.path)
-    sums = np.zeros((len(used), 4), np.int64)
+def _sums_by_path(profile: "Profile", process: int | None) -> np.ndarray:
+    """By path: the number and the time of the kernels launched directly in it, and of the copies and fills."""
+    group, sums = profile.grouped(process), np.zeros((len(profile.attribution.paths), 4), np.int64)
     first = np.where(group.is_memop, 2, 0)
-    np.add.at(sums, (path, first), group.launches)
-    np.add.at(sums, (path, first + 1), group.total_ns)
-    return used, sums
+    np.add.at(sums, (group.path, first), group.launches)
+    np.add.at(sums, (group.path, first + 1), group.total_ns)
+    return sums
 
 
 def _sum_columns(sums: np.ndarray) -> dict[str, np.ndarray]:
