@@ -112,11 +112,10 @@ class Events(Source):
     """
 
     def __init__(self, path: Path):
-        self.path, self.file, self.whole_microseconds, self.process = path, EventFile(path), True, 0
+        self.path, self.file, self.whole_microseconds = path, EventFile(path), True
+        self.process, self.further_ids = 0, 0
         self.names, self.shapes, self.size_texts, self.copy_words = Numbers(), Numbers(), Numbers(), Numbers()
-        self.collectives: list[Args] = []
-        self.given_ids: dict[int, int] = {}  # correlation by external id, of what had none
-        self._substitutes = Numbers()
+        self._substitutes, self.collectives = Numbers(), []  # collectives: details of the kernels of these
         self.columns = self._read()
         if self.file.facts.written_by:
             raise TraceError(f"{path}: a timeline written by `kernel-tables trace`, not a capture; {ADVICE}")
@@ -264,7 +263,8 @@ class Events(Source):
 
     def capture(self, on_gpu: bool, ranges: list[modules.Range], facts: dict[str, str]) -> Capture:
         """The capture with these ranges and facts."""
-        activities, calls = self._device_work() if on_gpu else self._operator_work()
+        calls = self._device_work() if on_gpu else self._operator_work()
+        activities = self._activities()
         texts = {text: range_name(text) or UNNAMED for text in dict.fromkeys(one.name for one in ranges)}
         names = Numbers()
         name = names.of([texts[one.name] for one in ranges])
@@ -273,9 +273,8 @@ class Events(Source):
         columns = Ranges.in_order(start, end, thread, name, list(names), unclosed=unclosed)
         nodes = modules.graph_nodes(self, activities)
         facts = {"EXPORT_PRODUCT_NAME": "PyTorch profiler (Kineto)", "CAPTURE_BACKEND": "torch"} | facts
-        overhead = self["overhead"]["start"], self["overhead"]["end"]
-        names = [name.removeprefix("HostNode: ") for name in self.named("host function")]
-        functions = self["host function"]["start"], self["host function"]["end"], names
+        overhead, functions = ((self[kind]["start"], self[kind]["end"]) for kind in ("overhead", "host function"))
+        functions = *functions, [name.removeprefix("HostNode: ") for name in self.named("host function")]
         self.columns = {KERNEL: self[KERNEL]}  # nobody needs the others any more
         return Capture(self.path, activities, calls, columns, nodes, overhead, functions, [], facts, [], self)
 
@@ -290,9 +289,7 @@ class Events(Source):
             notes.append("the trace holds nothing of a GPU: operators of PyTorch on the processor stand for kernels")
         elif not any(text.startswith(modules.MODULE) for text in self.texts):
             reason = "compiled models call none" if told.with_stack else "with_stack=True records them"
-            notes.append(
-                f"no call of a module is in the trace ({reason}): ranges are annotations of the program and operators"
-            )
+            notes.append(f"no call of a module is in the trace ({reason}): ranges are annotations and operators")
         facts = {"EXPORT_PRODUCT_VERSION": "unknown", errors.NOTES_KEY: "\n".join(notes)}
         of_rank = told.distributed_info if isinstance(told.distributed_info, dict) else {}
         names = {errors.RANK_KEY: "rank", errors.RANKS_KEY: "world_size"}
@@ -303,9 +300,9 @@ class Events(Source):
             facts[errors.BAD_KEY] = str(bad)
         return facts
 
-    def _operator_work(self) -> tuple[Activities, Calls]:
-        """The activities of a program without a GPU: outermost operators, which launch themselves, then collectives of
-        Gloo, each launched by the operator that started it."""
+    def _operator_work(self) -> Calls:
+        """The calls of a program without a GPU, whose activities become outermost operators, which launch themselves,
+        and collectives of Gloo, each launched by the operator that started it."""
         operators, (annotations, starters) = modules.outermost_operators(self), modules.gloo_collectives(self)
         if self["operator"]["is_open"][operators].any():
             raise TraceError(f"{self.path}: an operator has no duration: damaged, write the trace again")
@@ -321,7 +318,7 @@ class Events(Source):
         has_call = launching != NONE
         calls = {column: self["operator"][column][launching[has_call]] for column in ("start", "end", "thread", "name")}
         calls["correlation"] = work["correlation"][has_call]
-        return self._activities(), self._calls(calls)
+        return self._calls(calls)
 
     def _calls(self, calls: dict[str, np.ndarray]) -> Calls:
         threads, thread = np.unique(calls["thread"], return_inverse=True)
@@ -336,8 +333,9 @@ class Events(Source):
         columns = (work[column] for column in ("start", "end", "correlation", "process", "stream", "node"))
         return Activities(work["kind"], name.reshape(-1).astype(np.int32), names, *columns)
 
-    def _device_work(self) -> tuple[Activities, Calls]:
-        """The activities of the GPU and the calls. Raises ImpossibleCapture if a call ends before it starts."""
+    def _device_work(self) -> Calls:
+        """The calls of a program on a GPU, whose activities become sorted by kind. Raises ImpossibleCapture if a call
+        ends before it starts."""
         work = self[KERNEL]
         for number, word in ((COPY, "__amd_rocclr_copyBuffer"), (FILL, "__amd_rocclr_fillBuffer")):
             work["kind"][self.rows_named(KERNEL, word)] = number  # ROCm 7.1 calls them kernels
@@ -347,23 +345,22 @@ class Events(Source):
         self.columns["call"] = calls = self._with_operators(calls, work)
         if (calls["end"] < calls["start"]).any():
             raise impossible(self.path, "ends_before_start", "a call ends before it starts: write the trace again")
-        return self._activities(), self._calls(calls)
+        return self._calls(calls)
 
     def _with_operators(self, calls: dict, work: dict) -> dict[str, np.ndarray]:
         """The calls, and one more for each operator, annotation or call whose external id an activity without a
-        correlation id has, as RCCL's do."""
+        correlation id has, as RCCL's do: its correlation id is the external one and `further_ids`."""
         known = [self["operator"], self["function"], self["annotation"], self["call"]]
         known = {name: np.concatenate([one[name] for one in known]) for name in ("start", "end", "thread", "external")}
-        correlation = work["correlation"]
-        lost = (correlation <= 0) & (work["external"] > 0)
-        wanted, rows, _ = np.intersect1d(known["external"], work["external"][lost], return_indices=True)
-        lost &= np.isin(work["external"], wanted)
-        new = np.arange(len(rows)) + 1 + max(int(calls["correlation"].max(initial=0)), int(correlation.max(initial=0)))
-        correlation[lost] = new[np.searchsorted(wanted, work["external"][lost])]
-        self.given_ids = dict(zip(wanted.tolist(), new.tolist(), strict=True))
+        correlation, external = work["correlation"], work["external"]
+        is_lost = (correlation <= 0) & (external > 0) & np.isin(external, known["external"])
+        self.further_ids = 2 + max(int(calls["correlation"].max(initial=0)), int(correlation.max(initial=0)))
+        correlation[is_lost] = self.further_ids + external[is_lost]
+        ids, rows = np.unique(known["external"], return_index=True)
+        rows = rows[np.isin(ids, external[is_lost])]
         self.texts.append("LaunchKernel by an operator")
         more = {name: column[rows] for name, column in known.items()}
-        more |= {"name": np.full(len(rows), len(self.texts) - 1), "correlation": new}
+        more |= {"name": np.full(len(rows), len(self.texts) - 1), "correlation": self.further_ids + more["external"]}
         return {name: np.concatenate([column, more[name]]) for name, column in calls.items()}
 
     # What only some commands need
@@ -397,7 +394,7 @@ class Events(Source):
         launched, found = Counter(externals), {}
         for one, external in zip(self.collectives, externals, strict=True):
             correlation, *counts = _integers([one.correlation, one.elements_in, one.elements_out]).tolist()
-            correlation = correlation if correlation > 0 else self.given_ids.get(external, NONE)
+            correlation = correlation if correlation > 0 else self.further_ids + external
             has_size = launched[external] == 1 and str(one.dtype) in item_bytes and min(counts) >= 0
             group = hashlib.sha256(f"{one.group} {one.group_ranks}".encode()).digest()
             found[self.process, correlation] = (
