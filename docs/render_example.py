@@ -1,7 +1,7 @@
 """Makes the example again from its merged tables, without a GPU: `python -m docs.render_example [--into FOLDER]`.
 
 docs/example-h200 has a folder per study: tables/*.parquet, answers/answers.md, figures/*.svg. Its tables may have
-columns, and there may be tables, that are no longer declared; what a study lacks is empty.
+columns, and there may be tables, that are no longer declared; a column that a study lacks is empty.
 """
 
 import argparse
@@ -14,9 +14,9 @@ from workflow.scripts import answers, compare, figures, summaries
 from workflow.tables import declared_columns, declared_tables, dictionary, make_table, read_table, write_table
 
 H200 = Path(__file__).with_name("example-h200")
-TEMPLATES = Path(__file__).parents[1] / "workflow/templates"
 SUMMARIES = ["forward_time", "top_kernels", "forward_parts", "class_shares", "training_parts", "attention"]
 SUMMARIES += ["attention_backward"]
+MERGED = ["runs", "timings", "phases", "kernels", "ranges"]  # which a study of memory lacks: then empty
 COURSE = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention"]
 STUDIES = {  # by question: its script, the tables that it makes, its figure
     "time_lost": ("time_lost", ["time_lost"], []),
@@ -30,6 +30,7 @@ STUDIES = {  # by question: its script, the tables that it makes, its figure
     "n_communication": ("communication", ["communication_times", "communication_scaling"], ["communication"]),
     "attention_sweep": ("attention_sweep", ["attention_sweep"], ["attention_sweep"]),
 }
+MADE = {*SUMMARIES, *(name for _, names, _ in STUDIES.values() for name in names)}
 ASKED = {  # by folder, the questions that its document answers
     ".": COURSE, "cs336-2026": [*COURSE, "f_precision", "i_memory"], "precision": ["f_precision"],
     "compile": ["g_compile"], "attention": ["h_attention"], "memory": ["i_memory"], "block": ["i_memory"],
@@ -44,16 +45,18 @@ def render_study(study: Path, questions: list[str], into: Path) -> None:
     for name in ("answers", "figures"):
         shutil.rmtree(into / name, ignore_errors=True)
     with TemporaryDirectory() as scratch:
-        tables = [copy_table(study / "tables", Path(scratch), name) for name in declared_tables()]
-        summaries.main(tables, list_files(Path(scratch), SUMMARIES))
+        names = [name for name in declared_tables() if name in MERGED or (study / f"tables/{name}.parquet").exists()]
+        tables = [copy_table(study / "tables", Path(scratch), name) for name in names if name not in MADE]
+        made = list_files(Path(scratch), SUMMARIES)
+        summaries.main([path for path in tables if Path(path).stem in MERGED], made)
         if questions[:5] == COURSE:
-            figures.main(tables, [f"{into}/figures/{name}.svg" for name in figures.DRAWN])
-        for question in questions:
-            if question in STUDIES:
-                script, made, drawn = STUDIES[question]
-                outputs = list_files(Path(scratch), made) + [f"{into}/figures/{name}.svg" for name in drawn]
-                import_module(f"workflow.scripts.{script}").main(tables, outputs)
-        answers.main(tables, [str(TEMPLATES / f"{question}.md.j2") for question in questions], str(into / "answers"))
+            figures.main([*tables, *made], [f"{into}/figures/{name}.svg" for name in figures.DRAWN])
+        for script, names, drawn in (STUDIES[question] for question in questions if question in STUDIES):
+            written = list_files(Path(scratch), names)
+            drawings = [f"{into}/figures/{name}.svg" for name in drawn]
+            import_module(f"workflow.scripts.{script}").main(tables, [*written, *drawings])
+            made += written
+        answers.main([*tables, *made], [f"{question}.md.j2" for question in questions], str(into / "answers"))
     for path in (into / "answers").iterdir():
         if path.name != "answers.md":
             path.unlink()

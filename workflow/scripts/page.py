@@ -4,7 +4,6 @@ It has the frame, the table of a step and the flame graph of the page of a recor
 """
 
 import base64
-import math
 import re
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from workflow.tables import read_tables
 from workflow.text import describe_machine, describe_run, list_missing
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
-FIGURE = re.compile(r"^!\[([^\]\n]*)\]\(\.\./figures/(\w+)\.svg\)$", re.MULTILINE)
+FIGURE = re.compile(r"^!\[([^\]\n]*)\]\(\.\./figures/(\w+)\.svg\)$|\Z", re.MULTILINE)
 MARKDOWN = (
     MarkdownIt("commonmark", {"html": False}).enable("table").disable(["link", "image", "autolink", "html_inline"])
 )
@@ -30,11 +29,8 @@ def main(tables: list[str], documents: list[str], figures: list[str], run: str |
     """Writes the page. It begins with `run`, which is None in grids without steps."""
     frames = read_tables(tables)
     runs = frames["runs"]
-    leaves = list_leaves(frames.get("kernels", pd.DataFrame()), run)
-    sections, placed = [read_section(Path(document)) for document in documents], set()
-    for section in sections:  # a figure stands once, in the first section that shows it
-        section["figures"] = {name: shows for name, shows in section["figures"].items() if name not in placed}
-        placed |= section["figures"].keys()
+    leaves = list_leaves(frames["kernels"], run) if run else []
+    sections = [read_section(Path(document)) for document in documents]
     environment = html_environment(TEMPLATES)
     environment.filters["markdown"] = lambda text: Markup(MARKDOWN.renderInline(text))
     contents = [("summary", "Summary"), *((section["name"], section["question"]) for section in sections)]
@@ -56,18 +52,15 @@ def main(tables: list[str], documents: list[str], figures: list[str], run: str |
 
 
 def read_section(document: Path) -> dict:
-    """A document: its name, its question, its first paragraph, the rest as HTML, and by figure what it shows."""
-    question, lead, *rest = document.read_text(encoding="utf-8").strip().split("\n\n", 2)
-    figures = {name: shows for shows, name in FIGURE.findall("\n".join(rest))}
-    body = MARKDOWN.render(FIGURE.sub("", "\n".join(rest)).replace("\n## ", "\n### ")).strip()
-    name, question = document.stem, question.lstrip("# ")
-    return {"name": name, "question": question, "lead": lead, "body": Markup(body), "figures": figures}
+    """A document: its name, its question, its first paragraph, its figure and what that shows, the rest as HTML."""
+    question, lead, rest = (document.read_text(encoding="utf-8").strip() + "\n\n").split("\n\n", 2)
+    shows, figure = FIGURE.search(rest).groups()
+    body, name = Markup(MARKDOWN.render(FIGURE.sub("", rest)).strip()), document.stem
+    return {"name": name, "question": question[2:], "lead": lead, "body": body, "figure": figure, "shows": shows}
 
 
-def list_leaves(kernels: pd.DataFrame, run: str | None) -> list[Leaf]:
+def list_leaves(kernels: pd.DataFrame, run: str) -> list[Leaf]:
     """The time of each kernel in each range of a step of the run, mean of the captured ones."""
-    if kernels.empty:
-        return []
     kernels = kernels[(kernels["step"] >= 0) & (kernels["run"] == run)]
     keys = ["phase", "range", "kernel", "class"]
     kernels = kernels.assign(**{key: kernels[key].astype("object").fillna("").astype(str) for key in keys})
@@ -80,27 +73,23 @@ def list_leaves(kernels: pd.DataFrame, run: str | None) -> list[Leaf]:
 
 def measure_speed(frames: dict[str, pd.DataFrame], run: str) -> dict:
     """Milliseconds of a step without a profiler, tokens per second, and the share of the peak FLOP/s of the data sheet
-    that its model FLOPs reach (a training step has those of three forward passes); None for what is unknown."""
-    row = frames["runs"].set_index("run").loc[run]
-    step = frames["timings"].query("run == @run and phase == 'step'")["mean_ms"]
-    seconds = step.iloc[0] / 1e3 if len(step) and pd.notna(step.iloc[0]) else None
-    peak = peak_flop_per_s(row["device_name"], row["precision"])
-    flops = math.nan if pd.isna(row["forward_flops"]) else row["forward_flops"] * (1 if row["mode"] == "forward" else 3)
-    of_peak = flops / seconds / peak if seconds else math.nan
-    return {
-        "ms": seconds and 1e3 * seconds,
-        "tokens_per_s": seconds and row["batch_size"] * row["context_length"] / seconds,
-        "of_peak": None if math.isnan(of_peak) else of_peak,
-        "precision": row["precision"],
+    that its model FLOPs reach (a training step has those of three forward passes), as far as these are known."""
+    row = frames["runs"].astype({"forward_flops": "float64"}).set_index("run").loc[run]
+    seconds = frames["timings"].query("run == @run and phase == 'step'")["mean_ms"].sum(min_count=1) / 1e3
+    flops = row["forward_flops"] * (1 if row["mode"] == "forward" else 3)
+    speed = {
+        "ms": 1e3 * seconds,
+        "tokens_per_s": row["batch_size"] * row["context_length"] / seconds,
+        "of_peak": flops / seconds / peak_flop_per_s(row["device_name"], row["precision"]),
     }
+    return {name: value for name, value in speed.items() if pd.notna(value)} | {"precision": row["precision"]}
 
 
 def list_advice(frames: dict[str, pd.DataFrame], run: str | None) -> list[dict]:
     """The three findings of a run's own capture that save most."""
-    found = frames.get("time_lost", pd.DataFrame())
-    if found.empty:
+    if "time_lost" not in frames:
         return []
-    found = found[(found["run"] == run) & ~found["abstained"].astype(bool) & (found["gain_percent"] > 0)]
+    found = frames["time_lost"].query("run == @run and not abstained and gain_percent > 0")
     return found.sort_values("gain_percent", ascending=False).head(3).to_dict("records")
 
 
