@@ -180,31 +180,26 @@ def launch_facts(grid: pd.Series, metrics: pd.DataFrame) -> pd.DataFrame:
     """One row per launch, given by its grid ("16x6x8") and metrics.
 
     Columns: occupancy and occupancy_possible (both from 0 to 1), limited_by (the resource that allows the fewest
-    blocks; "" if nothing limits it), registers (per thread), waves, stall, second_stall (the main reasons for which
-    warps wait) and their shares of the time in which warps wait.
+    blocks; "" if nothing limits it), waves, stall (what warps wait for most; "" if for nothing).
     """
     full = 99.5  # percent of the warps that fit on a multiprocessor: from here on, nothing limits it
     possible = metrics[GROUPS["occupancy"]["possible"]]
-    limits = metrics[list(GROUPS["limits"].values())].set_axis(list(GROUPS["limits"]), axis=1)
-    is_fewest = limits.eq(limits.min(axis=1), axis=0).to_numpy()
-    limited_by = pd.Series([" and ".join(limits.columns[mask]) for mask in is_fewest], metrics.index, dtype="str")
+    limits, stalls = (
+        metrics[list(GROUPS[name].values())].set_axis(list(GROUPS[name]), axis=1) for name in ("limits", "stalls")
+    )
+    fewest = limits.min(axis=1)
+    limited_by = [" and ".join(limits.columns[mask]) for mask in limits.eq(fewest, axis=0).to_numpy()]
     blocks = grid.map(lambda size: math.prod(map(int, size.split("x"))) if size else math.nan).astype("float64")
-    waves = blocks / (metrics[GROUPS["multiprocessors"]["count"]] * limits.min(axis=1))
-    facts = {
-        "occupancy": metrics[GROUPS["occupancy"]["reached"]] / 100,
-        "occupancy_possible": possible / 100,
-        "limited_by": limited_by.mask(possible.isna() | (possible >= full), ""),
-        "registers": metrics[GROUPS["registers"]["per thread"]],
-        "waves": waves,
-    }
-    stalls = metrics[list(GROUPS["stalls"].values())].fillna(0.0).to_numpy()
-    total, order = stalls.sum(axis=1), np.argsort(-stalls, axis=1, kind="stable")
-    reasons, rows = np.array(list(GROUPS["stalls"]), dtype=object), np.arange(len(stalls))
-    for place, heading in enumerate(("stall", "second_stall")):
-        stall = stalls[rows, order[:, place]]
-        facts[heading] = pd.Series(np.where(stall > 0, reasons[order[:, place]], ""), metrics.index, dtype="str")
-        facts[f"{heading}_share"] = pd.Series(stall / np.where(total > 0, total, np.nan), metrics.index)
-    return pd.DataFrame(facts)
+    stall = stalls.fillna(0.0).idxmax(axis=1).astype("str")
+    return pd.DataFrame(
+        {
+            "occupancy": metrics[GROUPS["occupancy"]["reached"]] / 100,
+            "occupancy_possible": possible / 100,
+            "limited_by": pd.Series(limited_by, metrics.index, dtype="str").where(possible < full, ""),
+            "waves": blocks / (metrics[GROUPS["multiprocessors"]["count"]] * fewest),
+            "stall": stall.where(stalls.max(axis=1) > 0, ""),
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -258,26 +253,20 @@ def rates_of(work: pd.DataFrame, seconds: pd.Series, roofs: Roofs) -> pd.DataFra
     )
 
 
-def verdicts_of(table: pd.DataFrame) -> pd.DataFrame:
-    """The `verdict` on every row, and `because`: the numbers that support it, or why there are none. The table has the
-    shares of the roofs that `rates_of` returns, the waves of `launch_facts`, and `not_counted`.
+def verdicts_of(table: pd.DataFrame) -> pd.Series:
+    """The `verdict` on every row. The table has the shares of the roofs that `rates_of` returns, the waves of
+    `launch_facts`, and `not_counted`.
 
     "memory": the kernel reaches at least 60 % of the DRAM roof, and at least as large a share of it as of the roof of
     its FLOPs. "compute": it reaches 60 % of the latter. "too small": neither, and its blocks do not fill the GPU once.
     "latency": none of these: the GPU is full, and warps wait. ncu ("Speed Of Light", SmallGrid) draws the same lines.
     """
-    near_roof, one_wave = 0.6, 1.0
-
-    def verdict(memory: float, compute: float, waves: float, not_counted: str) -> tuple[str, str]:
-        if not_counted or pd.isna(memory) or pd.isna(compute):
-            return "not counted", not_counted or "not profiled, or its operations on tensor cores were not counted"
-        if memory >= near_roof and memory >= compute:
-            return "memory", f"DRAM at {100 * memory:.0f} % of its roof"
-        if compute >= near_roof:
-            return "compute", f"FLOPs at {100 * compute:.0f} % of their roof"
-        neither = f"DRAM at {100 * memory:.0f} %, FLOPs at {100 * compute:.0f} % of their roofs"
-        return ("too small", f"{waves:.2g} waves; {neither}") if waves < one_wave else ("latency", neither)
-
-    columns = ["memory_share", "compute_share", "waves", "not_counted"]
-    rows = [verdict(*row) for row in table[columns].itertuples(index=False)]
-    return pd.DataFrame(rows, columns=["verdict", "because"], index=table.index)
+    memory, compute, near_roof = table["memory_share"], table["compute_share"], 0.6
+    verdicts = {  # the first that applies
+        "not counted": (table["not_counted"] != "") | memory.isna() | compute.isna(),
+        "memory": (memory >= near_roof) & (memory >= compute),
+        "compute": compute >= near_roof,
+        "too small": table["waves"] < 1,
+    }
+    found = np.select(list(verdicts.values()), list(verdicts), "latency")
+    return pd.Series(found, table.index, dtype="str", name="verdict")
