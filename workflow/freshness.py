@@ -10,7 +10,6 @@ import ast
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -84,11 +83,8 @@ def explain_difference(key: Mapping[str, Any], wanted: Mapping[str, Any]) -> str
     then, now = key.get("spec", {}), wanted["spec"]
     differing = [f"{name} was {then.get(name)}, is {now[name]}" for name in now if then.get(name) != now[name]]
     differing += ["the measured code changed"] if key.get("code") != wanted["code"] else []
-    words_by_name = {"torch": "PyTorch", "driver": "the driver", "gpu": "the GPU", "nsys": "nsys", "ncu": "ncu"}
-    for name, words in words_by_name.items():
-        if name in wanted and wanted[name] != key.get(name):
-            differing.append(f"{words} was {key.get(name)}, is {wanted[name]}")
-    return "; ".join(differing)
+    versions = [name for name in wanted if name not in ("spec", "code") and wanted[name] != key.get(name)]
+    return "; ".join([*differing, *(f"{name} was {key.get(name)}, is {wanted[name]}" for name in versions)])
 
 
 def command_for(results: Iterable[str | Path]) -> str:
@@ -141,9 +137,10 @@ def ask_version(program: str) -> str | None:
 
 def read_output(*command: str) -> str:
     """What a program prints; empty if it is not there, or fails."""
-    if shutil.which(command[0]) is None:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    except OSError:
         return ""
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def list_sources(config: Config) -> list[str]:

@@ -146,17 +146,14 @@ def test_a_job_on_another_host_takes_the_plan_as_it_is(planning, monkeypatch):
 
 
 def test_a_difference_and_the_command_are_said_in_words():
-    few = [f"results/runs/{name}/timing.json" for name in "ba"]
-    command_for = freshness.command_for
-    assert command_for(few).endswith(" --forcerun results/runs/a/timing.json results/runs/b/timing.json")
     many = [f"results/runs/{number}/{stage}.json" for number in range(9) for stage in ("timing", "capture")]
-    many.append("results/processes/2/a/timing.json")
-    assert command_for(many) == "snakemake --cores 1 all --forcerun capture timing timing_process"
+    command = freshness.command_for([*many, "results/processes/2/a/timing.json"])
+    assert command == "snakemake --cores 1 all --forcerun capture timing timing_process"
     spec = {"stage": "timing", "device": "cpu", "backend": "auto", "batch_size": 4}
     key = {"spec": spec, "code": "a", "torch": "1", "gpu": "NVIDIA H200"}
     assert freshness.explain_difference(key, {"spec": spec, "code": "a"}) == ""
     other = {"spec": spec | {"batch_size": 8}, "code": "b", "torch": "2", "gpu": "NVIDIA H200"}
-    said = "batch_size was 4, is 8; the measured code changed; PyTorch was 1, is 2"
+    said = "batch_size was 4, is 8; the measured code changed; torch was 1, is 2"
     assert freshness.explain_difference(key, other) == said
 
 

@@ -107,15 +107,14 @@ def list_notes(by_stage: dict[str, Result]) -> list[str]:
     """What makes the numbers of a run hard to compare: graph breaks, and losses that differ, so that stages measured
     other work. The stage counters has a smaller model."""
     notes = []
-    losses = {stage: result.losses for stage, result in by_stage.items() if getattr(result, "losses", None)}
-    losses.pop("counters", None)
-    if breaks := max((getattr(result, "graph_breaks", None) or 0 for result in by_stage.values()), default=0):
+    if breaks := max(getattr(result, "graph_breaks", None) or 0 for result in by_stage.values()):
         notes.append(f"the compiled model is broken into parts by {breaks} graph break{'s' * (breaks > 1)}")
-    for stage in list(losses)[1:]:
-        first_stage, first = next(iter(losses.items()))
-        ratios = np.array([now / then for now, then in zip(losses[stage], first, strict=False)])
+    losses = {name: getattr(result, "losses", None) for name, result in by_stage.items() if name != "counters"}
+    (first, expected), *others = [(name, found) for name, found in losses.items() if found] or [("", [])]
+    for name, found in others:
+        ratios = np.array([now / then for now, then in zip(found, expected, strict=False)])
         if (difference := np.abs(ratios - 1).max()) > LOSS_TOLERANCE:
-            notes.append(f"the losses of {first_stage} and {stage} differ by up to {difference:.1%}")
+            notes.append(f"the losses of {first} and {name} differ by up to {difference:.1%}")
     return notes
 
 
@@ -124,14 +123,12 @@ def merge_timings(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
     rows = defaultdict(list)
     for stages in (stages for stages in stages_by_run.values() if "timing" in stages):
         keys, first = list_keys(stages), stages["timing"][0]
-        processes = [list_times(result) for result in stages["timing"] if result.status == "complete"]
-        processes = processes if first.status == "complete" else []
+        processes = [list_times(result) for result in stages["timing"] if first.status == result.status == "complete"]
         for phase in processes[0] if processes else ["step"]:
             times = [process[phase] for process in processes if phase in process]
             rows["timings"].append(keys | {"phase": phase, **summarize_times(times), "status": first.status})
-        for result in stages["timing"]:
-            leading = keys | {"process": result.key["spec"]["process"]}
-            rows["steps"] += list_steps(leading, list_times(result))
+        for number, result in enumerate(stages["timing"], 1):
+            rows["steps"] += list_steps(keys | {"process": number}, list_times(result))
         rows["warmup_steps"] += list_steps(keys, {"step": first.warmup_seconds, **first.warmup_phase_seconds})
     return {name: make_table(name, rows[name]) for name in ("timings", "steps", "warmup_steps")}
 
