@@ -1,8 +1,8 @@
 """Reading an SQLite export of Nsight Systems (2022.4 to 2026), or what publish.write_capture made of a trace.
 
 Tables exist only if they have rows, and columns come and go with nsys's versions. Large tables are read page by page
-(pages.py), two at once; meanwhile SQLite checks the pages of the file. A column that the file declares NOT NULL and
-that holds NULL, or no integers, means damage.
+(pages.py), two at once; meanwhile SQLite checks the pages of the file. NULL in a column that the file declares NOT
+NULL, and other than integers in a column of numbers, mean damage.
 """
 
 import contextlib
@@ -32,7 +32,6 @@ from kernel_tables.capture import (
     Numbers,
     Ranges,
     Source,
-    blocks,
     numbered,
     range_name,
     take,
@@ -74,7 +73,6 @@ def read(path: Path) -> Capture:
             host = pool.submit(lambda: (export.ranges(), export.calls()))
             pages.result()
             activities, (ranges, calls) = kernels.result(), host.result()
-        export.add_missing_processes(activities, calls)
         nodes, messages, overhead = export.nodes(), export.messages(), export.spans(*OVERHEADS)
         waits = export.spans(HOST_NODE)  # of streams; nsys 2025.6 and newer
     except BaseException:
@@ -97,9 +95,8 @@ class Export(Source):
         self.file = self._unpacked()
         self._require_sqlite()
         self.columns = self._columns_by_table()  # and whether each is NOT NULL
-        table = next((table for table in METADATA if self.has(table, "name", "value")), None)
-        rows = self.rows(f"SELECT name, value FROM {table}") if table else []
-        self.facts = {self.text(name): self.text(value) for name, value in rows}
+        facts = [row for table in METADATA for row in self.select(table, "name", "value")]
+        self.facts = {str(name or ""): str(value or "") for name, value in facts}
         self.last, self.longest = self._bounds()
 
     def close(self) -> None:
@@ -131,15 +128,11 @@ class Export(Source):
         journals = [Path(f"{self.file}-{end}") for end in ("journal", "wal")]
         if name.endswith(REPORT_SUFFIXES):
             problem = f"a report of nsys; export it: nsys export --type sqlite --include-blobs=true {name}"
-        elif name.endswith((".pftrace", ".perfetto-trace")):
-            problem = f"Perfetto's protobuf; convert it: traceconv json {name} {name}.json (get.perfetto.dev/traceconv)"
         elif not header:
             problem = "the file is empty; the export probably failed: export the report again"
-        elif not header.startswith(b"SQLite format 3\0"):
+        elif not header.startswith(b"SQLite format 3\0") or header[59:60] != b"\1":  # 1 is UTF-8
             problem = f"neither SQLite nor JSON (it begins with {header[:8]!r}); give an export, or a trace of PyTorch"
-        elif header[56:60] in (b"\0\0\0\2", b"\0\0\0\3"):
-            problem = "its texts are UTF-16, as nsys writes none; export the report again"
-        elif len(header) < 100 or (header[24:28] == header[92:96] and stated > size):
+        elif header[24:28] == header[92:96] and stated > size:
             problem = f"cut off: {size} bytes where its header says {stated}; copy or export it again"
         elif found := [file.name for file in journals if file.is_file() and file.stat().st_size]:
             problem = f"{found[0]} is next to it, so its writer has not finished; wait for it, or export it again"
@@ -183,6 +176,11 @@ class Export(Source):
         with self.connection() as connection:
             return connection.execute(sql, values).fetchall()
 
+    def select(self, table: str, *columns: str) -> list[tuple]:
+        """These columns of a small table; no rows if it lacks one of them."""
+        listed = ", ".join(f'"{column}"' for column in columns)
+        return self.rows(f"SELECT {listed} FROM {table}") if self.has(table, *columns) else []
+
     def check_pages(self) -> None:
         """Raises ImpossibleCapture if a page is broken, lost, or in two tables. SQLite's check of the rows, which
         follows that of the pages and takes ten times as long, is interrupted: rows are checked by reading them."""
@@ -199,89 +197,69 @@ class Export(Source):
                 raise damaged(self.path, verdict)
 
     def read(self, table: str, columns: dict[str, str], texts: Numbers | None = None) -> dict[str, np.ndarray]:
-        """Integer arrays by name; `columns` gives the column of each, or candidates for it, of which the first counts.
-        NULL, and a column that the table lacks, become NONE. With `texts`, "text" is the index of each row's text."""
-        known = self.columns.get(table, {})
-        chosen = {name: next((one for one in given.split() if one in known), None) for name, given in columns.items()}
-        rows = 0
-        if known:  # each of the two is a look-up; together they would read all rows
-            rows = self.rows(f"SELECT (SELECT max(rowid) FROM {table}) - (SELECT min(rowid) FROM {table})")[0][0] or 0
-        most = min(rows + 1, self.file.stat().st_size // 4)
-        found = {name: _Column(most, wide=name in ("start", "end")) for name in columns}
-        found |= {"text": _Column(most)} if texts is not None else {}
-        text = "text" if "text" in found and "text" in known else None
-        for count, values, raw in self._batches(table, {*filter(None, chosen.values())}, text):
-            for name, column in chosen.items():
-                found[name].append(values[column] if column else np.broadcast_to(np.int32(NONE), count))
+        """Integer arrays by name; `columns` gives the column of each. NULL, and a column that the table lacks, become
+        NONE. With `texts`, "key" is the number of each row's text among them, or if it has none, of its "text_id"."""
+        names = [*columns, "key"] if texts is not None else [*columns]
+        parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        for found, raw in self._batches(table, columns, texts is not None):
             if texts is not None:
-                found["text"].append(texts.of(raw if text else [b""] * count))
-        return {name: column.result() for name, column in found.items()}
+                keys = zip(raw, found["text_id"].tolist(), strict=True)
+                found["key"] = texts.of([text or key for text, key in keys])
+            for name, values in found.items():
+                parts[name].append(values if name in ("start", "end") else compact(values))
+        return {name: joined(parts.pop(name)) for name in names}
 
-    def _batches(self, table: str, columns: set[str], text: str | None) -> Iterator[tuple[int, dict, list[bytes]]]:
-        """Some rows of a table at a time: how many, the integers by column, and the texts."""
+    def _batches(self, table: str, columns: dict[str, str], has_text: bool) -> Iterator[tuple[dict, list[bytes]]]:
+        """Some rows of a table at a time: the integers by name, and the texts."""
         known = self.columns.get(table, {})
-        numbers = {column: number for number, column in enumerate(known) if column in {*columns, text}}
         if not known:
             return
-        root = self.rows("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", table)[0][0]
-        wanted = [numbers[column] for column in columns]
+        number = {column: place for place, column in enumerate(known)}
+        chosen = {name: number.get(column) for name, column in columns.items()}
+        required = {number[one]: "damaged_file" for one in known if known[one]}
+        times = {"start", "end"} if table in TABLES else {"start"}
+        required |= {number[one]: "no_time" for one in times & known.keys()}
+        text = number.get("text") if has_text else None
+        (root,) = self.rows("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", table)[0]
         try:
             with self.file.open("rb") as file:
-                for count, found, raw in Pages(file.fileno()).read(root, wanted, numbers.get(text)):
-                    values = {}
-                    for column in columns:
-                        values[column], is_null = found[numbers[column]]
-                        if is_null is not None:
-                            self._require_may_be_null(table, column)
-                            values[column] = np.where(is_null, NONE, values[column])
-                    yield count, values, raw
+                for count, values, raw in Pages(file.fileno()).read(root, {*chosen.values()} - {None}, required, text):
+                    values[None] = np.broadcast_to(np.int64(NONE), count)
+                    yield {name: values[place] for name, place in chosen.items()}, raw or [b""] * count
         except Damaged as error:
             message = f"{table}: {error}: the file is damaged: copy or export it again"
             raise impossible(self.path, error.code, message) from error
-
-    def _require_may_be_null(self, table: str, column: str) -> None:
-        if self.columns[table][column]:
-            raise damaged(self.path, f"{column} of {table} is NULL, which the table forbids")
-        if (column == "start" and table != GRAPH_NODES) or (column == "end" and table in TABLES):
-            raise impossible(self.path, "no_time", f"times of {table} are missing: {CONSEQUENCE}")
 
     def require_times(self, table: str, start: np.ndarray, end: np.ndarray) -> None:
         """Raises ImpossibleCapture for times that no capture can have."""
         if not len(start):
             return
         low, high = int(min(start.min(), end.min())), int(max(start.max(), end.max()))
-        shortest, longest, total = 0, 0, 0.0
-        for block in blocks(len(start)) if low >= 0 and high <= self.last else ():  # else a length may not fit
-            length = end[block] - start[block]
-            shortest, longest = min(shortest, int(length.min())), max(longest, int(length.max()))
-            total += float(length.sum(dtype=np.float64))
-        problems = {
-            "negative_time": low < 0 and f"{table} has times below zero, the first {low} ns",
-            "outside_capture": high > self.last and f"{table} has times up to {high} ns, after the capture's end",
-            "ends_before_start": shortest < 0 and table not in TABLES and f"rows of {table} end before they start",
-            "longer_than_capture": longest > self.longest
-            and table != "OSRT_API"  # a thread may have waited since before the capture
-            and f"{table} has a row of {longest} ns in a capture of {self.longest} ns",
-            "times_overflow": total > NEVER >> 3 and f"the times of {table} add up to more than 64 bits hold",
-        }
-        for code, fact in problems.items():
-            if fact:
-                raise impossible(self.path, code, f"{fact}: {CONSEQUENCE}")
+        if low < 0:
+            code, fact = "negative_time", f"{table} has times below zero, the first {low} ns"
+        elif high > self.last:
+            code, fact = "outside_capture", f"{table} has times up to {high} ns, after the capture's end"
+        elif (length := end - start).min() < 0 and table not in TABLES:
+            code, fact = "ends_before_start", f"rows of {table} end before they start"
+        elif length.max() > self.longest and table != "OSRT_API":  # a thread may have waited since before the capture
+            code = "longer_than_capture"
+            fact = f"{table} has a row of {length.max()} ns in a capture of {self.longest} ns"
+        elif length.sum(dtype=float) > NEVER >> 3:
+            code, fact = "times_overflow", f"the times of {table} add up to more than 64 bits hold"
+        else:
+            return
+        raise impossible(self.path, code, f"{fact}: {CONSEQUENCE}")
 
     @cached_property
     def strings(self) -> dict[int, str]:
         """The strings of the export by their ids."""
-        rows = self.rows(f"SELECT id, value FROM {STRINGS}") if self.has(STRINGS, "id", "value") else []
-        return {key: self.text(value) for key, value in rows if value is not None}
-
-    @staticmethod
-    def text(value: object) -> str:
-        """A value of any type as text."""
-        return value.decode("utf-8", "replace") if isinstance(value, bytes) else "" if value is None else str(value)
+        if not self.has(STRINGS, "id", "value"):
+            return {}
+        return dict(self.rows(f"SELECT id, CAST(value AS TEXT) FROM {STRINGS} WHERE value IS NOT NULL"))
 
     def activities(self) -> Activities:
         """The kernels, copies, fills and replays of graphs."""
-        labels_of = {KERNEL: "demangledName shortName", MEMCPY: "copyKind", GRAPH: "graphId graphExecId"}
+        labels_of = {KERNEL: "demangledName", MEMCPY: "copyKind", GRAPH: "graphId"}
         parts, names = [], []
         for kind, table in enumerate(TABLES):
             wanted = {
@@ -293,18 +271,15 @@ class Export(Source):
             columns = self.read(table, wanted)
             self.require_times(table, columns["start"], columns["end"])
             labels, index = numbered(columns.pop("label"))
-            columns["name"] = index + np.int32(len(names)) if names else index
+            columns["name"] = index + np.int32(len(names))
             columns["kind"] = np.broadcast_to(np.int8(kind), len(index))
             device, stream = columns.pop("device"), columns["stream"]
-            if len(device) and (device.min() != 0 or device.max() != 0 or stream.min() < 0):
+            if (device != 0).any() or (stream < 0).any():
                 columns["stream"] = device.astype(np.int64) << 32 | (stream.astype(np.int64) & 0xFFFFFFFF)
             names += self._names(table, labels.tolist())
             parts.append(columns)
         self.counts = [len(part["start"]) for part in parts]  # by kind
-        parts = [part for part in parts if len(part["start"])] or parts[:1]
-        one = parts[0] if len(parts) == 1 else None
-        merged = one or {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
-        return Activities(names=names, **merged)
+        return Activities(names=names, **{name: joined([part[name] for part in parts]) for name in parts[0]})
 
     def _require(self, table: str, *columns: str) -> None:
         if table in self.columns and not self.has(table, *columns):
@@ -320,9 +295,8 @@ class Export(Source):
                 raise impossible(self.path, "kernels_without_names", f"{fact}: {CONSEQUENCE}")
             return [self.strings[label] for label in labels]
         if table == MEMCPY:
-            kinds = dict(enumerate(COPY_KINDS))
-            if self.has("ENUM_CUDA_MEMCPY_OPER", "id", "label", "name"):
-                kinds |= dict(self.rows("SELECT id, ifnull(label, name) FROM ENUM_CUDA_MEMCPY_OPER"))
+            found = self.select("ENUM_CUDA_MEMCPY_OPER", "id", "label", "name")
+            kinds = dict(enumerate(COPY_KINDS)) | {number: label or name for number, label, name in found}
             return [f"[CUDA memcpy {kinds.get(label, f'kind {label}')}]" for label in labels]
         return [f"[CUDA graph {label}]" if table == GRAPH else "[CUDA memset]" for label in labels]
 
@@ -343,17 +317,6 @@ class Export(Source):
         """The name of a function, without the version of its interface."""
         return re.sub(r"_v\d+$", "", self.strings.get(key, "(unknown)"))
 
-    def add_missing_processes(self, activities: Activities, calls: Calls) -> None:
-        """Gives activities without a process the only one that made calls. Raises TraceError if several did."""
-        is_missing = activities.process == NONE
-        if not is_missing.any():
-            return
-        known = np.unique(calls.process)
-        if len(known) > 1:
-            fact = f"{is_missing.sum()} activities name no process (globalPid) and {len(known)} processes made calls"
-            raise TraceError(f"{self.path}: {fact}; export again, or profile one process at a time")
-        activities.process = np.where(is_missing, known[0] if len(known) else NONE, activities.process)
-
     def ranges(self) -> Ranges:
         """The ranges of the program."""
         self._require(NVTX, "start", "end", "globalTid", "eventType")
@@ -363,38 +326,31 @@ class Export(Source):
             "domain": "domainId",
         }  # fmt: skip
         columns = self.read(NVTX, wanted, texts)
-        domains = self._domains() if len(columns["type"]) else {}
         is_range = np.isin(columns["type"], (PUSHED, STARTED))
         of_library = np.zeros(len(is_range), bool)  # in a domain of its own, as CUB's ranges around each of its kernels
+        domains = self._domains()
         for (process, domain), name in domains.items():
             if name.upper().removeprefix("LIB") in LIBRARIES:
                 of_library |= (columns["domain"] == domain) & (columns["thread"] & ~THREAD_BITS == process)
-        is_kept = is_range & ~of_library
-        self.has_only_library_ranges = bool(is_range.any()) and not is_kept.any()
-        if not is_kept.all():
-            rows = np.flatnonzero(is_kept)
-            columns = {name: take(column, rows) for name, column in columns.items()}
-        end, is_open = columns["end"], columns["end"] == NONE
-        if is_open.any():
-            end = np.where(is_open, columns["start"], end)
-        self.require_times(NVTX, columns["start"], end)
-        if is_open.any():
-            end[is_open] = self.last_time()
-        ids, index = numbered(columns["text_id"])
-        if lost := len(set(ids.tolist()) - self.strings.keys() - {NONE}):
+        rows = np.flatnonzero(is_range & ~of_library)
+        self.has_only_library_ranges = bool(is_range.any()) and not len(rows)
+        columns = {name: take(column, rows) for name, column in columns.items()}
+        start, end, is_open = columns["start"], columns["end"], columns["end"] == NONE
+        self.require_times(NVTX, start, np.where(is_open, start, end))
+        end = np.where(is_open, self.last_time() if is_open.any() else 0, end)
+        used, index = numbered(columns["key"])
+        keys = np.array([*texts], object)[used].tolist()
+        known = {key: key.decode("utf-8", "replace") for key in keys if isinstance(key, bytes)}
+        known |= {**self.strings, NONE: ""}
+        if lost := len(set(keys) - known.keys()):
             message = f"{lost} names of ranges are not among its strings: {CONSEQUENCE}"
             raise impossible(self.path, "ranges_without_names", message)
-        code, unwritten = columns.pop("text"), texts[b""]  # a text counts before its id
-        code = np.where(code == unwritten, np.int32(len(texts)) + index, code)
-        registered = (self.strings.get(key, "") for key in ids.tolist())
-        labels = [range_name(self.text(label)) or UNNAMED for label in (*texts, *registered)]
-        used, code = numbered(code)
-        names = sorted({labels[number] for number in used.tolist()})  # so that the order of rows does not count
+        labels = [range_name(known[key]) or UNNAMED for key in keys]
+        names = sorted(set(labels))  # so that the order of rows does not count
         place = {name: number for number, name in enumerate(names)}
-        code = np.array([place[labels[number]] for number in used.tolist()], np.int32)[code]
         return Ranges.in_order(
-            columns["start"], end, columns["thread"], code, names, columns["domain"], domains=domains,
-            unclosed=int(is_open.sum()), by_name=self.facts.get("CAPTURE_BACKEND") != "torch",
+            start, end, columns["thread"], np.array([place[label] for label in labels], np.int32)[index], names,
+            columns["domain"], domains, int(is_open.sum()), by_name=self.facts.get("CAPTURE_BACKEND") != "torch",
         )  # fmt: skip
 
     def last_time(self) -> int:
@@ -414,8 +370,9 @@ class Export(Source):
         """The names of the NVTX domains by process and number."""
         if not self.has(NVTX, "domainId", "text"):
             return {}
-        rows = self.rows(f"SELECT globalTid, domainId, {self.nvtx_text} FROM {NVTX} WHERE eventType = {DOMAIN_CREATED}")
-        return {(thread & ~THREAD_BITS, domain): self.text(name) for thread, domain, name in rows if thread is not None}
+        name = f"CAST({self.nvtx_text} AS TEXT)"
+        rows = self.rows(f"SELECT globalTid, domainId, {name} FROM {NVTX} WHERE eventType = {DOMAIN_CREATED}")
+        return {(thread & ~THREAD_BITS, domain): name or "" for thread, domain, name in rows if thread is not None}
 
     def nodes(self) -> Nodes:
         """The creations of nodes of CUDA graphs."""
@@ -432,15 +389,12 @@ class Export(Source):
 
     def messages(self) -> list[tuple[int, str]]:
         """nsys's messages."""
-        has_messages = self.has("DIAGNOSTIC_EVENT", "severity", "text")
-        rows = self.rows("SELECT DISTINCT severity, text FROM DIAGNOSTIC_EVENT") if has_messages else []
+        rows = self.select("DIAGNOSTIC_EVENT", "severity", "text")
         return [(level if isinstance(level, int) else 2, " ".join(str(text).split())) for level, text in rows]
 
     def _bounds(self) -> tuple[int, int]:
         """The end of the capture on its clock and its length, or no limits if it states none."""
-        if not self.has("ANALYSIS_DETAILS", "startTime", "stopTime", "duration"):
-            return NEVER, NEVER
-        rows = self.rows("SELECT startTime, stopTime, duration FROM ANALYSIS_DETAILS")
+        rows = self.select("ANALYSIS_DETAILS", "startTime", "stopTime", "duration")
         for row in rows:
             if not all(isinstance(value, int) for value in row) or row[0] > row[1] or not 0 <= row[2] <= row[1]:
                 message = f"the capture's own start, end and duration, {row}, cannot be: export the report again"
@@ -469,7 +423,8 @@ class Export(Source):
         }
 
     def call_ends(self) -> dict[str, np.ndarray]:
-        columns = self.read(RUNTIME, {"start": "start", "end": "end start", "returned": "returnValue"})
+        end = "end" if self.has(RUNTIME, "end") else "start"
+        columns = self.read(RUNTIME, {"start": "start", "end": end, "returned": "returnValue"})
         self.require_times(RUNTIME, columns["start"], columns["end"])
         return {"end": columns["end"], "failed": columns["returned"] > 0}
 
@@ -523,8 +478,7 @@ class Export(Source):
     def layouts(self) -> payloads.Layouts:
         """Where the payloads of NCCL's calls have their fields."""
         table, columns = "NVTX_PAYLOAD_SCHEMA_ENTRIES", ("domainId", "schemaId", "name", "type", "offset")
-        wanted = ", ".join(f'"{column}"' for column in columns)
-        return payloads.layouts_in(self.rows(f"SELECT {wanted} FROM {table}") if self.has(table, *columns) else [])
+        return payloads.layouts_in(self.select(table, *columns))
 
     def nccl_calls(self) -> list[NcclCall]:
         """The calls of NCCL, by thread, then time; without bytes if the export lacks payloads. A call that was not over
@@ -541,17 +495,16 @@ class Export(Source):
 
     def torch_collectives(self) -> dict[tuple[int, int], tuple[str | None, int | None, int | None]]:
         table, names = "TORCH_COLLECTIVES", ("globalPid", "correlationId", "operation", "bytes", "communicator")
-        rows = self.rows(f"SELECT {', '.join(names)} FROM {table}") if self.has(table, *names) else []
+        rows = self.select(table, *names)
         self._require_integers(table, [[one for one in (*row[:2], *row[3:]) if one is not None] for row in rows])
         return {row[:2]: (row[2] and str(row[2]), *row[3:]) for row in rows}
 
     def gpus(self) -> list[str]:
-        rows = self.rows("SELECT name FROM TARGET_INFO_GPU") if self.has("TARGET_INFO_GPU", "name") else []
+        rows = self.select("TARGET_INFO_GPU", "name")
         return sorted(str(name or "unnamed") for (name,) in rows)
 
     def began_utc_ns(self) -> int | None:
-        table = "TARGET_INFO_SESSION_START_TIME"
-        rows = self.rows(f"SELECT utcEpochNs FROM {table}") if self.has(table, "utcEpochNs") else []
+        rows = self.select("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
         return min((time for (time,) in rows if isinstance(time, int)), default=None)
 
 
@@ -569,28 +522,17 @@ def damaged(path: Path, reason: str) -> ImpossibleCapture:
     return impossible(path, "damaged_file", message)
 
 
-class _Column:
-    """Integers in order of arrival, at most so many: in no memory while all are equal, in 32 bits while they fit."""
+def compact(values: np.ndarray) -> np.ndarray:
+    """The values: in no memory if all are equal, in 32 bits if they fit."""
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
+    if low == high:
+        return np.broadcast_to(np.int64(low), len(values))
+    return values.astype(np.int32) if low >= -(1 << 31) and high < 1 << 31 else values
 
-    def __init__(self, most: int, wide: bool = False):
-        """`wide`: always 64 bits."""
-        self.most, self.wide, self.length, self.first, self.values = most, wide, 0, 0, None
 
-    def append(self, values: np.ndarray) -> None:
-        """Appends the values."""
-        low, high, end = int(values.min()), int(values.max()), self.length + len(values)
-        self.first = self.first if self.length else low
-        if self.values is None and not low == high == self.first:
-            self.values = np.empty(self.most, np.int64 if self.wide or abs(self.first) >= 1 << 31 else np.int32)
-            self.values[: self.length] = self.first
-        if self.values is not None:
-            if self.values.dtype == np.int32 and not -(1 << 31) <= low <= high < 1 << 31:
-                self.values = self.values.astype(np.int64)
-            self.values[self.length : end] = values
-        self.length = end
-
-    def result(self) -> np.ndarray:
-        """All values."""
-        if self.values is None:
-            return np.broadcast_to(np.int64(self.first), self.length)
-        return self.values[: self.length]
+def joined(parts: list[np.ndarray]) -> np.ndarray:
+    """The parts as one array, in no memory if that holds for each and their values are equal."""
+    parts = [part for part in parts if len(part)]
+    if parts and all(part.strides == (0,) and part[0] == parts[0][0] for part in parts):
+        return np.broadcast_to(parts[0][0], sum(map(len, parts)))
+    return np.concatenate(parts or [np.empty(0, np.int64)])

@@ -11,7 +11,7 @@ import pytest
 
 import kernel_tables
 from kernel_tables.errors import ImpossibleCapture, TraceError
-from tests.kernel_tables.synthetic import Synthetic, changed, process_id, random_capture, thread_id
+from tests.kernel_tables.synthetic import Synthetic, changed, random_capture, thread_id
 
 KERNEL, NVTX, RUNTIME = "CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS", "CUPTI_ACTIVITY_KIND_RUNTIME"
 LARGEST = 2**63 - 1
@@ -189,8 +189,7 @@ def test_what_is_no_export_is_refused_with_what_to_do(path, tmp_path):
     whole, other = path.read_bytes(), changed(tmp_path / "other.sqlite", "CREATE TABLE people (name)").read_bytes()
     for name, content, said in (
         ("run.nsys-rep", b"NSYS" * 99, "nsys export --type sqlite --include-blobs=true run.nsys-rep"),
-        ("run.pftrace", b"\n\x8e", "traceconv json run.pftrace run.pftrace.json"),
-        ("utf16.sqlite", whole[:56] + b"\0\0\0\2" + whole[60:], "its texts are UTF-16"),
+        ("utf16.sqlite", whole[:56] + b"\0\0\0\2" + whole[60:], "neither SQLite nor JSON"),
         ("other.sqlite", other, "none of its tables is there (found: people)"),
         ("empty.sqlite", b"", "the file is empty"),
         ("short.sqlite", whole[:9000], "cut off: 9000 bytes"),
@@ -206,14 +205,6 @@ def test_what_is_no_export_is_refused_with_what_to_do(path, tmp_path):
     assert f"{KERNEL} has no column correlationId (schema 3.20.3)" in str(refusal(path))
     changed(path, f"ALTER TABLE {NVTX} RENAME TO {NVTX}_V2")
     assert f"{NVTX}_V2 is a table of an nsys that is newer" in str(refusal(path))
-
-
-def test_activities_without_a_process_have_the_only_one(path, tmp_path):
-    nameless = f"UPDATE {KERNEL} SET globalPid = NULL"
-    with kernel_tables.read(changed(path, nameless)) as profile:
-        assert set(profile.capture.activities.process.tolist()) == {process_id(1)}
-    two = whole().kernel("theirs", at=300, process=2).write(tmp_path / "two.sqlite")
-    assert "5 activities name no process (globalPid) and 2 processes" in str(refusal(changed(two, nameless)))
 
 
 @pytest.mark.parametrize("row", ["1, 2, 'all-reduce', 2.5, 3", "1, 2, 'all-reduce', 2, x'03'"])

@@ -108,8 +108,7 @@ def kernels_by_sqlite(path: Path) -> list[tuple]:
         database.text_factory = lambda raw: raw.decode("utf-8", "replace")
         tables = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         column = [row[1] for row in database.execute(f"PRAGMA table_info({KERNEL})")] if (KERNEL,) in tables else []
-        name = "demangledName" if "demangledName" in column else "shortName"
-        value = f"SELECT CAST(value AS TEXT) FROM StringIds WHERE id = {name} LIMIT 1"
+        value = "SELECT CAST(value AS TEXT) FROM StringIds WHERE id = demangledName LIMIT 1"
         return sorted(database.execute(f'SELECT ({value}), start, "end" FROM {KERNEL}')) if column else []
 
 
