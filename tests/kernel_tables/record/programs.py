@@ -83,14 +83,6 @@ def trains():
     sys.exit(5)
 
 
-def infers():
-    """Calls of a model, without an optimizer."""
-    model = Net().eval()
-    with torch.inference_mode():
-        print([model(torch.randn(4, 16)).argmax().item() for _ in range(STEPS)])
-    print_digest(model)
-
-
 def compiles():
     """A compiled model and optimizer, trained; its batches change their size once. Prints what was compiled. The model
     consists of products of matrices alone, for which inductor compiles no C++."""
@@ -114,9 +106,7 @@ def compiles():
 
 
 def profiles():
-    """A profile of the program's own by a schedule, and later a recording of itself."""
-    import kernel_tables
-
+    """A profile of the program's own by a schedule, after steps without one."""
     model = Net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
@@ -124,18 +114,14 @@ def profiles():
         counts = {event.key: event.count for event in finished.key_averages() if not event.key.startswith("cuda")}
         print(sorted(item for item in counts.items() if "profiler" not in item[0].lower()))
 
+    for _ in range(STEPS):
+        train(model, optimizer)
     planned = schedule(wait=1, warmup=1, active=2, repeat=1)
     with profile(activities=[ProfilerActivity.CPU], schedule=planned, on_trace_ready=note) as profiler:
         for _ in range(6):
             with record_function("mine"):
                 train(model, optimizer)
             profiler.step()
-    recorded = kernel_tables.recorded("train", skip=6, steps=2, ranges="modules", output="inside.sqlite")
-    step = recorded(train)
-    for _ in range(STEPS):
-        step(model, optimizer)
-    with recorded.profile() as read:
-        print(read.ranges()[["range", "instances", "kernels"]].sort_values("range").to_string(index=False))
     print_digest(model)
 
 
