@@ -53,9 +53,9 @@ THEME = {
 
 def save(chart: alt.TopLevelMixin, *paths: str | Path) -> None:
     """Writes a chart as .svg or .png, by the end of each path; the same bytes for the same chart."""
-    new: dict[str, str] = {}  # the library goes on numbering gradients and clips from figure to figure
+    new: dict[str, str] = {}  # the library goes on numbering clips from figure to figure
     svg = vl_convert.vegalite_to_svg(chart.to_dict() | {"config": THEME})
-    svg = re.sub(r"\b(gradient_|clip)\d+", lambda match: new.setdefault(match[0], f"{match[1]}{len(new)}"), svg)
+    svg = re.sub(r"\bclip\d+", lambda match: new.setdefault(match[0], f"clip{len(new)}"), svg)
     for path in map(Path, paths):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(vl_convert.svg_to_png(svg, scale=2) if path.suffix == ".png" else svg.encode())
@@ -80,10 +80,8 @@ def titled(chart: alt.TopLevelMixin, result: str, quantity: str, *notes: str) ->
 
 def text_chart(reason: str) -> alt.Chart:
     """A figure that says why nothing is drawn."""
-    data = pd.DataFrame({"text": ["\n".join(textwrap.wrap(reason, 90))]})
-    return alt.Chart(data).mark_text(lineBreak="\n", fontSize=12, align="left").encode(
-        text="text", x=alt.value(0)
-    ).properties(width=WIDTH, height=60)  # fmt: skip
+    text = alt.Chart(pd.DataFrame({"text": [reason]})).mark_text(fontSize=12, align="left")
+    return text.encode(text="text", x=alt.value(0)).properties(width=WIDTH, height=60)
 
 
 def label_axis(rows: pd.DataFrame, column: str = "label") -> alt.Y:
@@ -123,22 +121,21 @@ def label_rows(rows: pd.DataFrame, but: Iterable[str] = ("mode",)) -> pd.DataFra
     dimensions `but`."""
     names = [key for key in ("model", "context_length") if key not in but]
     keys = [key for key in VARIANTS if key not in but and rows[key].nunique() > 1]
-    records = rows.to_dict("records")
-    labels = [" · ".join([*(str(row[name]) for name in names), *describe_variant(row, keys)]) for row in records]
-    return rows.assign(label=labels)
+    texts = [[*(str(row[name]) for name in names), *describe_variant(row, keys)] for row in rows.to_dict("records")]
+    return rows.assign(label=list(map(" · ".join, texts)))
 
 
 def part_color(rows: pd.DataFrame, column: str) -> alt.Color:
-    """The colours of parts of bars; a refinement, such as "attention/forward", has that of its class."""
+    """The colours of parts of bars."""
     names = sort_parts(rows[column])
-    scale = alt.Scale(domain=names, range=[PARTS.get(name.partition("/")[0], PALE) for name in names])
+    scale = alt.Scale(domain=names, range=[PARTS.get(name, PALE) for name in names])
     return alt.Color(f"{column}:N", scale=scale, title=None, legend=_legend(names))
 
 
 def _legend(names: list[str], width: int = WIDTH) -> alt.Legend:
     """A legend in as many columns as the width of a figure or panel has."""
-    columns = max(1, int(width // (7.2 * max(map(len, names), default=0) + 50)))
-    return alt.Legend(columns=columns, symbolLimit=0, columnPadding=26)
+    columns = int(width // (7.2 * max(map(len, names), default=0) + 50))
+    return alt.Legend(columns=max(1, columns), symbolLimit=0, columnPadding=26)
 
 
 def sort_parts(names: Iterable[str]) -> list[str]:

@@ -24,20 +24,14 @@ PEAKS = {  # by the name that the driver reports; data sheets of the products, w
     "NVIDIA GeForce RTX 4090": (82.6, 82.6, 165.2, 1008),
     "NVIDIA GeForce RTX 3090": (35.6, 35.6, 71, 936),
     "NVIDIA RTX A6000": (38.7, 77.4, 154.8, 768),
-    "Tesla V100-SXM2-32GB": (15.7, nan, 125, 900),
-    "Tesla V100-SXM2-16GB": (15.7, nan, 125, 900),
-    "Tesla V100-PCIE-32GB": (14, nan, 112, 900),
-    "Tesla V100-PCIE-16GB": (14, nan, 112, 900),
-    "Tesla T4": (8.1, nan, 65, 320),
+    "Tesla V100-SXM2-32GB": (15.7, nan, nan, 900),
+    "Tesla T4": (8.1, nan, nan, 320),
 }
-_WITHOUT_BF16 = ("Tesla V100", "Tesla T4")
 
 
 def peak_flop_per_s(device_name: str | None, precision: str) -> float:
-    """The peak of matrix multiplies in a precision of the grid; NaN if unknown, or without tensor cores for it."""
+    """The peak of matrix multiplies in a precision of the grid; NaN if unknown."""
     fp32, tf32, half, _ = PEAKS.get(device_name, (nan,) * 4)
-    if precision.startswith("bf16") and str(device_name).startswith(_WITHOUT_BF16):
-        return nan
     return 1e12 * {"fp32": fp32, "tf32": tf32}.get(precision, half)
 
 

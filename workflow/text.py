@@ -94,14 +94,11 @@ def fill_with_status(texts: pd.Series, runs: pd.DataFrame, mode: str) -> pd.Seri
 
 def describe_machine(runs: pd.DataFrame) -> str:
     """What was measured with, as a sentence; several values of one fact are all named."""
-    profilers = {"nsys": "Nsight Systems", "torch": "PyTorch's own profiler"}
-    facts = {"": "device_name", "driver ": "driver", "CUDA ": "cuda", "PyTorch ": "torch"}
-    values = {label: list(map(str, runs[name].dropna().unique())) for label, name in facts.items() if name in runs}
-    texts = [label + " and ".join(known) for label, known in values.items() if known]
-    for backend, rows in runs.groupby("backend"):
-        versions = " and ".join(map(str, rows["nsys"].dropna().unique())) if backend == "nsys" else ""
-        texts.append(f"{profilers.get(backend, backend)} {versions}".strip())
-    return f"Measured on {escape(', '.join(texts) or 'an unknown device')}."
+    facts = {"": "device_name", "driver ": "driver", "CUDA ": "cuda", "PyTorch ": "torch", "Nsight Systems ": "nsys"}
+    values = {label: runs[name].dropna().unique() for label, name in facts.items() if name in runs}
+    texts = [label + " and ".join(map(str, known)) for label, known in values.items() if len(known)]
+    texts += ["PyTorch's own profiler"] * ("torch" in set(runs["backend"]))
+    return f"Measured on {escape(', '.join(texts))}."
 
 
 def describe_run(runs: pd.DataFrame, run: str) -> str:
@@ -149,8 +146,6 @@ def write_each(write: Callable, value, *arguments):
 
 def write_number(value: float, digits: int = 3) -> str:
     """A number with at least this many significant digits and no exponent: 1234 stays 1234, 0.012345 is 0.0123."""
-    if pd.isna(value):
-        return ABSENT
     exponent = int(f"{value:.{digits - 1}e}".partition("e")[2]) if value else digits - 1
     return f"{value:.{max(0, digits - 1 - exponent)}f}".replace("-", "−")
 
@@ -186,7 +181,7 @@ def write_spread(mean, std):
     if isinstance(mean, pd.Series):
         return pd.Series(list(map(write_spread, mean, std)), mean.index, dtype="object")
     if pd.isna(mean) or pd.isna(std) or std <= 0:
-        return write_number(mean)
+        return write_each(write_number, mean)
     digit, _, exponent = f"{std:.0e}".partition("e")
     decimals = min(6, max(0, (digit == "1") - int(exponent)))
     return f"{mean:.{decimals}f} ± {std:.{decimals}f}"
@@ -208,8 +203,6 @@ def write_count(truths: pd.Series, noun: str = "run") -> str:
 
 def write_commonest(names: pd.Series) -> str:
     """The commonest name and in how many runs it is the one: "`rope` in 14 of 20 runs"."""
-    if names.empty:
-        return ABSENT
     first = names.mode().iloc[0]
     return f"{code(first)} in {write_count(names == first)}"
 
@@ -246,7 +239,7 @@ def spread_columns(rows: pd.Series, name: str) -> pd.DataFrame:
     others = [key for key in rows.index.names if key != name]
     index = rows.index.droplevel(name).unique()
     table = rows.unstack(name)[rows.index.get_level_values(name).unique()].reindex(index).rename_axis(others)
-    return table.rename(columns=("context {}" if name == "context" else "{}").format).rename(columns=escape)
+    return table.rename(columns=escape)
 
 
 def write_markdown(table: pd.DataFrame) -> str:

@@ -59,4 +59,3 @@ def test_runs_are_named_by_what_differs_and_without_a_gpu_no_figure_speaks_of_on
 def test_a_name_has_the_same_colour_in_every_figure():
     one, two = (charts.series_color(pd.DataFrame({"m": names}), "m").to_dict() for names in (["xl"], ["small", "xl"]))
     assert one["scale"]["range"] == two["scale"]["range"][1:]
-    assert charts.part_color(pd.DataFrame({"c": ["gemm/x"]}), "c").to_dict()["scale"]["range"] == [charts.BLUE]
