@@ -15,18 +15,12 @@ from kernel_tables.profile import read
 from kernel_tables.steps import Scope, step_time
 from kernel_tables.text import tree_lines
 from workflow.grid import describe, expand_grid, read_config
-from workflow.text import TEMPLATES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 H200 = ROOT / "docs" / "example-h200"
 EXAMPLE = H200 / "tables"
 RECORDING = H200 / "recording" / "gpt.sqlite.gz"  # by kernel-tables record, of a GPT
-
-
-def page(name):
-    """The Markdown of a page of the site."""
-    return (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
 
 
 def example_rows():
@@ -43,21 +37,6 @@ def example_rows():
         yield f"| {model} · {context} | {times} | {inference:.1%} → {training:.1%} |".replace("%", " %")
     assert timings.query("model == '10B'")["status"].tolist() == ["out_of_memory"]
     yield "| 10B · 512 | out of memory | | | | |"
-
-
-def test_the_table_of_questions_has_each_template_with_its_question_and_tables():
-    rows = re.findall(r"^\| ((?:\(\w\) )?[^|]*\?) \| (.*) \|$", page("questions"), re.MULTILINE)
-    texts = {path.name: path.read_text(encoding="utf-8") for path in TEMPLATES.glob("*.md.j2")}
-    asked = {}
-    for text in texts.values():
-        for base in re.findall(r'{% extends "(.*)" %}', text):
-            text += texts[base]
-        for question in re.findall(r"^(?:# |{% block question %})([\w(].*\?)", text, re.MULTILINE):
-            asked[question.replace("{{ kernel }}", "kernel")] = text
-    assert {question for question, _ in rows} == asked.keys()
-    for question, tables in rows:
-        used = set(re.findall(r"tables\.(\w+)", asked[question]))
-        assert set(re.findall(r"`(\w+)`", tables)) <= used, question
 
 
 def test_the_table_of_the_readme_is_that_of_the_example():
@@ -93,7 +72,8 @@ def test_the_commands_of_the_readme_and_of_the_pages_are_shell():
 
 
 def test_the_files_of_the_page_on_models_are_a_model_and_a_grid_of_it(tmp_path):
-    *files, command = re.search(r"```bash\n(.*?)```", page("models"), re.DOTALL).group(1).strip().splitlines()
+    models = (ROOT / "docs" / "models.md").read_text(encoding="utf-8")
+    *files, command = re.search(r"```bash\n(.*?)```", models, re.DOTALL).group(1).strip().splitlines()
     assert command == "snakemake --cores 1 all --configfile my_grid.yaml"
     subprocess.run(["bash", "-e"], input="\n".join(files), text=True, cwd=tmp_path, check=True)
     values = yaml.safe_load((ROOT / "config.yaml").read_text())

@@ -28,16 +28,6 @@ class LM(nn.Module):
         }[self.returned]  # fmt: skip
 
 
-class WithLoss(LM):
-    """Computes its loss if it gets `targets`."""
-
-    def forward(self, tokens, targets=None):
-        logits = super().forward(tokens)
-        if targets is None:
-            return logits, None
-        return logits, nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
-
-
 class WithLabels(LM):
     """Computes its loss if it gets `labels`, which it shifts."""
 

@@ -5,18 +5,9 @@ import pytest
 from cs336_model.results import BadResult, read_result
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("timing", '{"status": "complete", "step_seco', "Input data was truncated"),
-        ("timing", '{"status": "complete", "losses": [null]}', "Expected `float`, got `null`"),
-    ],
-)
-def test_a_damaged_result_is_named_with_the_command_that_measures_again(tmp_path, name, text, message):
-    path = tmp_path / f"{name}.json"
+@pytest.mark.parametrize("text", ['{"status": "complete", "step_seco', '{"status": "complete", "losses": [null]}'])
+def test_a_damaged_result_is_named_with_the_command_that_measures_again(tmp_path, text):
+    path = tmp_path / "timing.json"
     path.write_text(text)
-    with pytest.raises(BadResult) as refused:
+    with pytest.raises(BadResult, match=f"^{path}: (Input data was truncated|Expected .float.).*--forcerun {path}$"):
         read_result(path)
-    said = str(refused.value)
-    assert said.startswith(f"{path}: ") and message in said and "\n" not in said
-    assert said.endswith(f"snakemake --forcerun {path}")

@@ -151,7 +151,6 @@ GRAPH = [
 @pytest.mark.parametrize(
     ("settings", "notes", "recorded", "remark"),
     [
-        ({}, [OPENED, CLOSED], "steps 6 to 8 of SGD", ""),
         ({}, [OPENED, CLOSED | {"done": 1}], "step 6 of SGD", ""),
         ({}, [OPENED | BY_MODEL, CLOSED], "calls 6 to 8 of GPT\\x1b", ""),
         ({"window": RANGE, "range": "a"}, [OPENED | BY_RANGE, CLOSED], "instances 6 to 8 of range 'a'", ""),
