@@ -1,11 +1,7 @@
 """Whether a capture is complete: losses are errors, oddities are warnings."""
 
-from __future__ import annotations
-
 import re
-from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +9,8 @@ from kernel_tables.capture import KINDS, NONE, process_of, rows_by_value
 from kernel_tables.errors import BAD_KEY, ERROR, RESOLUTION_KEY, WARNING, Finding, ImpossibleCapture, finding
 from kernel_tables.losses import steps_without_kernels
 from kernel_tables.output import visible
+from kernel_tables.profile import Profile
 from kernel_tables.steps import measured_steps
-
-if TYPE_CHECKING:
-    from kernel_tables.profile import Profile
 
 
 def findings(
@@ -130,9 +124,9 @@ def _lost_kernels(profile: Profile, steps: np.ndarray, kernels: np.ndarray, equa
     """
     if not kernels.any():
         return "none holds a kernel, though kernels ran outside of them"
-    usual, twins = Counter(kernels.tolist()).most_common(1)[0]
-    if 2 * twins <= len(kernels):  # if most differ, down to 90 % of the median are usual
-        usual = 0.9 * float(np.median(kernels))
+    usual = float(np.median(kernels))
+    if 2 * np.count_nonzero(kernels == usual) <= len(kernels):  # if most differ, down to 90 % of it are usual
+        usual *= 0.9
     if equal_steps and (short := np.flatnonzero(kernels < max(usual, 1))).size:
         listed = ", ".join(f"{step}: {kernels[step]}" for step in short[:5].tolist())
         return f"{len(short)} hold fewer kernels than the usual {usual:g} (number of the step: kernels = {listed})"

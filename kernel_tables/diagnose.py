@@ -1,7 +1,5 @@
 """The findings of a capture: what its rules find, and the rules that cannot be checked."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,13 +9,12 @@ import numpy as np
 
 from kernel_tables.attribution import path_text
 from kernel_tables.capture import NONE
+from kernel_tables.profile import Profile
 from kernel_tables.rules import RULES, Context, Hit, Rule
 from kernel_tables.steps import IDLE, Scope
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from kernel_tables.profile import Profile
 
 
 @dataclass(frozen=True)
@@ -34,8 +31,7 @@ class Diagnosis:
     gain_percent: float | None = None  # its share: of a step before recording if Scope.step_before_ns is known
     advice: str = ""
     sure: str = ""  # certain, likely, possible
-    threshold: str = ""
-    source: str = ""
+    threshold: str = ""  # until the page does without
 
     def sentence(self, base: str = "") -> str:
         """A finding in words: what is lost, what a fix saves, and how. `base` is StepTime.percent_base."""
@@ -52,27 +48,21 @@ def diagnose(source: Profile | Scope, step_name: str = "step", rules: Sequence[R
     scope = source if isinstance(source, Scope) else Scope(source, step_name)
     context, hits, found = Context(scope), {}, []
     for rule in (*RULES, *rules):
+        about = {"code": rule.code, "advice": rule.advice, "sure": rule.sure}
         if reason := next(filter(None, map(context.lacks, rule.needs)), ""):
-            found.append(_diagnosis(rule, reason, abstained=True))
+            found.append(Diagnosis(message=reason, abstained=True, **about))
             continue
         claimed_ns = [hits[code].ns_by_activity for code in rule.leaves_to if code in hits]
         context.claimed_ns = sum(claimed_ns, start=np.zeros(len(scope.activities), np.int64))
-        hit = rule.find(context) if rule.find else context.idle_hit(rule.code, rule.looks_for)
+        hit = rule.find(context) if rule.find else context.idle_hit(rule.code, rule.when)
         counted_ns = hit and (hit.gain_ns if hit.counted_ns is None else hit.counted_ns)
         if counted_ns and scope.share(counted_ns) >= rule.share:
-            hits[rule.code] = hit
-            facts = hit.evidence, _where(scope, hit), *_gain(scope, rule, hit)
-            found.append(_diagnosis(rule, hit.message, False, *facts))
+            hits[rule.code], facts = hit, (hit.evidence, _where(scope, hit), *_gain(scope, hit))
+            found.append(Diagnosis(rule.code, hit.message, False, *facts, rule.advice, rule.sure))
     return sorted(found, key=lambda finding: (finding.abstained, -(finding.gain_ms or 0)))
 
 
-def _diagnosis(rule: Rule, message: str, abstained: bool, *facts: object) -> Diagnosis:
-    threshold = rule.threshold.format(size=f"{rule.share:.0%} of the span")
-    more = {"advice": rule.advice, "sure": rule.sure, "threshold": threshold, "source": rule.source}
-    return Diagnosis(rule.code, message, abstained, *facts, **more)
-
-
-def _gain(scope: Scope, rule: Rule, hit: Hit) -> tuple[float, float]:
+def _gain(scope: Scope, hit: Hit) -> tuple[float, float]:
     """The milliseconds and percent of a step that a fix saves at most: of a step before recording if its time is known,
     else of a recorded step."""
     before_ns = scope.step_before_ns
@@ -80,8 +70,7 @@ def _gain(scope: Scope, rule: Rule, hit: Hit) -> tuple[float, float]:
     if before_ns and not scope.profile.is_cpu_only:
         # Recording does not change the work of the GPU, so a step before recording is idle for the rest of its time.
         busy_ns = scope.span_ns - scope.parts_ns[IDLE]
-        own_ns = 0 if rule.is_idle_only else int(np.minimum(hit.ns_by_activity, scope.duration_ns).sum())
-        limit_ns = limit_ns - (busy_ns - min(own_ns, busy_ns)) / scope.steps_on_devices
+        limit_ns -= (busy_ns - min(hit.running_ns, busy_ns)) / scope.steps_on_devices
     gain_ns = min(hit.gain_ns / scope.steps_on_devices, limit_ns)
     return gain_ns / 1e6, 100 * gain_ns / step_ns
 
@@ -112,7 +101,7 @@ def abstained_by_reason(findings: list[Diagnosis]) -> dict[str, list[str]]:
     return reasons
 
 
-def as_table(findings: list[Diagnosis]) -> pd.DataFrame:
+def as_table(findings: list[Diagnosis]) -> "pd.DataFrame":
     """One row per diagnosis; evidence and where are JSON."""
     import pandas as pd
 

@@ -1,17 +1,12 @@
 """Two captures compared: the facts about them, and the launches of their steps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from kernel_tables.profile import Profile
 from kernel_tables.steps import Scope, phases_and_parts
-
-if TYPE_CHECKING:
-    from kernel_tables.profile import Profile
 
 COLUMNS = [
     "level", "name", "change", "before", "after", "launches_before", "launches_after", "ms_before", "ms_after",

@@ -1,21 +1,16 @@
 """The time of the host by thread, phase and function: its CUDA calls, calls of the operating system's runtime, and
 sampled stacks. Without a GPU, the calls are operators."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from kernel_tables.attribution import Chains, Paths
-from kernel_tables.capture import NONE, THREAD_BITS, process_of, rows_by_value
+from kernel_tables.capture import THREAD_BITS, process_of
 from kernel_tables.intervals import unions
+from kernel_tables.profile import Profile
 from kernel_tables.steps import OUTSIDE, phases_and_parts
-
-if TYPE_CHECKING:
-    from kernel_tables.profile import Profile
 
 CALLS, SAMPLES = ("cuda", "osrt"), ("python", "sample")  # sources; "none" is the time of ranges in no call
 UNKNOWN = "(unknown)"  # a function
@@ -106,12 +101,11 @@ def _events(profile: Profile) -> Iterator[pd.DataFrame]:
 
 def _phases(profile: Profile, step_name: str, start: np.ndarray, thread: np.ndarray) -> np.ndarray:
     """The phase at each of these times on its thread, by the rule of attribution."""
-    capture, node = profile.capture, np.full(len(start), NONE)
+    capture = profile.capture
     if not len(capture.ranges):
         return np.full(len(start), OUTSIDE, object)
     chains = Chains(capture.path, capture.ranges)
-    for number, rows in rows_by_value(thread).items():
-        node[rows] = chains.at(start[rows], number)
+    node = chains.at_each(start, thread)
     parent, innermost = chains.finished()
     paths = Paths(parent, capture.ranges.name[innermost], capture.ranges.names)
     return np.array(phases_and_parts(paths.tuples, step_name)[0], object)[paths.of_node[node]]

@@ -41,13 +41,11 @@ def kind_of(function: str) -> int:
         (LAUNCH, r"cu(da)?(Launch|GraphLaunch|Memset|Memcpy\w*Async)"),
         (COPY, r"cu(da)?Memcpy"),
         (WAIT, r"cu(da)?(Device|Stream|Event|Ctx|Thread)Synchronize"),
-        (FREEING, r"cuda(Free(?!\w*Async)|HostUnregister)"),
-        (FREEING, r"cuMem(Free(?!\w*Async)|Unmap|Release|AddressFree|HostUnregister)"),
-        (ALLOCATION, r"cuda(Malloc(?!\w*Async)|Host(Alloc|Register))"),
+        (FREEING, r"cu(da|Mem)(Free(?!\w*Async)|Unmap|Release|AddressFree|HostUnregister)"),
+        (ALLOCATION, r"cudaMalloc(?!\w*Async)|cudaHost(Alloc|Register)"),
         (ALLOCATION, r"cuMem(Alloc(?!\w*Async)|Create|Map|SetAccess|Address|Host)"),
     )
-    # hipExtModuleLaunchKernel launches as cudaLaunchKernel does.
-    function = re.sub(r"^hip(Ext)?(Module)?", "cuda", function)
+    function = re.sub(r"^hip(Ext)?(Module)?", "cuda", function)  # hipExtModuleLaunchKernel: cudaLaunchKernel
     return next((kind for kind, pattern in patterns if re.match(pattern, function)), OTHER)
 
 
@@ -62,9 +60,8 @@ class HostCalls:
         capture = scope.profile.capture
         capture.load_call_ends()
         self.scope, calls = scope, capture.calls
-        keys, self.function = numbered(calls.name)  # by call: index into functions
-        self.functions = [calls.names.get(key, "") for key in keys.tolist()]
-        self.kind = np.array([*map(kind_of, self.functions), OTHER], np.int8)[self.function]
+        keys, function = numbered(calls.name)
+        self.kind = np.array([*(kind_of(calls.names.get(key, "")) for key in keys.tolist()), OTHER], np.int8)[function]
         self.thread, self.process = calls.thread, calls.process[calls.thread]
         self.start_ns, self.end_ns = calls.start, calls.end
         # Whether start, end and function of each are known.
@@ -75,35 +72,32 @@ class HostCalls:
         return union(self.start_ns[mask], self.end_ns[mask])
 
     @cached_property
-    def _copies(self) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-        """The rows of the copies among the activities, and the columns of capture.source.copies() of these."""
-        rows = np.flatnonzero(self.scope.activities.kind == KINDS.index("memcpy"))
-        return rows, {name: column[rows] for name, column in self.scope.profile.capture.source.copies().items()}
+    def _copies(self) -> dict[str, np.ndarray]:
+        """The columns of capture.source.copies(), by activity."""
+        return self.scope.profile.capture.source.copies()
 
     @property
     def has_memory_kinds(self) -> bool:
         """Whether the capture has the sizes of copies and their kinds of memory."""
-        rows, columns = self._copies
-        return not (len(rows) and any((column == NONE).all() for column in columns.values()))
+        is_copy = self.scope.activities.kind == KINDS.index("memcpy")
+        return not is_copy.any() or all((column[is_copy] != NONE).any() for column in self._copies.values())
 
     @cached_property
     def copy_cause(self) -> np.ndarray:
         """By activity: the cause of a copy between host and device, NONE for other activities."""
-        scope, (rows, columns) = self.scope, self._copies
-        cause, pageable = np.full(len(scope.activities), NONE, np.int8), 0  # ENUM_CUDA_MEM_KIND
-        is_pageable = (columns["source"] == pageable) | (columns["target"] == pageable)
+        scope, copies, pageable = self.scope, self._copies, 0  # ENUM_CUDA_MEM_KIND
+        is_pageable = (copies["source"] == pageable) | (copies["target"] == pageable)
         # Up to this size, CUDA copies from pageable memory without waiting ("API synchronization behavior" in its
         # manual). What .item() reads is smaller still, so a small copy is a wait for a value, not a transfer.
-        is_small = columns["bytes"] <= 64 * 1024
-        in_step = self._launches_more(scope.launch_ns[rows], scope.step_by_activity[rows])
+        is_small = copies["bytes"] <= 64 * 1024
+        in_step = self._launches_more(scope.launch_ns, scope.step_by_activity)
         causes = np.select(
             [is_small & in_step, is_small, is_pageable, in_step],
             [CAUSES.index(name) for name in ("sync_in_step", "idle_sync", "pageable_copy", "copy_in_step")],
             CAUSES.index("idle_copy"),
         )
         is_of_host = scope.is_named(re.compile("Host-to-Device|Device-to-Host").search)
-        cause[rows] = np.where(is_of_host[rows], causes, NONE)
-        return cause
+        return np.where(is_of_host & (scope.activities.kind == KINDS.index("memcpy")), causes, NONE)
 
     @cached_property
     def cause(self) -> np.ndarray:

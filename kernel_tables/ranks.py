@@ -18,19 +18,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 
 from kernel_tables.capture import NONE, operation_named, process_of
 from kernel_tables.errors import RANK_KEY, RANKS_KEY, Finding, NotConserved, finding
 from kernel_tables.intervals import Intervals, covered_ns, difference, intersection, union
+from kernel_tables.profile import Profile
 from kernel_tables.steps import NO_STEP, Scope, measured_steps
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from kernel_tables.profile import Profile
 
 STEP = ["rank", "device", "step"]
 STEP_COLUMNS = [  # of `communication`
@@ -38,8 +34,8 @@ STEP_COLUMNS = [  # of `communication`
     "overlapped_ns", "collectives", "bytes", "transfer_ns", "waiting_ns",
 ]  # fmt: skip
 COLLECTIVE_COLUMNS = [
-    *STEP, "number", "operation", "range", "kernel", "bytes", "bucket", "start_ns", "duration_ns", "exposed_ns",
-    "transfer_ns", "waiting_ns", "algorithm_gb_per_s", "bus_gb_per_s",
+    *STEP, "number", "operation", "range", "kernel", "bytes", "start_ns", "duration_ns", "exposed_ns", "transfer_ns",
+    "waiting_ns", "algorithm_gb_per_s", "bus_gb_per_s",
 ]  # fmt: skip
 
 
@@ -100,8 +96,6 @@ def communication(ranks: Sequence[Rank], step_name: str = "step") -> pd.DataFram
     A sum over the collectives is missing if there are none, or it is missing for one of them. Raises NotConserved if
     the parts of a step do not add up to it.
     """
-    import pandas as pd
-
     devices = _steps_by_device(ranks, step_name)
     if not devices:  # no device has a step in which anything ran
         return pd.DataFrame(columns=STEP_COLUMNS, dtype="Int64")
@@ -130,18 +124,14 @@ def findings_of_ranks(ranks: Sequence[Rank], step_name: str = "step") -> list[Fi
     counts = {rank.number: count for rank, count in step_counts.items() if count or process_counts[rank.profile] == 1}
     most = max(counts.values(), default=0)
     if fewer := [f"rank {number}: {count}" for number, count in counts.items() if count != most]:
-        message = (
-            f"ranks hold up to {most} ranges {step_name!r}, others fewer ({', '.join(fewer)}), so steps of ranks, which"
-            " are matched by number, would be compared with others; capture the same steps of all ranks"
-        )
-        return [finding("ranks_differ", message)]
+        fact = f"ranks hold up to {most} ranges {step_name!r}, others fewer ({', '.join(fewer)})"
+        advice = "steps of ranks are matched by number; capture the same steps of all ranks"
+        return [finding("ranks_differ", f"{fact}: {advice}")]
     table = _match_collectives(ranks, _steps_by_device(ranks, step_name))
     if steps := sorted(set(table.loc[(table["size"] > 1) & table["transfer_ns"].isna(), "step"])):
-        message = (
-            f"ranks ran different collectives in steps {', '.join(map(str, steps[:5]))}: transfer cannot be"
-            " distinguished from waiting for the slowest rank there; capture all ranks of the run"
-        )
-        return [finding("collectives_differ", message)]
+        fact = f"ranks ran different collectives in steps {', '.join(map(str, steps[:5]))}"
+        meaning = "there, transfer is not distinguished from waiting for the slowest rank; capture all ranks of the run"
+        return [finding("collectives_differ", f"{fact}: {meaning}")]
     return []
 
 
@@ -197,8 +187,6 @@ class _DeviceSteps:
     def parts(self) -> pd.DataFrame:
         """The time of every step by parts; computation has priority, then communication, then memory operations. Raises
         NotConserved unless the parts add up to the step, to the nanosecond."""
-        import pandas as pd
-
         transfers = self._time_of(self.is_communication)
         memory = self._time_of(self.is_here & self.scope.is_memory)
         parts = {
@@ -219,8 +207,6 @@ class _DeviceSteps:
 
     def collectives(self) -> pd.DataFrame:
         """The collectives, in the order in which each step launched them."""
-        import pandas as pd
-
         work, profile = self.scope.activities, self.rank.profile
         rows = np.flatnonzero(self.is_communication & (self.step != NO_STEP))
         launch_ns = np.where(self.scope.launch_row != NONE, self.scope.launch_ns, work.start)
@@ -243,11 +229,10 @@ class _DeviceSteps:
                 "operation": operations,
                 "range": [path[-1] if path else "" for path in paths],
                 "kernel": kernels,
-                "bytes": pd.array([size for _, size, _ in said], "Int64"),
+                "bytes": pd.array([size for _, size in said], "Int64"),
                 "requested_bytes": pd.array([size for _, size, _ in requested], "Int64"),
                 "counted_by_nccl": not profile.capture.is_torch,
                 "communicator": pd.Series([communicator for *_, communicator in requested], dtype=object),
-                "bucket": pd.array([bucket for *_, bucket in said], "Int64"),
                 "start_ns": start_ns - self.windows[0][step],
                 "duration_ns": duration_ns,
                 "exposed_ns": duration_ns - covered_ns(self.compute, start_ns, start_ns + duration_ns),
@@ -272,13 +257,11 @@ def _requests_by_row(scope: Scope) -> dict[int, tuple]:
 def _match_collectives(ranks: Sequence[Rank], devices: Sequence[_DeviceSteps]) -> pd.DataFrame:
     """The collectives of all devices of the ranks, matched between them: COLLECTIVE_COLUMNS, and among others `size`,
     the number of the ranks of its communicator, 0 if that is unknown."""
-    import pandas as pd
-
     tables = [steps.collectives() for steps in devices]
     if not tables:  # nothing ran on a device
         return pd.DataFrame(columns=[*COLLECTIVE_COLUMNS, "size"])
-    with_rows = [table for table in tables if len(table)]  # others might change the types of columns
-    table = pd.concat(with_rows or tables[:1], ignore_index=True)
+    # Tables without rows might change the types of columns.
+    table = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
     is_known = table["communicator"].notna()
     table["communicator"] = pd.factorize(table["communicator"])[0]  # -1 where it is missing
     sizes = table[["communicator", "rank", "device"]].drop_duplicates().groupby("communicator").size()
@@ -302,32 +285,22 @@ def _match_collectives(ranks: Sequence[Rank], devices: Sequence[_DeviceSteps]) -
     table["waiting_ns"] = table["duration_ns"] - table["transfer_ns"]
     # A byte per nanosecond is 10^9 bytes a second.
     table["algorithm_gb_per_s"] = (table["bytes"] / table["transfer_ns"].replace(0, pd.NA)).astype("Float64")
-    factors = [bus_factor(*one) for one in zip(table["operation"], size.tolist(), strict=True)]
-    table["bus_gb_per_s"] = table["algorithm_gb_per_s"] * pd.array(factors, "Float64")
+    # The bandwidth of the busiest link ÷ that of the algorithm, as in NCCL's own tests; missing for other operations.
+    factors = table["operation"].map({"all-reduce": 2.0, "all-gather": 1.0, "reduce-scatter": 1.0, "all-to-all": 1.0})
+    factors = (factors * (size - 1) / size).where(~table["operation"].isin(["broadcast", "reduce"]), 1.0)
+    table["bus_gb_per_s"] = table["algorithm_gb_per_s"] * factors.astype("Float64")
     return table
 
 
-def bus_factor(operation: str, ranks: int) -> float | None:
-    """Bandwidth of the busiest link ÷ bandwidth of the algorithm, as in NCCL's own tests; None if unknown or 0, as it
-    is for 0 ranks (an unknown number)."""
-    of_many = {"all-reduce": 2.0, "all-gather": 1.0, "reduce-scatter": 1.0, "all-to-all": 1.0}.get(operation, 0.0)
-    if operation in ("broadcast", "reduce"):
-        return 1.0 if ranks else None
-    return of_many * (ranks - 1) / ranks or None if ranks else None
-
-
-def _said_by_ranges(path: Sequence[str]) -> tuple[str | None, int | None, int | None]:
-    """The operation and the bytes of the innermost range that names either, as in `all-reduce, bytes = 26214400, bucket
-    = 0`: the bytes that are reduced or gathered on one rank; and the bucket of the innermost range that names one, if
-    any range names an operation or bytes."""
+def _said_by_ranges(path: Sequence[str]) -> tuple[str | None, int | None]:
+    """The operation and the bytes of the innermost range that names either, as in `all-reduce, bytes = 26214400`: the
+    bytes that are reduced or gathered on one rank."""
     operations = r"^(all[-_]reduce|all[-_]gather|reduce[-_]scatter|all[-_]to[-_]all|broadcast|reduce)\b"
-    buckets = (re.search(r"\bbucket = (\d+)", name) for name in reversed(path))
-    bucket = next((int(match[1]) for match in buckets if match), None)
     for name in reversed(path):
         operation, size = re.search(operations, name), re.search(r"\bbytes = (\d+)", name)
         if size or operation:
-            return operation and operation[1].replace("_", "-"), size and int(size[1]), bucket
-    return None, None, None
+            return operation and operation[1].replace("_", "-"), size and int(size[1])
+    return None, None
 
 
 def _operation_of(kernel: str) -> str | None:
@@ -347,37 +320,33 @@ def match_requests(calls: Iterable, kernels: Sequence[tuple[int, int]]) -> list[
     kernel was launched in none of `calls`, or in a group that began before the capture; nor are bytes if one call or
     group launched several kernels.
     """
-    launches = []  # thread, start and end of what launches, and the calls whose work it launches
+    launches = [(NONE, NONE, NONE, [])]  # thread, start and end of what launches, and what it launches; first: nothing
     for thread, of_thread in groupby(calls, attrgetter("thread")):
-        group, depth, last_ns, is_complete = [], 0, -1, True  # how many groups are open, and whether all is known
+        group, depth, last_ns = [], 0, -1  # depth: how many groups are open; below 0, one began before the capture
         for call in of_thread:
             if call.end <= last_ns:
                 continue  # NCCL itself made this call, inside the previous one
             last_ns = call.end
-            if call.name == "ncclGroupEnd":
-                is_complete = is_complete and depth > 0  # else the group began before the capture
-                depth = max(depth - 1, 0)
-            elif call.name == "ncclGroupStart":
-                depth += 1
+            if change := {"ncclGroupStart": 1, "ncclGroupEnd": -1}.get(call.name):
+                depth += change
             else:
                 group.append(call)
-            if depth == 0:
-                launches.append((thread, call.start, call.end, group if is_complete else []))
-                group, is_complete = [], True
+            if depth <= 0:
+                launches.append((thread, call.start, call.end, [] if depth else group))
+                group, depth = [], 0
+    starts, found = [launch[:2] for launch in launches], []
+    for thread, time_ns in kernels:
+        index = bisect_right(starts, (thread, time_ns)) - 1  # the last call before the launch
+        found.append(index if launches[index][0] == thread and time_ns < launches[index][2] else 0)
 
     def only(values: set):
-        return next(iter(values)) if len(values) == 1 else None
+        return values.pop() if len(values) == 1 else None
 
-    starts = [(thread, start) for thread, start, _, _ in launches]
-    found = [bisect_right(starts, kernel) - 1 for kernel in kernels]  # the last call before each launch
-    for place, (index, (thread, time_ns)) in enumerate(zip(found, kernels, strict=True)):
-        if index < 0 or launches[index][0] != thread or launches[index][2] <= time_ns:  # in which it is not
-            found[place] = NONE
     kernel_counts, requests = Counter(found), []
     for index in found:
-        of_launch = launches[index][3] if index != NONE else []
-        sizes = [call.bytes for call in of_launch]
+        *_, group = launches[index]
+        sizes = [call.bytes for call in group]
         is_known = bool(sizes) and None not in sizes and kernel_counts[index] == 1
-        operation = only({operation_named(call.name.removeprefix("nccl").lower()) for call in of_launch})
-        requests.append((operation, sum(sizes) if is_known else None, only({call.communicator for call in of_launch})))
+        operation = only({operation_named(call.name.removeprefix("nccl").lower()) for call in group})
+        requests.append((operation, sum(sizes) if is_known else None, only({call.communicator for call in group})))
     return requests

@@ -1,14 +1,13 @@
-"""The rules of a diagnosis, declared: what each looks for, its threshold, its advice, and how it finds that; and users'
-own rules.
+"""The rules of a diagnosis, declared: the least share that each reports, its advice, and how it finds what it reports;
+and users' own rules.
 
 A mask or an array "by activity" is in the order of capture.activities.
 """
 
 import re
 import tomllib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated
@@ -31,9 +30,10 @@ class Hit:
     """What a rule found."""
 
     gain_ns: int  # the most that a fix saves
+    running_ns: int  # the part of it in which activities run; in the rest, the GPU is idle
     message: str
     evidence: dict[str, object]
-    ns_by_activity: np.ndarray = field(repr=False)  # what it counts of each activity and of the gap that this ended
+    ns_by_activity: np.ndarray  # what it counts of each activity and of the gap that this ended
     counted_ns: int | None = None  # the time that must reach the rule's share of the span; by default gain_ns
 
 
@@ -81,65 +81,55 @@ class Context:
         """By activity: whether an optimizer launched it."""
         return self.scope.is_in_range(OPTIMIZER.match) & self.scope.is_in_span & self.scope.is_kernel
 
-    def times(self, mask: np.ndarray) -> np.ndarray:
-        """By activity: how long it ran, in full if it is partly in the span, if it is in `mask`; else 0."""
-        return np.where(mask & self.scope.is_in_span, self.scope.duration_ns, 0)
-
-    def time_hit(self, mask: np.ndarray, subject: str) -> Hit:
-        """The hit for kernels of `mask` in the span. `subject` is the beginning of its message."""
+    def hit(self, mask: np.ndarray, subject: str, idle_ns: np.ndarray | int = 0) -> Hit:
+        """The hit for kernels of `mask` in the span, and for idle time by activity; `subject` begins its message."""
         scope, mask = self.scope, mask & self.scope.is_in_span
-        total_ns = scope.busy_ns(mask)
-        evidence = {"kernels_per_step": scope.per_step(mask), "ms": scope.per_step_ms(total_ns)}
-        return Hit(total_ns, f"{subject} {scope.in_words(total_ns)}", evidence, self.times(mask))
+        running_ns = scope.busy_ns(mask)
+        total_ns = running_ns + int(np.sum(idle_ns))
+        evidence = {"kernels_per_step": scope.per_step(mask), "running_ms": scope.per_step_ms(running_ns)}
+        ns_by_activity = np.where(mask, scope.duration_ns, 0) + idle_ns
+        return Hit(total_ns, running_ns, f"{subject} {scope.in_words(total_ns)}", evidence, ns_by_activity)
 
-    def idle_hit(self, cause: str, looks_for: str) -> Hit | None:
-        """The hit for the time in which a device idles between activities or only copies because of `cause`."""
+    def idle_hit(self, cause: str, when: str) -> Hit:
+        """The hit for the time in which a device idles between activities or only copies because of `cause`, which
+        `when` says in words."""
         scope, calls = self.scope, self.calls
-        number = CAUSES.index(cause) if cause in CAUSES else len(CAUSES)  # else no call or copy is the cause
+        number = CAUSES.index(cause) if cause in CAUSES else len(CAUSES)  # else no copy is the cause
         is_copy = (calls.copy_cause == number) & scope.is_in_span
         idle_ns = np.maximum(self.idle.by_activity(cause) - self.claimed_ns, 0)
         copying = [difference(device.time_of(is_copy), device.time_of(scope.is_kernel)) for device in scope.devices]
         copying_ns = sum(times.total_ns for times in copying)
         counted_ns = int(idle_ns.sum()) + copying_ns
-        evidence = {
-            "gaps_per_step": round(int((idle_ns > 0).sum()) / scope.step_count, 2),
-            "longest_ms": int(idle_ns.max(initial=0)) / 1e6,
-        }
         edges_ns = self.idle.at_edges_ns(cause)  # is reported with the others, but does not help to reach the share
-        message = looks_for.replace("the GPU waits", f"the GPU waits {scope.in_words(counted_ns + edges_ns)}")
+        message = f"the GPU waits {scope.in_words(counted_ns + edges_ns)} {when}"
         compiled = scope.profile.recorded_window.get("compilations")
         if cause == HOST and isinstance(compiled, int):
             message += f" (torch.compile compiled {compiled} graph{'s' if compiled != 1 else ''})"
         if cause == FUNCTION and (functions := sorted(set(scope.profile.capture.host_functions[2]))):
             message += f" ({', '.join(functions[:3])})"
-        if cause in CAUSES:  # how often and for how long calls held up the host in the spans of the devices
-            first_ns = min(device.first_ns for device in scope.devices)
-            last_ns = max(device.last_ns for device in scope.devices)
-            held_up = (calls.cause == number) & (calls.start_ns >= first_ns) & (calls.start_ns < last_ns)
-            counts = Counter(calls.functions[function] for function in np.sort(calls.function[held_up]).tolist())
-            evidence["functions_per_step"] = {name: round(n / scope.step_count, 2) for name, n in counts.items()}
-            evidence["host_ms"] = scope.per_step_ms(calls.time_of(held_up).total_ns)
+        evidence = {
+            "gaps_per_step": round(int((idle_ns > 0).sum()) / scope.step_count, 2),
+            "longest_ms": int(idle_ns.max(initial=0)) / 1e6,
+        }
         if copying_ns:
             evidence["copying_alone_ms"] = scope.per_step_ms(copying_ns)
-        gain_ns = max(counted_ns, self.idle.avoidable_ns.get(cause, 0) + copying_ns)
-        return Hit(gain_ns + edges_ns, message, evidence, idle_ns + self.times(is_copy), counted_ns)
+        gain_ns = edges_ns + max(counted_ns, self.idle.avoidable_ns.get(cause, 0) + copying_ns)
+        ns_by_activity = idle_ns + np.where(is_copy, scope.duration_ns, 0)
+        return Hit(gain_ns, copying_ns, message, evidence, ns_by_activity, counted_ns)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of the diagnosis."""
+    """One rule of the diagnosis, which has either `find` or `when`."""
 
     code: str
-    looks_for: str  # of rules for idle time, "the GPU waits ..."
     share: float  # of the span that what it finds must take at least
     advice: str
     sure: str  # certain: counted; likely: profiling makes it larger; possible: to be checked in the program
     needs: tuple[str, ...]  # of Context.lacks; without one of them it abstains
-    find: Callable[[Context], Hit | None] | None = None  # None: Context.idle_hit
-    threshold: str = "{size}"  # in words; {size} is the share
-    is_idle_only: bool = False  # whether it counts only idle time
+    find: Callable[[Context], Hit | None] | None = None
+    when: str = ""  # of idle time whose cause is the code: when the GPU waits, see Context.idle_hit
     leaves_to: tuple[str, ...] = ()  # codes of rules whose kernels and idle time this one does not count
-    source: str = "this project's own"  # of the threshold
 
 
 def waiting_for_data(context: Context) -> Hit:
@@ -165,20 +155,16 @@ def waiting_for_data(context: Context) -> Hit:
             busy_ns = scope.span_ns - scope.parts_ns[IDLE]
             gain_ns = max(gain_ns, int(scope.step_before_ns * scope.steps_on_devices) - busy_ns)
     evidence = {"batches_per_step": round(batches / scope.step_count, 2), "longest_ms": longest_ns / 1e6}
-    return Hit(gain_ns, message, evidence, ns_by_activity, counted_ns)
+    return Hit(gain_ns, 0, message, evidence, ns_by_activity, counted_ns)
 
 
 def recomputation(context: Context) -> Hit:
     """What a checkpoint computes again, and the gaps in it for which the host launched too late."""
     scope = context.scope
-    is_again = scope.is_in_range("recomputation".__eq__) & scope.is_in_span
-    idle_ns = np.zeros(len(is_again), np.int64)
+    is_again, idle_ns = scope.is_in_range("recomputation".__eq__) & scope.is_in_span, 0
     if context.calls.are_known and not scope.is_incomplete:
         idle_ns = np.where(is_again, context.idle.by_activity(LAUNCHING), 0)
-    total_ns = scope.busy_ns(is_again) + int(idle_ns.sum())
-    message = f"checkpoints compute activations again in the backward pass for {scope.in_words(total_ns)}"
-    evidence = {"kernels_per_step": scope.per_step(is_again), "idle_ms": scope.per_step_ms(int(idle_ns.sum()))}
-    return Hit(total_ns, message, evidence, context.times(is_again) + idle_ns)
+    return context.hit(is_again, "checkpoints compute activations again in the backward pass for", idle_ns)
 
 
 def small_kernels(context: Context) -> Hit | None:
@@ -190,22 +176,14 @@ def small_kernels(context: Context) -> Hit | None:
     ends_gap = is_small.copy()  # whether the gap before it lies next to a small kernel
     for device in scope.devices:
         ends_gap[device.rows[1:]] |= is_small[device.rows[:-1]]
-    gaps_ns, running_ns = np.where(ends_gap, context.idle.unblocked_ns, 0), scope.busy_ns(is_small)
-    total_ns = running_ns + int(gaps_ns.sum())
-    evidence = {
-        "kernels_per_step": scope.per_step(is_small),
-        "gaps_between_ms": scope.per_step_ms(total_ns - running_ns),
-    }
-    message = (
-        f"{evidence['kernels_per_step']:,.0f} kernels of a step are shorter than {small_ns // 1000} µs; with the gaps"
-        f" around them they take {scope.in_words(total_ns)}"
-    )
-    return Hit(total_ns, message, evidence, context.times(is_small) + gaps_ns)
+    subject = f"{scope.per_step(is_small):,.0f} kernels of a step are shorter than {small_ns // 1000} µs"
+    gaps_ns = np.where(ends_gap, context.idle.unblocked_ns, 0)
+    return context.hit(is_small, f"{subject}; with the gaps around them they take", gaps_ns)
 
 
 def no_tensor_cores(context: Context) -> Hit:
     mask = context.scope.is_named(is_fp32_without_tensor_cores) & context.scope.is_of_class("gemm")
-    return context.time_hit(mask, "matrix multiplies in fp32, without tensor cores, take")
+    return context.hit(mask, "matrix multiplies in fp32, without tensor cores, take")
 
 
 def unfused_attention(context: Context) -> Hit:
@@ -213,15 +191,16 @@ def unfused_attention(context: Context) -> Hit:
     written out looks like other work, so the time of its backward pass is bounded by that of the forward pass."""
     scope, (is_forward, is_backward) = context.scope, _attention_chains(context.scope)
     mask = is_forward | is_backward
-    hit = context.time_hit(mask, f"attention runs as separate {scope.noun} (product, softmax, product), which take")
-    counted_ns, bound_ns = scope.busy_ns(mask & ~scope.is_of_class("gemm")), 0
-    if not is_backward.any():  # which has 2.5 times the arithmetic (FlashAttention: five products instead of two)
-        in_backward = scope.is_in_range(re.compile(r"(?i)backward").search) & scope.is_in_span & scope.is_kernel
-        bound_ns = min(scope.busy_ns(in_backward), round(2.5 * hit.gain_ns))
+    hit = context.hit(mask, f"attention runs as separate {scope.noun} (product, softmax, product), which take")
+    message, gain_ns, counted_ns = hit.message, hit.gain_ns, scope.busy_ns(mask & ~scope.is_of_class("gemm"))
+    in_backward = scope.is_in_range(re.compile(r"(?i)backward").search) & scope.is_in_span & scope.is_kernel
+    # The backward pass has 2.5 times the arithmetic (FlashAttention: five products instead of two).
+    bound_ns = 0 if is_backward.any() else min(scope.busy_ns(in_backward), round(2.5 * gain_ns))
     if bound_ns:
-        counted_ns *= 1 + bound_ns / max(hit.gain_ns, 1)
-        hit = replace(hit, message=f"{hit.message}, and those of the backward pass at most {scope.in_words(bound_ns)}")
-    return replace(hit, gain_ns=hit.gain_ns + bound_ns, counted_ns=counted_ns)
+        counted_ns *= 1 + bound_ns / gain_ns
+        message += f", and those of the backward pass at most {scope.in_words(bound_ns)}"
+    gain_ns += bound_ns
+    return replace(hit, message=message, gain_ns=gain_ns, running_ns=gain_ns, counted_ns=counted_ns)
 
 
 def _attention_chains(scope: Scope) -> tuple[np.ndarray, np.ndarray]:
@@ -260,123 +239,112 @@ def unfused_optimizer(context: Context) -> Hit | None:
     mask, many = context.is_update & ~scope.is_of_class("optimizer"), 20  # clipping before a fused optimizer takes six
     if mask.sum() < many * scope.step_count:
         return None
-    idle_ns, running_ns = np.where(mask, context.idle.by_activity(GPU, LAUNCHING), 0), scope.busy_ns(mask)
-    total_ns = running_ns + int(idle_ns.sum())
-    evidence = {"kernels_per_step": scope.per_step(mask), "running_ms": scope.per_step_ms(running_ns)}
     waiting = "the time before each" if scope.profile.is_cpu_only else "the GPU's waiting for them"
-    message = f"the optimizer's many {scope.noun}, and {waiting}, take {scope.in_words(total_ns)}"
-    return Hit(total_ns, message, evidence, context.times(mask) + idle_ns)
+    idle_ns = np.where(mask, context.idle.by_activity(GPU, LAUNCHING), 0)
+    return context.hit(mask, f"the optimizer's many {scope.noun}, and {waiting}, take", idle_ns)
 
 
 def exposed_communication(context: Context) -> Hit | None:
-    scope, most_overlap = context.scope, 0.30  # nsys-ai's threshold
-    is_communication = scope.is_of_class("communication") & scope.is_in_span
-    total_ns, exposed_ns = scope.busy_ns(is_communication), scope.parts_ns[COMMUNICATION]
-    overlap = (total_ns - exposed_ns) / max(total_ns, 1)
-    if overlap >= most_overlap:
-        return None
-    evidence = {"communication_ms": scope.per_step_ms(total_ns), "overlap": round(overlap, 4)}
-    message = f"communication that is not overlapped by computation takes {scope.in_words(exposed_ns)}"
-    return Hit(exposed_ns, message, evidence, context.times(is_communication))
+    scope, most_overlap, exposed_ns = context.scope, 0.30, context.scope.parts_ns[COMMUNICATION]  # nsys-ai's threshold
+    subject = f"communication that is not overlapped by computation takes {scope.in_words(exposed_ns)}; in all it takes"
+    hit = context.hit(scope.is_of_class("communication"), subject)
+    is_overlapped = hit.gain_ns - exposed_ns >= most_overlap * max(hit.gain_ns, 1)
+    return None if is_overlapped else replace(hit, gain_ns=exposed_ns, running_ns=exposed_ns)
 
 
 ON_GPU, FROM_CALLS = ("kernels", "gpu", "complete"), ("kernels", "gpu", "complete", "calls")
-IN_STEP = "{size}, and at least one call after which its step launches more kernels"
-# A rule comes after those in its `leaves_to`. By position: code, looks_for, share, advice, sure, needs, find.
+# A rule comes after those in its `leaves_to`. By position: code, share, advice, sure, needs, find. Shares of 15 % are
+# thresholds of nsys-ai.
 RULES = (
     Rule(
-        "waiting_for_data", "the GPU, or a program on the CPU, waits for the next batch of a DataLoader", 0.05,
+        "waiting_for_data", 0.05,
         "load data ahead of the step: more workers (num_workers, prefetch_factor, persistent_workers=True), less work"
         " per sample",
-        "certain", ("kernels", "complete"), waiting_for_data, is_idle_only=True,
+        "certain", ("kernels", "complete"), waiting_for_data,
     ),
     Rule(
-        "unfused_optimizer", "an optimizer step that launches 20 or more kernels that are not fused", 0.05,
+        "unfused_optimizer", 0.05,
         "use an optimizer that updates many tensors in one kernel (fused=True, foreach=True)",
         "likely", ("kernels", "complete", "optimizer"), unfused_optimizer,
     ),
     Rule(
-        "launch_bound", "the GPU waits for kernels that the host launches too late", 0.15,
+        "launch_bound", 0.15,
         "compile the model (torch.compile), replay CUDA graphs, or give each launch more work (a larger batch)",
-        "likely", FROM_CALLS, leaves_to=("unfused_optimizer",), is_idle_only=True, source="nsys-ai, idle time",
+        "likely", FROM_CALLS, when="for kernels that the host launches too late", leaves_to=("unfused_optimizer",),
     ),
     Rule(
-        "small_kernels", "100 or more kernels of a step that are shorter than 10 µs, with the gaps around them", 0.15,
-        "fuse them (torch.compile), replay them as a CUDA graph, or work on larger tensors", "possible", ON_GPU,
-        small_kernels, leaves_to=("unfused_optimizer", "launch_bound"), source="nsys-ai, small kernels",
+        "small_kernels", 0.15, "fuse them (torch.compile), replay them as a CUDA graph, or work on larger tensors",
+        "possible", ON_GPU, small_kernels, leaves_to=("unfused_optimizer", "launch_bound"),
     ),
     Rule(
-        "idle_host", "the GPU waits while the host makes no CUDA call for 1 ms or longer", 0.05,
+        "idle_host", 0.05,
         "prepare data in other processes, ahead of the step; avoid full garbage collections (gc.freeze()); see what"
         " the host does meanwhile (kernel-tables host)",
-        "likely", FROM_CALLS, leaves_to=("waiting_for_data",), is_idle_only=True,
+        "likely", FROM_CALLS, when="while the host makes no CUDA call for 1 ms or longer",
+        leaves_to=("waiting_for_data",),
     ),
     Rule(
-        "host_function", "the GPU waits for a host function, as of cudaLaunchHostFunc", 0.05,
+        "host_function", 0.05,  # as in issue 191690 of PyTorch
         "see what the function does on the host, and who enqueues it; a library's own is not the program's",
-        "possible", ON_GPU, is_idle_only=True, source="pytorch 191690",
+        "possible", ON_GPU, when="for a host function, as of cudaLaunchHostFunc",
     ),
     Rule(
-        "recomputation", "checkpoints compute activations again in the backward pass", 0.05,
+        "recomputation", 0.05,
         "checkpoint fewer parts of the model, or none, if the GPU has the memory: recomputing saves memory alone",
         "possible", ("kernels",), recomputation,
     ),
     Rule(
-        "idle_sync", "the GPU waits after the host waited for it at the end of a step or outside of steps", 0.05,
-        "do not wait for the GPU after each step: read losses later, or now and then",
-        "likely", FROM_CALLS, leaves_to=("small_kernels",),
+        "idle_sync", 0.05, "do not wait for the GPU after each step: read losses later, or now and then",
+        "likely", FROM_CALLS, when="after the host waited for it at the end of a step or outside of steps",
+        leaves_to=("small_kernels",),
     ),
     Rule(
-        "idle_copy", "the GPU waits for copies between host and device outside of steps", 0.05,
-        "copy the next batch on a separate stream while this one is computed (non_blocking=True)",
-        "certain", (*FROM_CALLS, "memory kinds"),
+        "idle_copy", 0.05, "copy the next batch on a separate stream while this one is computed (non_blocking=True)",
+        "certain", (*FROM_CALLS, "memory kinds"), when="for copies between host and device outside of steps",
     ),
     Rule(
-        "idle_allocation", "the GPU waits while the host allocates or frees memory outside of steps", 0.01,
-        "keep memory between steps: do not call empty_cache(), and keep shapes from growing",
-        "likely", FROM_CALLS, is_idle_only=True,
+        "idle_allocation", 0.01, "keep memory between steps: do not call empty_cache(), and keep shapes from growing",
+        "likely", FROM_CALLS, when="while the host allocates or frees memory outside of steps",
     ),
     Rule(
-        "sync_in_step", "the GPU waits after the host waited for it within a step, as for .item() or print", 0.01,
+        "sync_in_step", 0.01,
         "keep the value on the GPU, and read it after the step; use torch.where instead of a condition",
-        "likely", (*FROM_CALLS, "steps"), threshold=IN_STEP, leaves_to=("small_kernels",),
+        "likely", (*FROM_CALLS, "steps"), leaves_to=("small_kernels",),
+        when="after the host waited for it within a step, as for .item() or print",
     ),
     Rule(
-        "copy_in_step", "the GPU waits for copies of more than 64 KiB between host and device within a step", 0.01,
-        "create tensors on the device; copy inputs ahead of the step, on a separate stream",
-        "certain", (*FROM_CALLS, "steps", "memory kinds"), threshold=IN_STEP,
+        "copy_in_step", 0.01, "create tensors on the device; copy inputs ahead of the step, on a separate stream",
+        "certain", (*FROM_CALLS, "steps", "memory kinds"),
+        when="for copies of more than 64 KiB between host and device within a step",
     ),
     Rule(
-        "pageable_copy", "the GPU waits for copies of more than 64 KiB from or to pageable memory", 0.01,
-        "pin the host's memory (pin_memory=True) and copy with non_blocking=True",
-        "certain", (*FROM_CALLS, "memory kinds"),
+        "pageable_copy", 0.01, "pin the host's memory (pin_memory=True) and copy with non_blocking=True",
+        "certain", (*FROM_CALLS, "memory kinds"), when="for copies of more than 64 KiB from or to pageable memory",
     ),
     Rule(
-        "allocation_in_step", "the GPU waits while the host allocates or frees memory within a step", 0.01,
+        "allocation_in_step", 0.01,
         "do not call empty_cache() in the loop; keep shapes constant, so that PyTorch's allocator can use its cache",
-        "likely", (*FROM_CALLS, "steps"), threshold=IN_STEP, is_idle_only=True,
+        "likely", (*FROM_CALLS, "steps"), when="while the host allocates or frees memory within a step",
     ),
     Rule(
-        "no_tensor_cores", "matrix multiplies whose names (sgemm) show that they use no tensor cores", 0.05,
+        "no_tensor_cores", 0.05,
         "allow TF32 (torch.set_float32_matmul_precision('high')), if the accuracy permits; bf16 saves more, since other"
         " kernels then also move less memory",
         "certain", ON_GPU, no_tensor_cores,
     ),
     Rule(
-        "unfused_attention", "attention as separate kernels: a matrix multiply, a softmax and a matrix multiply", 0.05,
+        "unfused_attention", 0.05,
         "use torch.nn.functional.scaled_dot_product_attention with a fused backend (in bf16: flash or cuDNN)",
-        "likely", ("kernels",), unfused_attention, threshold="{size}, matrix multiplies not counted",
+        "likely", ("kernels",), unfused_attention,
     ),
     Rule(
-        "exposed_communication", "communication that is not overlapped by computation", 0.05,
-        "start communication earlier, in smaller pieces, during the backward pass", "certain",
-        ("kernels", "communication"), exposed_communication, threshold="overlap below 30%, and {size}",
-        source="nsys-ai, overlap of NCCL",
+        "exposed_communication", 0.05, "start communication earlier, in smaller pieces, during the backward pass",
+        "certain", ("kernels", "communication"), exposed_communication,
     ),
 )  # fmt: skip
 CODES = tuple(rule.code for rule in RULES)
 RULES_WITH_IDLE_TIME = tuple(
-    rule.code for rule in RULES if not rule.find or rule.find in (waiting_for_data, small_kernels, unfused_optimizer)
+    rule.code for rule in RULES if rule.when or rule.find in (waiting_for_data, small_kernels, unfused_optimizer)
 )
 
 
@@ -394,11 +362,11 @@ class CustomRule(msgspec.Struct, forbid_unknown_fields=True, rename={"of_class":
     range: NotEmpty | None = None
     launches: int = 1  # of a step, at least
 
-    @property
-    def selection(self) -> str:
-        """What it looks at, in words."""
-        selecting = {"kernel": self.kernel, "class": self.of_class, "range": self.range}
-        return ", ".join(f"{name} {value!r}" for name, value in selecting.items() if value)
+    def __post_init__(self) -> None:
+        if problem := pattern_problem(self.kernel or ""):
+            raise ValueError(problem)
+        if not (self.kernel or self.of_class or self.range):
+            raise ValueError("it has to name a kernel, class or range")
 
     def find(self, context: Context) -> Hit | None:
         scope, mask = context.scope, context.scope.is_in_span & context.scope.is_kernel
@@ -410,37 +378,27 @@ class CustomRule(msgspec.Struct, forbid_unknown_fields=True, rename={"of_class":
             mask &= scope.is_in_range(self.range.__eq__)
         if mask.sum() < self.launches * scope.step_count:
             return None
-        return context.time_hit(mask, f"{scope.noun} of {self.selection} take")
+        selecting = {"kernel": self.kernel, "class": self.of_class, "range": self.range}
+        selection = ", ".join(f"{name} {value!r}" for name, value in selecting.items() if value)
+        return context.hit(mask, f"{scope.noun} of {selection} take")
 
 
 def rules_of_file(path: Path) -> tuple[Rule, ...]:
     """The rules of a TOML file, each a table [[rule]]. Raises TraceError for the first that cannot be used."""
     try:
-        entries = [*tomllib.loads(path.read_text("utf-8"))["rule"]]
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, KeyError, TypeError) as error:
+        entries = tomllib.loads(path.read_text("utf-8"))["rule"]
+    except (ValueError, KeyError) as error:
         raise TraceError(f"{path}: no TOML with tables [[rule]] ({error}); write {CUSTOM_EXAMPLE}") from error
     return rules_of_entries(entries, str(path))
 
 
 def rules_of_entries(entries: Sequence[Mapping], source: str) -> tuple[Rule, ...]:
     """The rules from the entries of a file or a configuration, which the messages of a TraceError call `source`."""
-    rules = []
-    for number, entry in enumerate(entries, start=1):
-        try:
-            custom = msgspec.convert(entry, CustomRule)
-            problem = "" if custom.selection else "it has to name a kernel, class or range"
-            problem = problem or pattern_problem(custom.kernel or "")
-        except msgspec.ValidationError as error:
-            problem = str(error)
-        if problem:
-            raise TraceError(f"{source}, rule {number}: {problem}; write {CUSTOM_EXAMPLE}")
-        rule = Rule(
-            custom.code, f"kernels of {custom.selection}", custom.share, custom.advice, "possible", ("kernels",),
-            custom.find, source="custom rule",
-            threshold=f"{custom.share:.4g} of the span, {custom.launches} kernels a step",
-        )  # fmt: skip
-        rules.append(rule)
-    codes = [*CODES, *(rule.code for rule in rules)]
+    try:
+        custom = msgspec.convert(entries, list[CustomRule])
+    except msgspec.ValidationError as error:
+        raise TraceError(f"{source}, rules counted from 0: {error}; write {CUSTOM_EXAMPLE}") from error
+    codes = [*CODES, *(rule.code for rule in custom)]
     if repeated := next((code for code in codes if codes.count(code) > 1), None):
         raise TraceError(f"{source}: there are two rules {repeated!r}; give each a different code")
-    return tuple(rules)
+    return tuple(Rule(one.code, one.share, one.advice, "possible", ("kernels",), one.find) for one in custom)

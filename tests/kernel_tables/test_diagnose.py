@@ -206,7 +206,7 @@ def test_a_users_rule_reports_from_its_share_on(tmp_path):
     rule = {"code": "slow_products", "kernel": "MulFunctor", "range": "step", "share": 0.2, "advice": "fuse them"}
     (file := tmp_path / "rules.toml").write_text("[[rule]]\n" + "\n".join(f"{k} = {v!r}" for k, v in rule.items()))
     said = said_of(program, tmp_path, rules=rules_of_file(file))["slow_products"]
-    assert (said.gain_ms, said.advice, said.source) == (pytest.approx(0.2), "fuse them", "custom rule")
+    assert (said.gain_ms, said.advice, said.sure) == (pytest.approx(0.2), "fuse them", "possible")
     for silent in ({"share": 0.9}, {"launches": 3}, {"class": "gemm"}, {"range": "backward"}):
         assert "slow_products" not in said_of(program, tmp_path, rules=rules_of_entries([rule | silent], "here"))
     file.write_text("nonsense")
@@ -218,11 +218,11 @@ def test_a_users_rule_that_cannot_be_used_is_refused_with_its_place():
     for changed, message in (
         ({"call": "cudaMemcpy"}, "unknown field `call`"),
         ({"code": "idle_host"}, "two rules 'idle_host'"),
-        ({"code": "No Code"}, r"matching regex .* - at `\$.code"),
-        ({"share": 2}, r"<= 1.0 - at `\$.share"),
-        ({"share": "much"}, r"Expected `float`, got `str` - at `\$.share"),
+        ({"code": "No Code"}, r"matching regex .* - at `\$\[0\].code"),
+        ({"share": 2}, r"<= 1.0 - at `\$\[0\].share"),
+        ({"share": "much"}, r"Expected `float`, got `str` - at `\$\[0\].share"),
         ({"kernel": "(a"}, "unterminated subpattern"),
-        ({"advice": ""}, r"length >= 1 - at `\$.advice"),
+        ({"advice": ""}, r"length >= 1 - at `\$\[0\].advice"),
     ):
         rule = {"code": "mine", "kernel": "x", "share": 0.1, "advice": "do"} | changed
         with pytest.raises(TraceError, match=rf"config.yaml.*{message}"):

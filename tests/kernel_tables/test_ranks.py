@@ -127,10 +127,10 @@ def test_one_capture_of_both_processes_has_the_same_tables(two, opened):
 
 def test_a_collective_is_divided_into_transfer_and_waiting_and_has_its_bandwidth(two):
     table = collectives(two).query("step == 0 and number == 0")
-    chosen = ["duration_ns", "transfer_ns", "waiting_ns", "exposed_ns", "operation", "bytes", "bucket", "start_ns"]
+    chosen = ["duration_ns", "transfer_ns", "waiting_ns", "exposed_ns", "operation", "bytes", "start_ns"]
     assert table[chosen].values.tolist() == [
-        [300, 200, 100, 100, "all-reduce", 8000, 0, 200],
-        [200, 200, 0, 100, "all-reduce", 8000, 0, 300],
+        [300, 200, 100, 100, "all-reduce", 8000, 200],
+        [200, 200, 0, 100, "all-reduce", 8000, 300],
     ]
     assert table["algorithm_gb_per_s"].tolist() == table["bus_gb_per_s"].tolist() == [40.0, 40.0]  # × 2(n − 1)/n
 
@@ -200,17 +200,17 @@ def test_the_command_says_what_is_missing_and_why(tmp_path, alone):
 
 def test_the_operation_is_that_of_the_kernel_and_bytes_those_of_the_innermost_range(opened):
     for names, kernel, *expected in (
-        (("step", BUCKETS[1], "x"), NCCL, "all-reduce", 2000, 1),
-        (("step", "all-gather, bytes = 5", "all_reduce"), "ncclDevKernel_Generic(x)", "all-reduce", None, None),
-        (("step", "all-reduce, bucket = 3", "bytes = 5"), "gloo:reduce_scatter", "reduce-scatter", 5, 3),
-        (("step", "reduced precision"), "ncclKernel_ReduceScatter_RING_LL_Sum_half", "reduce-scatter", None, None),
-        (("step",), "ncclDevKernel_Generic(x)", "unknown", None, None),
+        (("step", BUCKETS[1], "x"), NCCL, "all-reduce", 2000),
+        (("step", "all-gather, bytes = 5", "all_reduce"), "ncclDevKernel_Generic(x)", "all-reduce", None),
+        (("step", "all-reduce, bucket = 3", "bytes = 5"), "gloo:reduce_scatter", "reduce-scatter", 5),
+        (("step", "reduced precision"), "ncclKernel_ReduceScatter_RING_LL_Sum_half", "reduce-scatter", None),
+        (("step",), "ncclDevKernel_Generic(x)", "unknown", None),
     ):
         made = Synthetic().kernel(kernel, at=8, duration=100)
         for depth, name in enumerate(names):
             made.range(name, 0, 1000 - depth)
         table = collectives(opened(made)).astype(object)
-        assert table.where(table.notna(), None)[["operation", "bytes", "bucket"]].values.tolist() == [expected]
+        assert table.where(table.notna(), None)[["operation", "bytes"]].values.tolist() == [expected]
         assert table["range"].tolist() == [names[-1]]
 
 
