@@ -4,11 +4,9 @@ CUPTI loses or garbles times of single activities (pytorch 192021, kineto 109, T
 length are unknown then, and one of them could make a step of a millisecond last for years.
 """
 
-from collections.abc import Callable, Iterator
-
 import numpy as np
 
-from kernel_tables.capture import KINDS, NONE, Activities, Calls, Capture, blocks, numbered
+from kernel_tables.capture import KINDS, NONE, Activities, Calls, Capture, rows_by_value
 from kernel_tables.errors import RESOLUTION_KEY
 
 EARLY_NS = 1_000_000  # clocks of host and GPU differ by microseconds, never by a millisecond
@@ -25,21 +23,17 @@ def leave_out(capture: Capture, launch_row: np.ndarray) -> None:
         return
     has_time = np.ones(len(work), bool)
 
-    def kinds() -> Iterator[tuple[str, Callable[[slice], np.ndarray]]]:
-        others = [int(times.min()) for times in (calls.start, capture.ranges.start) if len(times)]
-        yield "zero_time", lambda rows: _is_without_time(capture, min(others, default=0), rows)
-        yield "negative_duration", lambda rows: work.end[rows] < work.start[rows]
-        yield "starts_before_launch", lambda rows: _is_early(work, calls, launch_row, rows)
-        checked = np.flatnonzero(has_time & ~_is_of_graph(work, calls, launch_row)).astype(np.int32)
-        yield "overlaps_next", _is_overlapping(work, checked).__getitem__
-        yield "outlasts_host", _is_outlasting(capture).__getitem__
-
-    for code, is_wrong in kinds():
-        found = [rows.start + np.flatnonzero(is_wrong(rows) & has_time[rows]) for rows in blocks(len(work))]
-        wrong = np.concatenate(found)  # of several reasons, the first counts
+    def leave(code: str, is_wrong: np.ndarray) -> None:
+        wrong = np.flatnonzero(is_wrong & has_time)  # of several reasons, the first counts
         has_time[wrong] = False
         if len(wrong):
             work.impossible[code] = wrong
+
+    leave("zero_time", _is_without_time(capture))
+    leave("negative_duration", work.end < work.start)
+    leave("starts_before_launch", np.append(calls.start, 0)[launch_row] - work.start > EARLY_NS)
+    leave("overlaps_next", _is_overlapping(work, has_time & ~_is_of_graph(work, calls, launch_row)))
+    leave("outlasts_host", _is_outlasting(capture))
     if has_time.all():
         return
     wrong = np.flatnonzero(~has_time)
@@ -49,23 +43,14 @@ def leave_out(capture: Capture, launch_row: np.ndarray) -> None:
     work.start[wrong] = work.end[wrong] = place
 
 
-def _is_without_time(capture: Capture, first_ns: int, rows: slice) -> np.ndarray:
-    """Whether an activity starts at 0, though the host did something at `first_ns` only; or is a kernel that takes no
+def _is_without_time(capture: Capture) -> np.ndarray:
+    """Whether an activity starts at 0, though the host did something much later only; or is a kernel that takes no
     time, where a short one would take some."""
     work, takes_some = capture.activities, RESOLUTION_KEY not in capture.facts  # else a short one takes 0 or 1 µs
+    first_ns = min((int(times.min()) for times in (capture.calls.start, capture.ranges.start) if len(times)), default=0)
     is_far = not capture.is_torch and first_ns > EARLY_NS  # a trace counts from its first event
-    start, is_kernel = work.start[rows], work.kind[rows] == KINDS.index("kernel")
-    is_empty = start == work.end[rows]
-    return (start == 0) & (is_empty | is_far) | is_empty & takes_some & is_kernel
-
-
-def _is_early(work: Activities, calls: Calls, launch_row: np.ndarray, rows: slice) -> np.ndarray:
-    """Whether an activity starts before its call."""
-    row = launch_row[rows]
-    called = row != NONE
-    is_early = np.zeros(len(row), bool)
-    is_early[called] = calls.start[row[called]] - work.start[rows][called] > EARLY_NS
-    return is_early
+    is_empty, is_kernel = work.start == work.end, work.kind == KINDS.index("kernel")
+    return (work.start == 0) & (is_empty | is_far) | is_empty & takes_some & is_kernel
 
 
 def _is_outlasting(capture: Capture) -> np.ndarray:
@@ -87,36 +72,22 @@ def _is_of_graph(work: Activities, calls: Calls, launch_row: np.ndarray) -> np.n
     return (work.node != NONE) | is_replay[launch_row]
 
 
-def _is_overlapping(work: Activities, rows: np.ndarray) -> np.ndarray:
-    """Whether an activity of these rows still runs when the next one on its stream has ended, for longer than before
-    that started.
+def _is_overlapping(work: Activities, is_checked: np.ndarray) -> np.ndarray:
+    """Whether an activity still runs when the next one on its stream has ended, for longer than before that started.
 
     A stream runs one activity after another; programmatic dependent launches overlap a little.
     """
-    (_, process), (streams, stream) = numbered(work.process[rows]), numbered(work.stream[rows])
-    key = process * len(streams) + stream
-    by_stream = np.split(rows[np.argsort(key, kind="stable")], np.cumsum(np.bincount(key)))
-    is_wrong = np.zeros(len(work), bool)
-    for mine in by_stream:
-        if all(_ascends(column, mine) for column in (work.start, work.end)):
-            continue
-        start = work.start[mine]
-        if (start[1:] < start[:-1]).any():
-            order = np.argsort(start, kind="stable")
-            mine, start = mine[order], start[order]
-        end, usual, wrong_ones = work.end[mine], max(1, USUAL * len(mine)), []
+    is_wrong, by_process = np.zeros(len(work), bool), rows_by_value(work.process, is_checked).values()
+    for mine in (rows[own] for rows in by_process for own in rows_by_value(work.stream[rows]).values()):
+        mine = mine[np.argsort(work.start[mine], kind="stable")]
+        start, end, wrong_ones, usual = work.start[mine], work.end[mine], [mine[:0]], max(1, USUAL * len(mine))
         while sum(map(len, wrong_ones)) <= usual:
             wrong = np.flatnonzero(end[:-1] > end[1:])
             after = start[wrong + 1]
             wrong = wrong[end[wrong] - after > np.maximum(after - start[wrong], OVERLAP_NS)]
             if not len(wrong):
-                is_wrong[np.concatenate([mine[:0], *wrong_ones])] = True
+                is_wrong[np.concatenate(wrong_ones)] = True
                 break
             wrong_ones.append(mine[wrong])
             mine, start, end = (np.delete(column, wrong) for column in (mine, start, end))  # and what these hid
     return is_wrong
-
-
-def _ascends(column: np.ndarray, rows: np.ndarray) -> bool:
-    """Whether no value of these rows is below the one before it; with little memory."""
-    return all((np.diff(column[rows[part.start : part.stop + 1]]) >= 0).all() for part in blocks(len(rows)))
