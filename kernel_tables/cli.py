@@ -220,7 +220,6 @@ class Command:
                 parts = [(rank.number, rank.profile, rank.process) for rank in ranks_of(profiles)]
             if self.wants_text:
                 notes = [text.CPU_ONLY_NOTE] if any(profile.is_cpu_only for profile in profiles) else []
-                notes += [text.GRAPHS_NOTE] if any("graph" in profile.activity_classes for profile in profiles) else []
                 lines = "\n".join(self._rank_lines(*part, top) for part in parts)
                 self._show(lines + text.sentence_lines(notes, self.width))
                 return 0
@@ -240,8 +239,7 @@ class Command:
         if name == "ranges" and not profile.capture.ranges.names:
             return f"{heading}no range was recorded; `kernel-tables kernels` shows what ran\n"
         if name != "ranges" or not self.options.tree:
-            table = profile.table(name, under, process)
-            return heading + text.ranking_lines(name, profile, table, top, self.width, under, process)
+            return heading + text.ranking_lines(name, profile, top, self.width, under, process)
         lines = text.tree_lines(profile, top, self.width, under, process)
         if under is None and process is None:
             from kernel_tables.steps import Scope, step_time

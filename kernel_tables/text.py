@@ -1,16 +1,11 @@
-"""What people read in a terminal: tables in the width of it, findings, differences, and the units of all of them.
-
-`heading` is that of a column of times: GPU time, or operators' time on a processor. `all_ns` is the time of which
-shares are taken. Imports nothing heavy.
-"""
+"""What people read in a terminal: tables in the width of it, findings and differences. Imports nothing heavy."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_tables.names import short_names
 from kernel_tables.output import columns_of, duration, percent, visible
@@ -20,10 +15,29 @@ if TYPE_CHECKING:
 
 ROWS_IN_A_TERMINAL = 40
 CPU_ONLY_NOTE = "no GPU was used: a kernel is an outermost operator of PyTorch, and its time is CPU time"
-GRAPHS_NOTE = (
-    "replays of CUDA graphs were recorded as one activity each, without their kernels; nsys profile"
-    " --cuda-graph-trace=node records these"
-)
+# The columns of tables, also of a page: the heading, the column, and its kind. The last ones are left out first.
+COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    "ranges": (
+        ("range", "range", "text"), ("times", "instances", "count"), ("kernels", "kernels", "count"),
+        ("GPU time", "total_ns", "time"), ("share", "total_ns", "share"), ("", "total_ns", "bar"),
+        ("copies, fills", "memops", "some"),
+    ),
+    "kernels": (
+        ("kernel", "kernel", "kernel"), ("range", "range", "path"), ("GPU time", "total_ns", "time"),
+        ("share", "total_ns", "share"), ("launches", "launches", "count"), ("mean", "mean_ns", "time"),
+        ("class", "class", "text"), ("min", "min_ns", "time"), ("max", "max_ns", "time"),
+    ),
+    "classes": (
+        ("class", "class", "text"), ("kernels", "kernels", "count"), ("launches", "launches", "count"),
+        ("GPU time", "total_ns", "time"), ("share", "total_ns", "share"), ("", "total_ns", "bar"),
+        ("most time in", "largest_kernel", "kernel"),
+    ),
+    "diff": (
+        ("level", "level", "text"), ("name", "name", "text"), ("change", "change", "text"),
+        ("before", "before", "fact"), ("after", "after", "fact"), ("launches", "launches", "fact"),
+        ("ratio", "ratio", "ratio"), ("more", "ms_more", "ms"),
+    ),
+}  # fmt: skip
 
 
 def time_heading(is_cpu_only: bool) -> str:
@@ -31,61 +45,39 @@ def time_heading(is_cpu_only: bool) -> str:
     return "operators' time" if is_cpu_only else "GPU time"
 
 
-# Columns
+# Tables
 
 
-@dataclass(frozen=True)
-class TextColumn:
+class Column(NamedTuple):
     """A column of a table of texts, see aligned."""
 
     heading: str
-    cells: Sequence[str]
-    right: bool = True  # right-aligned, as numbers are; else left-aligned
-    drop_rank: int = 0
-    min_chars: int | None = None  # None: texts are not cut
-    cut_start: bool = False  # texts are cut at the start, not at the end
-
-    @property
-    def width(self) -> int:
-        return max(map(len, (self.heading, *self.cells)))
-
-    @property
-    def least_width(self) -> int:
-        return self.width if self.min_chars is None else min(self.width, self.min_chars)
+    cells: list[str]
+    kind: str  # of COLUMNS
 
 
-def aligned(columns: Sequence[TextColumn], width: int, note: str = "") -> str:
-    """The columns with their headings as lines, not longer than `width` if texts can be cut and columns left out.
-
-    Columns with a `drop_rank` above 5 are left out first, the highest one first; then texts are cut to `min_chars`;
-    then other columns are left out, except those with `drop_rank` 0. If there is a `note`, it says so below.
-    """
-    columns, left_out = [replace(column, cells=list(map(visible, column.cells))) for column in columns], []
-
-    def excess(widths: list[int]) -> int:
-        return sum(widths) + 2 * (len(widths) - 1) - width
-
-    for column in sorted(columns, key=lambda column: -column.drop_rank):
-        widths = [one.width if column.drop_rank > 5 else one.least_width for one in columns]
-        if not column.drop_rank or excess(widths) <= 0:
-            break
-        columns.remove(column)
-        left_out.append(column.heading)
-    widths, least = [column.width for column in columns], [column.least_width for column in columns]
-    while excess(widths) > 0:  # the widest one whose texts may be cut is narrowed
-        cuttable = [number for number in range(len(columns)) if widths[number] > least[number]]
-        if not cuttable:
-            break
-        widths[max(cuttable, key=widths.__getitem__)] -= 1
-    rows = zip(*((column.heading, *column.cells) for column in columns), strict=True)
+def aligned(columns: Sequence[Column], width: int) -> str:
+    """The columns with their headings as lines of at most `width`. The last columns are left out, and named below, if
+    there is no room for them beside texts of a quarter of the width; longer texts are cut to what is left."""
+    columns = [column._replace(cells=[column.heading, *map(visible, column.cells)]) for column in columns]
+    widths = [max(map(len, column.cells)) for column in columns]
+    is_cut = [column.kind in ("text", "path", "kernel", "fact") for column in columns]
+    least = [min(one, width // 4) if cut_ else one for one, cut_ in zip(widths, is_cut, strict=True)]
+    shown = len(columns)
+    while shown > 1 and sum(least[:shown]) + 2 * (shown - 1) > width:
+        shown -= 1
+    for _ in range(sum(widths[:shown]) + 2 * (shown - 1) - width):  # where most is to spare, by one character
+        widths[max(range(shown), key=lambda number: widths[number] - least[number])] -= 1
+    rows = zip(*(column.cells for column in columns[:shown]), strict=True)
     lines = ["  ".join(map(_in_width, columns, row, widths)).rstrip() for row in rows]
-    lines += _wrapped(f"without {', '.join(left_out)}; {note}", width, "") if note and left_out else []
+    left_out = ", ".join(column.heading for column in columns[shown:] if column.heading)
+    lines += _wrapped(f"without {left_out}; --format csv prints all columns", width, "") if left_out else []
     return "".join(f"{line}\n" for line in lines)
 
 
-def _in_width(column: TextColumn, text: str, width: int) -> str:
-    text = cut(text, width, column.cut_start)
-    return text.rjust(width) if column.right else text.ljust(width)
+def _in_width(column: Column, text: str, width: int) -> str:
+    text = cut(text, width, at_start=column.kind == "path")
+    return text.ljust(width) if column.kind in ("text", "path", "kernel", "bar") else text.rjust(width)
 
 
 def cut(text: str, width: int, at_start: bool = False) -> str:
@@ -96,91 +88,52 @@ def cut(text: str, width: int, at_start: bool = False) -> str:
 
 
 def table_lines(table, width: int) -> str:
-    """Any table in this width. Columns of numbers that are all zero or missing are left out, except those of ranks,
-    devices and steps. Then columns that do not fit are left out, processes and threads first, then the last ones."""
-
-    def number(value: float | None, unit_ns: int) -> str:
-        if value is None:
-            return "–"
-        if unit_ns:
-            return duration(unit_ns * value)
-        return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}"
-
-    columns, drop_ranks = [], {"rank": 0, "device": 0, "step": 0, "process": 101, "thread": 100}
-    for name, values in columns_of(table).items():
-        is_key = name in drop_ranks
-        if is_key or any(isinstance(value, (str, bool)) for value in values):
-            texts = ["–" if value is None else str(value) for value in values]
-            columns.append(TextColumn(name, texts, is_key, drop_ranks.get(name, 0), None if is_key else 16))
-        elif any(values):
-            unit_ns = 1 if name.endswith("_ns") else 1000 if name.startswith("us_") else 0
-            heading = name.removesuffix("_ns").removeprefix("us_")
-            heading = f"{heading} time" if heading in drop_ranks else heading.replace("_", " ")
-            columns.append(TextColumn(heading, [number(value, unit_ns) for value in values], drop_rank=len(columns)))
-    return aligned(columns, width, note="--format csv prints all columns, to the nanosecond")
-
-
-# Tables of ranges, kernels, classes and changes
-
-# The columns of tables, also of a page: the heading, the column, its format, and drop_rank, min_chars and cut_start of
-# TextColumn.
-COLUMNS: dict[str, tuple[tuple, ...]] = {
-    "ranges": (
-        ("range", "range", "text", 0, 24), ("times", "instances", "count", 7), ("kernels", "kernels", "count", 2),
-        ("GPU time", "total_ns", "time"), ("share", "total_ns", "share"), ("", "total_ns", "bar", 8),
-        ("copies, fills", "memops", "some", 9),
-    ),
-    "kernels": (
-        ("kernel", "kernel", "kernel", 0, 24), ("range", "range", "path", 1, 12, True),
-        ("class", "class", "text", 6, 12), ("launches", "launches", "count", 2),
-        ("GPU time", "total_ns", "time"), ("share", "total_ns", "share"), ("", "total_ns", "bar", 3),
-        ("mean", "mean_ns", "time", 5), ("min", "min_ns", "time", 8), ("max", "max_ns", "time", 7),
-    ),
-    "classes": (
-        ("class", "class", "text", 0, 24), ("kernels", "kernels", "count", 2), ("launches", "launches", "count", 1),
-        ("GPU time", "total_ns", "time"), ("share", "total_ns", "share"), ("", "total_ns", "bar", 3),
-        ("most time in", "largest_kernel", "kernel", 4, 24),
-    ),
-    "diff": (
-        ("level", "level", "text"), ("name", "name", "text", 0, 20), ("change", "change", "text"),
-        ("before", "before", "number", 0, 10), ("after", "after", "number", 0, 10), ("more", "ms_more", "ms", 3),
-        ("ratio", "ratio", "ratio", 2), ("launches", "launches", "number", 1),
-    ),
-}  # fmt: skip
+    """Any table in this width, with its processes and threads last. Columns of numbers that are all zero or missing are
+    left out, except those of ranks, devices and steps."""
+    rows, keys, columns = columns_of(table), ("rank", "device", "step"), []
+    for name in sorted(rows, key=lambda name: name in ("process", "thread")):
+        if name in (*keys, "process", "thread"):
+            columns.append((name, name, "key"))
+        elif any(isinstance(value, (str, bool)) for value in rows[name]):
+            columns.append((name, name, "text"))
+        elif any(rows[name]):
+            kind = "time" if name.endswith("_ns") else "us" if name.startswith("us_") else "number"
+            heading = name.removesuffix("_ns").removeprefix("us_").replace("_", " ")
+            columns.append((f"{heading} time" if heading in keys else heading, name, kind))
+    return declared_lines(columns, rows, width)
 
 
 def declared_lines(
-    name: str, rows: Mapping[str, Sequence], width: int, all_ns: int = 0, time: str = "GPU time", top: int | None = None
-) -> str:
-    """The first `top` rows in the columns of COLUMNS; empty columns are left out. Kernels have short names."""
-    kernels = [text for _, key, kind, *_ in COLUMNS[name] if kind == "kernel" for text in rows[key]]
+    columns: Sequence[tuple[str, str, str]], rows: Mapping[str, Sequence], width: int, all_ns: int = 0,
+    time: str = "GPU time",
+) -> str:  # fmt: skip
+    """The rows in columns as COLUMNS has them; empty ones are left out. Kernels have short names. Shares are of
+    `all_ns`; `time` is the heading of times."""
+    kernels = [text for _, key, kind in columns if kind == "kernel" for text in rows[key]]
     formats = {
         "kernel": short_names(kernels).__getitem__, "path": lambda path: path or "(no range)", "count": "{:,}".format,
         "some": lambda count: f"{count:,}" if count else "", "time": duration, "ms": _ms, "ratio": "× {:.3g}".format,
         "share": lambda ns: percent(ns / (all_ns or 1)), "bar": lambda ns: bar(ns / (all_ns or 1), 12),
+        "number": lambda value: f"{value:,.0f}" if float(value).is_integer() else f"{value:,.4g}",
+        "us": lambda us: duration(1e3 * us),
     }  # fmt: skip
-    columns = []
-    for heading, key, kind, *drop_rank_and_cut in COLUMNS[name]:
-        texts = ["" if value is None else formats.get(kind, str)(value) for value in rows[key][:top]]
-        heading, is_right = time if heading == "GPU time" else heading, kind not in ("text", "path", "kernel", "bar")
-        columns += [TextColumn(heading, texts, is_right, *drop_rank_and_cut)] if any(texts) else []
-    return aligned(columns, width)
+    made = []
+    for heading, key, kind in columns:
+        texts = ["" if value is None else formats.get(kind, str)(value) for value in rows[key]]
+        made += [Column(time if heading == "GPU time" else heading, texts, kind)] if any(texts) else []
+    return aligned(made, width)
 
 
 def ranking_lines(
-    name: str, profile: Profile, table, top: int, width: int, under: str | None = None, process: int | None = None
+    name: str, profile: Profile, top: int, width: int, under: str | None = None, process: int | None = None
 ) -> str:
-    """The first `top` rows (0: all) of a table "ranges", "kernels" or "classes" of the profile, and below them how many
+    """The first `top` rows (0: all) of the profile's table "ranges", "kernels" or "classes", and below them how many
     are left out, and what shows them."""
-    rows, time, what = columns_of(table), time_heading(profile.is_cpu_only), name
-    count, all_ns = len(next(iter(rows.values()))), _total_ns(profile, under, process)
-    top = top if top > 0 else count
+    table = columns_of(profile.table(name, under, process))
     if name == "ranges":
-        rows["total_ns"] = list(map(sum, zip(rows["gpu_time_ns"], rows["memop_time_ns"], strict=True)))
-    elif all_ns:
-        what += f", {percent(sum(rows['total_ns'][top:]) / all_ns)} of the {time}"
-    lines = declared_lines(name, rows, width, all_ns, time, top)
-    return lines + _rest(count - top, what, width, "--top 0")
+        table["total_ns"] = list(map(sum, zip(table["gpu_time_ns"], table["memop_time_ns"], strict=True)))
+    rows = {key: values[: top or None] for key, values in table.items()}
+    return _longest_lines(name, profile, rows, len(table["total_ns"]), width, under, process)
 
 
 def tree_lines(
@@ -194,17 +147,21 @@ def tree_lines(
     nodes = longest(tree, max_rows)
     rows = {key: [getattr(node, key) for node in nodes] for key in ("instances", "kernels", "total_ns", "memops")}
     rows["range"] = ["  " * node.depth + cut(node.label, 60) for node in nodes]
-    all_ns, time = _total_ns(profile, under, process), time_heading(profile.is_cpu_only)
-    lines = declared_lines("ranges", rows, width, all_ns, time)
-    return lines + _rest(len(tree) - len(nodes), "ranges", width, all_rows_command)
+    return _longest_lines("ranges", profile, rows, len(tree), width, under, process, all_rows_command)
 
 
-def _total_ns(profile: Profile, under: str | None, process: int | None) -> int:
-    return int(sum(profile.table("classes", under, process)["total_ns"]))
-
-
-def _rest(left_out: int, what: str, width: int, all_rows_command: str) -> str:
-    return cut(f"{left_out:,} more {what}; {all_rows_command} shows all", width) + "\n" if left_out > 0 else ""
+def _longest_lines(
+    name: str, profile: Profile, rows: Mapping[str, list], count: int, width: int, under: str | None,
+    process: int | None, all_rows_command: str = "--top 0",
+) -> str:  # fmt: skip
+    """These of the `count` rows of a table as lines, and what is left out."""
+    time, all_ns = time_heading(profile.is_cpu_only), int(sum(profile.table("classes", under, process)["total_ns"]))
+    lines, left_out = declared_lines(COLUMNS[name], rows, width, all_ns, time), count - len(rows["total_ns"])
+    if left_out <= 0:
+        return lines
+    left_ns = all_ns - sum(rows["total_ns"])
+    share = "" if name == "ranges" else f", {percent(left_ns / (all_ns or 1))} of the {time}"
+    return lines + cut(f"{left_out:,} more {name}{share}; {all_rows_command} shows all", width) + "\n"
 
 
 def bar(share: float, width: int) -> str:
@@ -260,7 +217,7 @@ def change_lines(changes, tolerance: float, width: int) -> str:
         None if old is None else " → ".join(dict.fromkeys((f"{old:,.4g}", f"{new:,.4g}")))
         for old, new in zip(rows["launches_before"], rows["launches_after"], strict=True)
     ]
-    return declared_lines("diff", rows, width) + verdict + "times and launches are per step\n"
+    return declared_lines(COLUMNS["diff"], rows, width) + verdict + "times and launches are per step\n"
 
 
 def _wrapped(text: str, width: int, indent: str = "    ") -> list[str]:
