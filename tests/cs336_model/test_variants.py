@@ -48,13 +48,6 @@ def test_a_lower_precision_is_off_by_its_rounding_and_no_more(precision):
     assert 2**-24 < (variant - plain).norm() / plain.norm() < 16 * UNIT_ROUNDOFF[precision]
 
 
-def test_a_backend_that_this_machine_refuses_is_a_result_with_pytorchs_reason(measure):
-    result = measure(attention="cudnn")
-    assert result.status == "unsupported"
-    assert result.reason.startswith("attention cudnn: No viable backend for scaled_dot_product_attention")
-    assert result.step_seconds == [] and result.machine.device == "cpu"
-
-
 def test_a_reason_of_pytorch_is_published_in_one_line_without_paths():
     reason = "C++ compile error\n  /home/me/x.cpp and '/tmp/inductor/ab/cab.h' failed; see https://pytorch.org/docs"
     assert str(Unsupported(reason)) == "C++ compile error x.cpp and 'cab.h' failed; see https://pytorch.org/docs"

@@ -231,7 +231,6 @@ ANSWERS += " f_precision g_compile h_attention i_memory j_checkpoint l_counters 
 
 def snakemake(folder: Path, config: dict, *arguments: str, snakefile: Path = ROOT / "Snakefile") -> str:
     """What a dry run prints, in which each job is named with its files; fails if it fails."""
-    (folder / "my_model.py").write_text("")
     (folder / "grid.yaml").write_text(yaml.safe_dump(config))
     command = [sys.executable, "-m", "snakemake", "-n", "-s", snakefile, "--directory", folder, "--cores", "2"]
     command += ["--workflow-profile", "none", "--configfile", folder / "grid.yaml", "--", *arguments]
@@ -276,21 +275,16 @@ def test_a_question_has_a_document_in_each_format(planned, name):
 
 
 BASE = {"grid": "one", "grids": {"one": [{"models": ["tiny"], "context_lengths": [16], "modes": ["forward"]}]}}
-PROGRAM = {  # ours: own models by one key; what each key does is in test_checklist_grid.py
-    "constructor": "my_model:LM", "config": "my_model:Config", "arguments": {"width": "$d_model"},
-    "annotate": {"turn": "my_model:rotate"}, "replace": {"my_model:slow": "my_model:quick"}, "sources": ["my_model.py"],
-}  # fmt: skip
 
 
-def test_the_workflow_is_used_as_a_module_with_ones_own_program(tmp_path):  # ours
+def test_the_workflow_is_used_as_a_module(tmp_path):  # ours
     snakefile = tmp_path / "Snakefile"
     snakefile.write_text(
         f'configfile: "grid.yaml"\nmodule theirs:\n    snakefile: "{ROOT}/workflow/Snakefile"\n    config: config\n'
         "use rule * from theirs as theirs_*\n"
     )
-    assert "results/runs/tiny_ctx16_forward/timing.json" in files_in(
-        snakemake(tmp_path, BASE | {"program": PROGRAM}, snakefile=snakefile)
-    )
+    planned = files_in(snakemake(tmp_path, BASE, snakefile=snakefile))
+    assert "results/runs/tiny_ctx16_forward/timing.json" in planned
 
 
 def test_the_profile_of_slurm_is_there():  # ours

@@ -300,18 +300,13 @@ def test_attention_alone_has_times_memory_and_errors_a_figure_and_documents_in_a
     assert "\\begin{document}" in (folder / "answers.tex").read_text() and "#" in (folder / "answers.typ").read_text()
 
 
-def merged(folder: Path, name: str) -> pd.DataFrame:
-    """The rows of a merged table of the runs on one device, whose ranges and classes are frozen."""
-    table = pd.read_csv(folder / f"results/tables/{name}.csv", keep_default_na=False)
-    return table[table["run"].isin([STEP, FORWARD])]
-
-
 @pytest.mark.parametrize(("name", "columns"), [("ranges", ["range", "instances"]), ("kernels", ["class", "launches"])])
 def test_every_step_has_the_frozen_ranges_classes_and_launches(measured, name, columns):
-    """Launches only with the PyTorch with which they were frozen."""
+    """Of the runs on one device; launches only with the PyTorch with which they were frozen."""
+    table = pd.read_csv(measured / f"results/tables/{name}.csv", keep_default_na=False)
     frozen = pd.read_csv(FROZEN / f"{name}.csv", keep_default_na=False)
     keys = [*frozen.columns[:-1]]
-    sums = merged(measured, name).groupby(["step", *keys])[columns[1]].sum()
+    sums = table[table["run"].isin([STEP, FORWARD])].groupby(["step", *keys])[columns[1]].sum()
     columns = keys if name == "kernels" and not version("torch").startswith(FROZEN_WITH) else [*frozen.columns]
     for step in (0, 1):
         pd.testing.assert_frame_equal(sums.loc[step].reset_index()[columns], frozen[columns])

@@ -82,42 +82,12 @@ def test_a_file_that_appeared_meanwhile_is_not_written_over_and_a_full_disk_leav
     assert "full.sqlite: No space left on device; check" in str(why) and not list(folder.glob("*full*"))
 
 
-@pytest.fixture
-def watched(tmp_path, monkeypatch):
-    """A function that gives a recorder whose profiler watches this process until the test ends."""
+def test_a_window_that_cannot_open_while_the_program_profiles_itself_opens_later(tmp_path, monkeypatch):
     for name in (*START_FUNCTIONS, END_FUNCTION):
         monkeypatch.setattr(torch_profiler, name, getattr(torch_profiler, name))
-
-    def watch(profiler):
-        recorder = make_recorder(tmp_path, profiler)
-        profiler.watch_program(partial(recorder.close, by_profile=True))
-        return recorder
-
-    yield watch
-    TorchProfiler._leave_profiler = staticmethod(lambda: None)
-
-
-@pytest.mark.parametrize("is_planned", [False, True])
-def test_a_program_that_profiles_itself_inside_the_window_ends_it_and_both_keep_their_events(
-    watched, tmp_path, is_planned
-):
-    recorder = watched(profiler := TorchProfiler())
-    recorder.open()
-    torch.zeros(2)
-    planned = torch.profiler.schedule(wait=0, warmup=1, active=1) if is_planned else None
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], schedule=planned) as own:
-        assert (recorder.is_open, profiler.is_taken) == (False, True)
-        own.step()
-        torch.ones(2)
-    assert not profiler.is_taken
-    names = [event.name for event in own.events()]
-    assert ("aten::ones" in names, "aten::zeros" in names) == (True, False)
-    assert events_of(tmp_path)[-2:] == ["closed", "saved"]
-    assert "aten::zeros" in next(tmp_path.glob("trace-*.json")).read_text()
-
-
-def test_a_window_that_cannot_open_while_the_program_profiles_itself_opens_later(watched, tmp_path):
-    recorder = watched(TorchProfiler())
+    monkeypatch.setattr(TorchProfiler, "_leave_profiler", TorchProfiler._leave_profiler)
+    recorder = make_recorder(tmp_path, profiler := TorchProfiler())
+    profiler.watch_program(partial(recorder.close, by_profile=True))
     with torch_profiler.profile(use_kineto=True):
         recorder.open()
         recorder.open()
