@@ -1,16 +1,15 @@
 """The timeline of captures in Chrome's JSON format, which ui.perfetto.dev and chrome://tracing open.
 
-Tracks: each thread of each process with its ranges and launches, and each stream of each GPU with its activities and
-their ranges. An arrow leads from a launch to its kernel. Times in the file are microseconds since the first event, with
-decimals.
+Tracks: each thread of each process with its ranges and launches, and each stream of each GPU with its activities. An
+arrow leads from a launch to its kernel. Times in the file are microseconds since the first event, with decimals.
 """
 
 import gzip
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -22,158 +21,113 @@ from kernel_tables.ranks import numbers_in_run
 from kernel_tables.steps import clock_offsets_ns
 
 
+class Slice(NamedTuple):
+    """A range, a call that launched something, or an activity. In order of the first two, outer slices come first."""
+
+    start_ns: int
+    minus_end_ns: int
+    process: int
+    track: str
+    category: str
+    name: str
+    call: int  # the row of the call that this is or that launched it, else NONE
+    arguments: dict
+
+
 def write_timeline(profiles: Sequence[Profile], path: Path, under: str | None = None) -> None:
     """Writes the captures to `path`, compressed if it ends in .gz, one below the other, and of each only what is in a
     range `under`: by default in `measure`, if each has it, else all. Clocks of several captures are aligned, see
     steps.clock_offsets_ns."""
     if under is None and all("measure" in profile.capture.ranges.names for profile in profiles):
         under = "measure"
-    views, offsets = [_View(profile, under) for profile in profiles], clock_offsets_ns(profiles)
-    first_ns = min(view.first_ns + offset for view, offset in zip(views, offsets, strict=True))
+    captures = [sorted(_slices(profile, under), key=lambda one: one[:2]) for profile in profiles]
+    offsets = clock_offsets_ns(profiles)
+    starts = [slices[0].start_ns + offset for slices, offset in zip(captures, offsets, strict=True) if slices]
     ranks = numbers_in_run(profiles) or range(len(profiles))  # the position, if captures do not name their ranks
-    for index, (view, offset, rank) in enumerate(zip(views, offsets, ranks, strict=True)):
-        view.offset_ns, view.index, view.rank = offset - first_ns, index, f"rank {rank}, " * (len(views) > 1)
     with (
         written_whole(path) as partial,
         gzip.open(partial, "wt", 3, "utf-8") if path.suffix == ".gz" else partial.open("w", encoding="utf-8") as file,
     ):
         file.write('{"displayTimeUnit": "ns", "writtenBy": "kernel-tables trace", "traceEvents": [')
-        for number, event in enumerate(chain.from_iterable(view.events() for view in views)):
-            file.write(f"{',' if number else ''}\n{json.dumps(event)}")
+        separator = "\n"
+        for index, (slices, offset, rank) in enumerate(zip(captures, offsets, ranks, strict=True)):
+            label = f"rank {rank}, " if len(profiles) > 1 else ""
+            for event in _events(slices, offset - min(starts, default=0), index, label):
+                file.write(separator + json.dumps(event))
+                separator = ",\n"
         file.write("\n]}\n")
 
 
-class _View:
-    """A capture on the common time axis, and the activities and ranges of it that are written."""
+def _slices(profile: Profile, under: str | None) -> Iterator[Slice]:
+    """What of a capture is written."""
+    work, calls, ranges = profile.capture.activities, profile.capture.calls, profile.capture.ranges
+    profile.capture.load_call_ends()
+    inside = np.ones(len(profile.paths), bool)
+    if under is not None:
+        profile.require_range(under)
+        inside = profile.attribution.paths.is_inside(under)
+    rows = np.flatnonzero(inside[profile.range_path])
+    columns = (ranges.start, ranges.end, ranges.thread, ranges.name)
+    for start, end, thread, name in zip(*(column[rows].tolist() for column in columns), strict=True):
+        yield Slice(start, -end, *_thread(thread), "range", ranges.names[name], NONE, {})
+    rows, path, launch_row = np.flatnonzero(profile.timed), profile.attribution.path, profile.attribution.launch_row
+    rows = rows[inside[path[rows]]]
+    called = np.setdiff1d(launch_row[rows], [NONE])
+    columns = (called, calls.start[called], calls.end[called], calls.threads[calls.thread[called]], calls.name[called])
+    for call, start, end, thread, name in zip(*(column.tolist() for column in columns), strict=True):
+        yield Slice(start, -end, *_thread(thread), "launch", calls.names.get(name, "launch"), call, {})
+    texts = [path_text(names) for names in profile.paths]
+    columns = (work.start, work.end, work.process, work.device, work.stream_number, work.kind, work.name, launch_row)
+    for start, end, process, device, stream, kind, name, call, around in zip(
+        *(column[rows].tolist() for column in (*columns, path)), strict=True
+    ):
+        track = f"{'CPU' if device < 0 else f'GPU {device}'}, stream {stream}"
+        arguments = {"range": texts[around], "class": profile.activity_classes[name], "device": device}
+        yield Slice(start, -end, process, track, KINDS[kind], work.names[name], call, arguments)
 
-    # The clock's distance from the axis; which of the captures it is; what precedes names of processes.
-    offset_ns, index, rank = 0, 0, ""
 
-    def __init__(self, profile: Profile, under: str | None):
-        self.profile, self.work, self.calls = profile, profile.capture.activities, profile.capture.calls
-        self.launch_row = profile.attribution.launch_row
-        self.rows, self.ranges = np.flatnonzero(profile.timed), np.arange(len(profile.capture.ranges))
-        if under is not None:
-            profile.require_range(under)
-            inside = profile.attribution.paths.is_inside(under)
-            self.rows = np.flatnonzero(inside[profile.attribution.path] & profile.timed)
-            self.ranges = np.flatnonzero(inside[profile.range_path])
-        launched = self.launch_row[self.rows]
-        self.called = np.unique(launched[launched != NONE])  # the calls that launched something
-        starts = self.work.start[self.rows], self.calls.start[self.called], profile.capture.ranges.start[self.ranges]
-        self.first_ns = min((int(column.min()) for column in starts if len(column)), default=0)
-        columns = (self.work.process, self.work.device, self.work.stream_number)
-        self.stream_of_row = list(zip(*(column[self.rows].tolist() for column in columns), strict=True))
-        # By process and label of a track: its number, and the ends of slices that are open, outermost first.
-        self.tids: dict[tuple[int, str], int] = {}
-        self.open_ends: dict[tuple[int, str], list[int]] = defaultdict(list)
-        self.track_of_call: dict[int, dict] = {}
+def _thread(thread: int) -> tuple[int, str]:
+    """The process of a thread, and the label of its track."""
+    return process_of(thread), f"thread {thread & THREAD_BITS}"
 
-    def events(self) -> Iterator[dict]:
-        """All events of the capture; names of processes and tracks come last."""
-        yield from self._host()
-        yield from self._activities()
-        yield from self._ranges_of_streams()
-        for (process, label), tid in self.tids.items():
-            track = {"ph": "M", "pid": self._pid(process), "tid": tid}
-            yield track | {"name": "thread_name", "args": {"name": label}}
-        for process in sorted({process for process, _ in self.tids}):
-            name = f"{self.rank}process {process >> 24 & THREAD_BITS}"
-            yield {"ph": "M", "pid": self._pid(process), "tid": 0, "name": "process_name", "args": {"name": name}}
 
-    def _pid(self, process: int) -> int:
-        """The number of a process, with that of its capture: two captures may have the same process."""
-        return (self.index << 24) + (process >> 24 & THREAD_BITS)
-
-    def _slice(
-        self, process: int, label: str, name: str, category: str, start_ns: int, end_ns: int, thread: int | None = None,
-        **arguments,
-    ) -> dict:  # fmt: skip
-        """A slice on the track itself, or on a further lane of it, on which it nests: viewers drop or misplace slices
-        that overlap without nesting. Slices must come in order of start, then the longest first."""
-        lane, text = 1, label
+def _events(slices: Sequence[Slice], offset_ns: int, index: int, rank: str) -> Iterator[dict]:
+    """The events of these slices, with arrows from launches; names of processes and tracks come last."""
+    tids: dict[tuple[int, str], int] = {}  # numbers of tracks
+    open_ends: dict[tuple[int, str], list[int]] = defaultdict(list)  # of slices of each track, outermost first
+    launches: dict[int, dict] = {}
+    arrows = []
+    for one in slices:
+        # On the track itself, or on a further one on which it nests: viewers drop or misplace others.
+        lane, track = 1, (one.process, one.track)
         while True:
-            ends = self.open_ends[process, text]
-            while ends and ends[-1] <= start_ns:
+            ends = open_ends[track]
+            while ends and ends[-1] <= one.start_ns:
                 ends.pop()
-            if not ends or end_ns <= ends[-1]:
+            if not ends or -one.minus_end_ns <= ends[-1]:
                 break
-            lane, text = lane + 1, f"{label} ({lane + 1})"
-        ends.append(end_ns)
-        new = (1 << 24) + len(self.tids)  # above all ids of threads
-        tid = self.tids.setdefault((process, text), new if thread is None or lane > 1 else thread)
-        times = {"ts": (start_ns + self.offset_ns) / 1000, "dur": (end_ns - start_ns) / 1000}
-        about = {"ph": "X", "name": name, "cat": category, "pid": self._pid(process), "tid": tid}
-        return about | times | {"args": arguments}
-
-    def _host(self) -> Iterator[dict]:
-        """The slices of the ranges, and of the calls that launched something."""
-        ranges, calls, called = self.profile.capture.ranges, self.calls, self.called
-        self.profile.capture.load_call_ends()
-        columns = ranges.start, ranges.end, ranges.thread, ranges.name
-        rows = zip(*(column[self.ranges].tolist() for column in columns), strict=True)
-        slices = [(start, -end, thread, ranges.names[name], "range", NONE) for start, end, thread, name in rows]
-        columns = calls.start, calls.end, calls.thread, calls.name
-        rows = zip(called.tolist(), *(column[called].tolist() for column in columns), strict=True)
-        for call, start, end, thread, name in rows:
-            slices.append((start, -end, int(calls.threads[thread]), calls.names.get(name, "launch"), "launch", call))
-        for start, minus_end, thread, name, kind, call in sorted(slices, key=lambda slice_: slice_[:2]):
-            process, number = process_of(thread), thread & THREAD_BITS
-            event = self._slice(process, f"thread {number}", name, kind, start, -minus_end, number)
-            self.track_of_call[call] = {"pid": event["pid"], "tid": event["tid"]}
-            yield event
-
-    def _ranges_of_streams(self) -> Iterator[dict]:
-        """The slices of the ranges of the GPU's activities, from the first activity in each to the last one. A program
-        on a CPU has its ranges only on the tracks of threads."""
-        found, ranges = self.profile.attribution, self.profile.capture.ranges
-        outer: dict[int, tuple[int, ...]] = {NONE: ()}  # by node: the nodes around it, outermost first, and itself
-        for nodes in found.paths.levels_of_nodes:
-            for node, parent in zip(nodes.tolist(), found.parent[nodes].tolist(), strict=True):
-                outer[node] = (*outer[parent], node)
-        start, end = self.work.start[self.rows].tolist(), self.work.end[self.rows].tolist()
-        on_gpu = [row for row, stream in enumerate(self.stream_of_row) if stream[1] >= 0]
-        innermost = found.activity_node[self.rows].tolist()
-        finished, open_nodes, stream, last_ns = [], [], None, 0  # open_nodes: of the stream, with their starts
-
-        def close(depth: int) -> None:
-            while len(open_nodes) > depth:
-                node, since_ns = open_nodes.pop()
-                finished.append((stream, ranges.names[ranges.name[found.range[node]]], since_ns, last_ns))
-
-        for row in sorted(on_gpu, key=lambda row: (self.stream_of_row[row], start[row])):
-            if self.stream_of_row[row] != stream:
-                close(0)
-                stream, last_ns = self.stream_of_row[row], start[row]
-            chain, depth = outer[innermost[row]], 0
-            while depth < min(len(chain), len(open_nodes)) and chain[depth] == open_nodes[depth][0]:
-                depth += 1
-            close(depth)
-            open_nodes += [(node, start[row]) for node in chain[depth:]]
-            last_ns = max(last_ns, end[row])
-        close(0)
-        finished.reverse()  # inner ones were closed first
-        for stream, name, start_ns, end_ns in sorted(finished, key=lambda slice_: (slice_[2], -slice_[3])):
-            yield self._slice(stream[0], f"{_label(*stream[1:])}: ranges", name, "range of a stream", start_ns, end_ns)
-
-    def _activities(self) -> Iterator[dict]:
-        profile, work = self.profile, self.work
-        order = np.lexsort((-work.end[self.rows], work.start[self.rows]))
-        columns = (work.start, work.end, work.name, work.kind, profile.attribution.path, self.launch_row)
-        rows = zip(order.tolist(), *(column[self.rows[order]].tolist() for column in columns), strict=True)
-        texts = {path: path_text(profile.paths[path]) for path in set(profile.attribution.path[self.rows].tolist())}
-        for number, (row, start_ns, end_ns, name, kind, path, call) in enumerate(rows):
-            process, device, stream = self.stream_of_row[row]
-            arguments = {"range": texts[path], "class": profile.activity_classes[name], "device": device}
-            label = _label(device, stream)
-            event = self._slice(process, label, work.names[name], KINDS[kind], start_ns, end_ns, **arguments)
-            yield event
-            if call != NONE:
-                arrow = {"id": (self.index << 32) + number, "cat": "launch", "name": "launch"}
-                launch_ns = int(self.calls.start[call])
-                yield arrow | {"ph": "s", "ts": (launch_ns + self.offset_ns) / 1000} | self.track_of_call[call]
-                yield arrow | {"ph": "f", "bp": "e"} | {key: event[key] for key in ("ts", "pid", "tid")}
+            lane += 1
+            track = (one.process, f"{one.track} ({lane})")
+        ends.append(-one.minus_end_ns)
+        place = {"pid": _pid(one.process, index), "tid": tids.setdefault(track, len(tids) + 1)}
+        place["ts"] = (one.start_ns + offset_ns) / 1000
+        length = {"dur": (-one.minus_end_ns - one.start_ns) / 1000}
+        yield {"ph": "X", "name": one.name, "cat": one.category, "args": one.arguments} | place | length
+        if one.category == "launch":
+            launches[one.call] = place
+        elif one.call != NONE:
+            arrows.append((one.call, place))
+    for number, (call, place) in enumerate(arrows):
+        arrow = {"id": (index << 32) + number, "cat": "launch", "name": "launch"}
+        yield arrow | {"ph": "s"} | launches[call]
+        yield arrow | {"ph": "f", "bp": "e"} | place
+    for (process, label), tid in tids.items():
+        yield {"ph": "M", "pid": _pid(process, index), "tid": tid, "name": "thread_name", "args": {"name": label}}
+    for process in sorted({process for process, _ in tids}):
+        name = f"{rank}process {process >> 24 & THREAD_BITS}"
+        yield {"ph": "M", "pid": _pid(process, index), "tid": 0, "name": "process_name", "args": {"name": name}}
 
 
-def _label(device: int, stream: int) -> str:
-    return f"{'CPU' if device < 0 else f'GPU {device}'}, stream {stream}"
+def _pid(process: int, index: int) -> int:
+    """The number of a process, with that of its capture: two captures may have the same process."""
+    return (index << 24) + (process >> 24 & THREAD_BITS)

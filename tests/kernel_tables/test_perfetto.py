@@ -4,10 +4,8 @@ import gzip
 import json
 from collections import defaultdict
 
-from kernel_tables.attribution import path_text
 from tests.kernel_tables.command import run_command
 from tests.kernel_tables.synthetic import Synthetic
-from tests.kernel_tables.torch_formats import STYLES, write_trace
 
 
 def events_of(folder, *captures, name="trace.json") -> list[dict]:
@@ -21,7 +19,7 @@ def test_it_holds_ranges_launches_kernels_with_their_paths_and_arrows(tmp_path):
     made = Synthetic().range("measure", 0, 100).range("step", 10, 50).kernel("f", at=20).kernel("gemm", at=None)
     events = events_of(tmp_path, made.write(tmp_path / "c.sqlite"), name="trace.json.gz")
     slices = {(event["cat"], event["name"]): event for event in events if event["ph"] == "X"}
-    ranges = {(kind, name) for kind in ("range", "range of a stream") for name in ("measure", "step")}
+    ranges = {("range", "measure"), ("range", "step")}
     assert set(slices) == ranges | {("launch", "cudaLaunchKernel"), ("kernel", "f")}
     kernel = slices["kernel", "f"]
     assert (kernel["ts"], kernel["dur"]) == (0.025, 0.01)
@@ -30,7 +28,7 @@ def test_it_holds_ranges_launches_kernels_with_their_paths_and_arrows(tmp_path):
     assert (begin["id"], begin["tid"], begin["ts"]) == (end["id"], slices["launch", "cudaLaunchKernel"]["tid"], 0.02)
     assert (end["tid"], end["ts"]) == (kernel["tid"], kernel["ts"])
     names = {event["args"]["name"] for event in events if event["ph"] == "M"}
-    assert names == {"process 1", "thread 1", "GPU 0, stream 7", "GPU 0, stream 7: ranges"}
+    assert names == {"process 1", "thread 1", "GPU 0, stream 7"}
 
 
 def test_slices_of_a_track_nest_and_others_are_on_further_tracks(tmp_path):
@@ -45,22 +43,6 @@ def test_slices_of_a_track_nest_and_others_are_on_further_tracks(tmp_path):
             open_ = [end for end in tracks[event["pid"], event["tid"]] if end > event["ts"]]
             assert all(event["ts"] + event["dur"] <= end for end in open_)
             tracks[event["pid"], event["tid"]] = [*open_, event["ts"] + event["dur"]]
-
-
-def test_every_kernel_lies_in_the_ranges_of_its_path_on_its_streams_track_of_ranges(tmp_path):
-    path = write_trace(tmp_path / "torch.json", STYLES["2026, since a base"])
-    tracks, events = defaultdict(list), events_of(tmp_path, path)
-    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
-    for event in events:
-        if event["ph"] == "X":
-            tracks[names[event["tid"]]].append((event["ts"], event["ts"] + event["dur"], event["name"]))
-    kernels = [event for event in events if event.get("cat") == "kernel" and event["args"]["range"].startswith("step")]
-    assert len(kernels) == 5
-    for kernel in kernels:
-        begin, end = kernel["ts"], kernel["ts"] + kernel["dur"]
-        on_stream = tracks[f"{names[kernel['tid']]}: ranges"]
-        around = [name for first, last, name in on_stream if first <= begin and end <= last]
-        assert path_text(around) == kernel["args"]["range"]
 
 
 def test_captures_of_ranks_are_below_one_another_on_one_clock(tmp_path):
