@@ -90,7 +90,8 @@ def grouped(profile: "Profile", process: int | None = None) -> Group:
     np.add.at(total, group, duration)
     mean = np.where(timed > 0, total / np.maximum(timed, 1), np.nan)
     squares = np.bincount(group, (duration - mean[group]) ** 2, len(keys))
-    std = np.where(timed > 1, np.sqrt(squares / np.maximum(timed - 1, 1)), np.nan).round(3)  # in any order of rows
+    std = np.where(timed > 1, np.sqrt(squares / np.maximum(timed - 1, 1)), np.nan)
+    std = np.array([float(f"{one:.10g}") for one in std.tolist()])  # more digits depend on the order of rows
     if not timed.all():
         least, most = (np.where(timed > 0, column, np.nan) for column in (least, most))
     path, name = np.divmod(keys, count)
