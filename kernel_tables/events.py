@@ -105,19 +105,14 @@ class EventFile:
             yield last.trace_events if isinstance(last, Facts) else last
 
     def _unpacked(self) -> Iterator[bytes]:
-        """The file in parts of at least BLOCK bytes but the last one."""
-        parts: list[bytes] = []
+        """The file in parts of BLOCK bytes, the last one in less."""
         with self.path.open("rb") as packed:
             file = gzip.GzipFile(fileobj=packed) if packed.peek(2).startswith(GZIP) else packed
             try:
-                while part := file.read1(BLOCK):
-                    parts.append(part)
-                    if sum(map(len, parts)) >= BLOCK:
-                        yield b"".join(parts)
-                        parts.clear()
+                while part := file.read(BLOCK):
+                    yield part
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 raise self._invalid(f"it cannot be unpacked ({error}): the gzip file is damaged or cut off") from error
-            yield b"".join(parts)
 
     def _head(self, chunks: Iterator[bytes]) -> tuple[bytes, bytes]:
         """What is before the first event, and what was read after it. TraceError if there is no list of events."""

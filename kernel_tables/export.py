@@ -142,17 +142,12 @@ class Export(Source):
 
     def _columns_by_table(self) -> dict[str, dict[str, bool]]:
         columns: dict[str, dict[str, bool]] = {}
-        for table, column, required in self.rows(
-            'SELECT m.name, c.name, c."notnull" FROM sqlite_master m JOIN pragma_table_info(m.name) c'
-            " WHERE m.type = 'table' AND m.rootpage > 0"
-        ):
+        listed = "sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table' AND m.rootpage > 0"
+        for table, column, required in self.rows(f'SELECT m.name, c.name, c."notnull" FROM {listed}'):
             columns.setdefault(table, {})[column] = bool(required)
-        read = {*TABLES, RUNTIME, NVTX, STRINGS, GRAPH_NODES}
-        newer = [name for name in columns if re.sub(r"_V\d+$", "", name) in read - columns.keys()]
-        if newer or not columns.keys() & {*METADATA, *read - {STRINGS}}:
+        if not columns.keys() & {*TABLES, *METADATA, RUNTIME, NVTX, GRAPH_NODES}:
             found = ", ".join(name[:50] for name in sorted(columns)[:5]) or "no table"
             problem = f"SQLite, but not of nsys: none of its tables is there (found: {found})"
-            problem = f"{newer[0]} is a table of an nsys that is newer than this program" if newer else problem
             raise TraceError(f"{self.path}: {problem}; give one by `nsys export --type sqlite` (2022 to 2026)")
         return columns
 
@@ -415,12 +410,9 @@ class Export(Source):
 
     def copies(self) -> dict[str, np.ndarray]:
         wanted = {"bytes": "bytes", "source": "srcKind", "target": "dstKind"}
-        kernels, _, _, graphs = self.counts
         parts = [self.read(table, wanted) for table in (MEMCPY, MEMSET)]
-        return {
-            name: np.concatenate([np.full(kernels, NONE), *(part[name] for part in parts), np.full(graphs, NONE)])
-            for name in wanted
-        }
+        kernels, _, _, graphs = (np.full(count, NONE) for count in self.counts)
+        return {name: np.concatenate([kernels, *(part[name] for part in parts), graphs]) for name in wanted}
 
     def call_ends(self) -> dict[str, np.ndarray]:
         end = "end" if self.has(RUNTIME, "end") else "start"
@@ -429,63 +421,60 @@ class Export(Source):
         return {"end": columns["end"], "failed": columns["returned"] > 0}
 
     def host_events(self) -> dict[str, dict]:
-        return {"osrt": self._os_calls(), "python": self._python_samples(), "sample": self._native_samples()}
-
-    def _os_calls(self) -> dict[str, object]:
         self._require("OSRT_API", "start", "end", "globalTid")
-        columns = self.read("OSRT_API", {"start": "start", "end": "end", "thread": "globalTid", "name": "nameId"})
-        self.require_times("OSRT_API", columns["start"], columns["end"])
-        ids, columns["name"] = numbered(columns["name"])
-        return columns | {"names": list(map(self.function, ids.tolist()))}
+        calls = self.read("OSRT_API", {"start": "start", "end": "end", "thread": "globalTid", "name": "nameId"})
+        self.require_times("OSRT_API", calls["start"], calls["end"])
+        ids, calls["name"] = numbered(calls["name"])
+        calls |= {"names": list(map(self.function, ids.tolist()))}
+        return {"osrt": calls, "python": self._python_samples(), "sample": self._native_samples()}
 
     def _python_samples(self) -> dict[str, object]:
-        rows = self._nvtx_events("start", SAMPLED, payloads.PYTHON_DOMAIN)
-        innermost = [(payloads.frames_of(blob) or [(None, None)])[0] for _, _, blob in rows]
-        names = [payloads.frame_name(*map(self.strings.get, frame[:2])) for frame in innermost]
-        return self._samples([row[:2] for row in rows], names)
+        rows = []
+        for start, _, _, thread, blob in self._nvtx_events(SAMPLED, payloads.PYTHON_DOMAIN):
+            function, file, _ = (payloads.frames_of(blob) or [(None, None, 0)])[0]
+            rows.append((start, thread, payloads.frame_name(self.strings.get(function), self.strings.get(file))))
+        return self._samples(rows)
 
     def _native_samples(self) -> dict[str, object]:
-        if not self.has("COMPOSITE_EVENTS", "id", "start", "globalTid"):
-            return self._samples([], [])
         frames = "SELECT NULL AS id, NULL AS symbol"
         if self.has("SAMPLING_CALLCHAINS", "id", "symbol", "module", "stackDepth") and self.has(STRINGS, "id", "value"):
             of_python = f"module IN (SELECT id FROM {STRINGS} WHERE value LIKE '%.py')"
             rank = f"stackDepth - iif({of_python}, 1000000, 0)"
             frames = f"SELECT id, symbol, min({rank}) FROM SAMPLING_CALLCHAINS GROUP BY id"  # symbol of the least rank
-        rows = self.rows(f"SELECT start, globalTid, symbol FROM COMPOSITE_EVENTS LEFT JOIN ({frames}) USING (id)")
-        return self._samples([row[:2] for row in rows], [self.strings.get(row[2], "(unknown)") for row in rows])
+        found = f"SELECT start, globalTid, symbol FROM COMPOSITE_EVENTS LEFT JOIN ({frames}) USING (id)"
+        rows = self.rows(found) if self.has("COMPOSITE_EVENTS", "id", "start", "globalTid") else []
+        return self._samples([(start, thread, self.strings.get(key, "(unknown)")) for start, thread, key in rows])
 
-    def _samples(self, rows: list[tuple], names: list[str]) -> dict[str, object]:
-        """Samples from their times and threads, and the names of their innermost frames."""
-        self._require_integers("samples", rows)
-        start, thread = np.array(rows, np.int64).reshape(-1, 2).T
+    def _samples(self, rows: list[tuple[int, int, str]]) -> dict[str, object]:
+        """Samples from the time, the thread and the name of the innermost frame of each."""
+        start, thread, name = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
+        self._require_integers("samples", [start, thread])
+        start, numbers = np.array(start, np.int64), Numbers()
         self.require_times("samples", start, start)
-        numbers = Numbers()
-        return {"start": start, "thread": thread, "name": numbers.of(names), "names": list(numbers)}
+        return {"start": start, "thread": np.array(thread, np.int64), "name": numbers.of(name), "names": list(numbers)}
 
     def _require_integers(self, of: str, rows: Iterable[tuple]) -> None:
         if not all(isinstance(value, int) for row in rows for value in row):
             raise impossible(self.path, "wrong_type", f"numbers of {of} are no integers; export it again")
 
-    def _nvtx_events(self, columns: str, event_type: int, domain: str) -> list[tuple]:
-        """Some columns, the thread and the payload of the NVTX events of one type in the domain of this name."""
+    def _nvtx_events(self, event_type: int, domain: str) -> list[tuple]:
+        """Start, end, text, thread and payload of the NVTX events of one type in the domain of this name."""
         if not self.has(NVTX, "start", "end", "eventType", "text", "globalTid", "domainId"):
             return []
         blob = "CAST(binaryData AS BLOB)" if self.has(NVTX, "binaryData") else "NULL"
         events = f"FROM {NVTX} WHERE eventType = {event_type} AND {in_domain(domain)}"
-        return self.rows(f"SELECT {columns}, globalTid, {blob} {events}")
+        return self.rows(f'SELECT start, "end", {self.nvtx_text}, globalTid, {blob} {events}')
 
     def layouts(self) -> payloads.Layouts:
         """Where the payloads of NCCL's calls have their fields."""
-        table, columns = "NVTX_PAYLOAD_SCHEMA_ENTRIES", ("domainId", "schemaId", "name", "type", "offset")
-        return payloads.layouts_in(self.select(table, *columns))
+        columns = ("domainId", "schemaId", "name", "type", "offset")
+        return payloads.layouts_in(self.select("NVTX_PAYLOAD_SCHEMA_ENTRIES", *columns))
 
     def nccl_calls(self) -> list[NcclCall]:
         """The calls of NCCL, by thread, then time; without bytes if the export lacks payloads. A call that was not over
         when the capture ended is left out, since its end is unknown."""
         layouts, calls = self.layouts(), []
-        rows = self._nvtx_events(f'start, "end", {self.nvtx_text}', PUSHED, payloads.NCCL_DOMAIN)
-        rows = [row for row in rows if row[1] is not None]
+        rows = [row for row in self._nvtx_events(PUSHED, payloads.NCCL_DOMAIN) if row[1] is not None]
         self._require_integers(NVTX, [(start, end, thread) for start, end, _, thread, _ in rows])
         for start, end, name, thread, blob in rows:
             size, communicator = map(payloads.payload_fields(blob, layouts).get, payloads.NCCL_FIELDS)
@@ -500,12 +489,11 @@ class Export(Source):
         return {row[:2]: (row[2] and str(row[2]), *row[3:]) for row in rows}
 
     def gpus(self) -> list[str]:
-        rows = self.select("TARGET_INFO_GPU", "name")
-        return sorted(str(name or "unnamed") for (name,) in rows)
+        return sorted(str(name or "unnamed") for (name,) in self.select("TARGET_INFO_GPU", "name"))
 
     def began_utc_ns(self) -> int | None:
-        rows = self.select("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
-        return min((time for (time,) in rows if isinstance(time, int)), default=None)
+        times = self.select("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
+        return min((time for (time,) in times if isinstance(time, int)), default=None)
 
 
 def in_domain(name: str, database: str = "main") -> str:
