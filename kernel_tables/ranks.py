@@ -1,7 +1,7 @@
 """The ranks of a run, the cost of communication between them, and their collectives.
 
-A run on several GPUs has a process for each. nsys captures each in its own file, or all of them in one file, where
-their correlation ids collide; both work. Every capture has its own clock, so no duration may span two of them.
+nsys captures each process of a run in its own file, or all of them in one, where their correlation ids collide; both
+work. Every capture has its own clock, so no duration may span two of them.
 
 All ranks of a communicator launch its collectives in the same order, so the k-th in a step of one rank belongs to the
 k-th of the others; if the communicator is unknown, one of all ranks is assumed. A kernel of NCCL also waits until the
@@ -24,7 +24,7 @@ import pandas as pd
 
 from kernel_tables.capture import NONE, operation_named, process_of
 from kernel_tables.errors import RANK_KEY, RANKS_KEY, Finding, NotConserved, finding
-from kernel_tables.intervals import Intervals, covered_ns, difference, intersection, union
+from kernel_tables.intervals import Intervals, covered_ns, difference, union
 from kernel_tables.profile import Profile
 from kernel_tables.steps import NO_STEP, Scope, measured_steps
 
@@ -187,23 +187,22 @@ class _DeviceSteps:
     def parts(self) -> pd.DataFrame:
         """The time of every step by parts; computation has priority, then communication, then memory operations. Raises
         NotConserved unless the parts add up to the step, to the nanosecond."""
-        transfers = self._time_of(self.is_communication)
+        transfers, windows = self._time_of(self.is_communication), self.windows
         memory = self._time_of(self.is_here & self.scope.is_memory)
         parts = {
-            "compute_ns": self.compute,
-            "exposed_communication_ns": difference(transfers, self.compute),
-            "exposed_memory_ns": difference(memory, self.compute, transfers),
+            "compute_ns": covered_ns(self.compute, *windows),
+            "exposed_communication_ns": covered_ns(difference(transfers, self.compute), *windows),
+            "exposed_memory_ns": covered_ns(difference(memory, self.compute, transfers), *windows),
         }
-        length_ns = self.windows[1] - self.windows[0]
-        columns = {name: covered_ns(part, *self.windows) for name, part in parts.items()}
-        columns["idle_ns"] = length_ns - covered_ns(self._time_of(self.is_here), *self.windows)
-        if (sum(columns.values()) != length_ns).any():
+        step_ns, communication_ns = windows[1] - windows[0], covered_ns(transfers, *windows)
+        parts["idle_ns"] = step_ns - covered_ns(self._time_of(self.is_here), *windows)
+        if (sum(parts.values()) != step_ns).any():
             step = f"a step of rank {self.rank.number} on device {self.device}"
             raise NotConserved(f"the parts of {step} do not add up to its length")
-        overlapped_ns = covered_ns(intersection(transfers, self.compute), *self.windows)
-        columns |= {"communication_ns": columns["exposed_communication_ns"] + overlapped_ns}
-        place = {"rank": self.rank.number, "device": self.device, "step": np.arange(len(length_ns))}
-        return pd.DataFrame(place | {"step_ns": length_ns} | columns | {"overlapped_ns": overlapped_ns})
+        overlapped_ns = communication_ns - parts["exposed_communication_ns"]
+        more = {"step_ns": step_ns, "communication_ns": communication_ns, "overlapped_ns": overlapped_ns}
+        place = {"rank": self.rank.number, "device": self.device, "step": np.arange(len(step_ns))}
+        return pd.DataFrame(place | parts | more)
 
     def collectives(self) -> pd.DataFrame:
         """The collectives, in the order in which each step launched them."""
@@ -216,8 +215,9 @@ class _DeviceSteps:
         kernels = [work.names[name] for name in work.name[rows].tolist()]
         said = [_said_by_ranges(path) for path in paths]
         requested = [self.requests.get(row, (None, None, None)) for row in rows.tolist()]
+        in_names = r"(?:gloo:|nccl(?:Dev)?Kernel_)(\w+)"  # as in ncclDevKernel_AllReduce_Sum_f32_RING_LL
         operations = [
-            of_request[0] or _operation_of(kernel) or of_range[0] or "unknown"
+            of_request[0] or _operation_in(in_names, kernel) or of_range[0] or "unknown"
             for of_request, kernel, of_range in zip(requested, kernels, said, strict=True)
         ]
         return pd.DataFrame(
@@ -262,11 +262,10 @@ def _match_collectives(ranks: Sequence[Rank], devices: Sequence[_DeviceSteps]) -
         return pd.DataFrame(columns=[*COLLECTIVE_COLUMNS, "size"])
     # Tables without rows might change the types of columns.
     table = pd.concat([table for table in tables if len(table)] or tables[:1], ignore_index=True)
-    is_known = table["communicator"].notna()
     table["communicator"] = pd.factorize(table["communicator"])[0]  # -1 where it is missing
     sizes = table[["communicator", "rank", "device"]].drop_duplicates().groupby("communicator").size()
     given_ranks = max(len(ranks), len(table[["rank", "device"]].drop_duplicates()))
-    size = table["communicator"].map(sizes).where(is_known, given_ranks).astype("int64")  # else all given ranks
+    size = table["communicator"].map(sizes).where(table["communicator"] >= 0, given_ranks)  # else all given ranks
     if ranks_in_run(ranks) > given_ranks:  # a communicator may have more ranks than are given
         size[:] = 0
     # Of these operations, NCCL counts the bytes of one rank; a single rank has no communicator.
@@ -297,17 +296,16 @@ def _said_by_ranges(path: Sequence[str]) -> tuple[str | None, int | None]:
     bytes that are reduced or gathered on one rank."""
     operations = r"^(all[-_]reduce|all[-_]gather|reduce[-_]scatter|all[-_]to[-_]all|broadcast|reduce)\b"
     for name in reversed(path):
-        operation, size = re.search(operations, name), re.search(r"\bbytes = (\d+)", name)
+        operation, size = _operation_in(operations, name), re.search(r"\bbytes = (\d+)", name)
         if size or operation:
-            return operation and operation[1].replace("_", "-"), size and int(size[1])
+            return operation, size and int(size[1])
     return None, None
 
 
-def _operation_of(kernel: str) -> str | None:
-    """The operation in the name of a kernel of NCCL (ncclDevKernel_AllReduce_Sum_f32_RING_LL) or Gloo
-    (gloo:all_reduce): all-reduce; None without one (ncclDevKernel_Generic)."""
-    match = re.search(r"(?:gloo:|nccl(?:Dev)?Kernel_)(\w+)", kernel)
-    return operation_named(match[1].replace("_", "").lower()) if match else None
+def _operation_in(pattern: str, name: str) -> str | None:
+    """The operation, as "all-reduce", that the group of a pattern finds in a name; None without one."""
+    match = re.search(pattern, name)
+    return operation_named(re.sub("[-_]", "", match[1]).lower()) if match else None
 
 
 def match_requests(calls: Iterable, kernels: Sequence[tuple[int, int]]) -> list[tuple]:
@@ -322,7 +320,7 @@ def match_requests(calls: Iterable, kernels: Sequence[tuple[int, int]]) -> list[
     """
     launches = [(NONE, NONE, NONE, [])]  # thread, start and end of what launches, and what it launches; first: nothing
     for thread, of_thread in groupby(calls, attrgetter("thread")):
-        group, depth, last_ns = [], 0, -1  # depth: how many groups are open; below 0, one began before the capture
+        group, depth, last_ns = [], 0, -1  # depth: how many groups are open
         for call in of_thread:
             if call.end <= last_ns:
                 continue  # NCCL itself made this call, inside the previous one
@@ -331,8 +329,8 @@ def match_requests(calls: Iterable, kernels: Sequence[tuple[int, int]]) -> list[
                 depth += change
             else:
                 group.append(call)
-            if depth <= 0:
-                launches.append((thread, call.start, call.end, [] if depth else group))
+            if depth <= 0:  # below 0, a group began before the capture, and what is in it is not known
+                launches.append((thread, call.start, call.end, group))
                 group, depth = [], 0
     starts, found = [launch[:2] for launch in launches], []
     for thread, time_ns in kernels:

@@ -246,7 +246,7 @@ def unfused_optimizer(context: Context) -> Hit | None:
 
 def exposed_communication(context: Context) -> Hit | None:
     scope, most_overlap, exposed_ns = context.scope, 0.30, context.scope.parts_ns[COMMUNICATION]  # nsys-ai's threshold
-    subject = f"communication that is not overlapped by computation takes {scope.in_words(exposed_ns)}; in all it takes"
+    subject = f"communication without computation takes {scope.in_words(exposed_ns)}; all communication takes"
     hit = context.hit(scope.is_of_class("communication"), subject)
     is_overlapped = hit.gain_ns - exposed_ns >= most_overlap * max(hit.gain_ns, 1)
     return None if is_overlapped else replace(hit, gain_ns=exposed_ns, running_ns=exposed_ns)

@@ -118,15 +118,6 @@ def test_a_sample_stands_for_the_time_between_two_and_is_named_by_its_innermost_
     assert sample.astype(object).where(sample.notna(), None).to_numpy().tolist() == [["(unknown)", 1, None]]
 
 
-def test_on_a_real_thread_with_ranges_own_times_add_up_to_the_phases():
-    with kernel_tables.read(CAPTURES / "host_2025.3.1.sqlite.gz") as profile:
-        table, ranges = host_table(profile), profile.range_instances()
-    walls = (ranges["end_ns"] - ranges["start_ns"]).groupby(ranges["name"].astype(str)).sum()
-    own_ns = table[table["thread"] == 25].groupby("where")["own_ns"].sum()
-    phases = ["forward", "backward", "optimizer"]
-    assert own_ns[phases].tolist() == walls[phases].tolist()
-
-
 def test_the_command_tells_what_a_real_capture_does_not_hold(tmp_path, capfd):
     for name, said, source in (
         ("tiny_2025.3.1.sqlite", ["no calls of the OS runtime", "no sampled stacks"], "cuda"),

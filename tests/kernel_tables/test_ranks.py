@@ -39,44 +39,30 @@ def opened(tmp_path):
 # Ranks
 
 
-def work(capture: Synthetic, process: int, device: int, steps: int = 2, at: int = 0, gemm: int = 10) -> Synthetic:
-    """Steps of 100 ns with a kernel of GEMM ns and a copy of 5 each; correlation ids count from 1 in each process."""
-    where = {"process": process, "device": device}
-    capture.range("measure", at, at + 100 * steps, process=process)
+def work(process: int, device: int, steps: int = 2, into: Synthetic | None = None) -> Synthetic:
+    """Steps with a kernel and a copy each; correlation ids count from 1 in each process."""
+    capture, where = into or Synthetic(), {"process": process, "device": device}
     for step in range(steps):
-        begin = at + 100 * step
-        capture.range("step", begin, begin + 90, process=process).range("forward", begin, begin + 40, process=process)
-        capture.kernel("gemm", at=begin + 10, duration=gemm, correlation=2 * step + 1, **where)
-        capture.memcpy(at=begin + 60, duration=5, correlation=2 * step + 2, **where)
+        capture.range("step", 100 * step, 100 * step + 90, process=process)
+        capture.kernel("gemm", at=100 * step + 10, duration=20, correlation=2 * step + 1, **where)
+        capture.memcpy(at=100 * step + 60, duration=5, correlation=2 * step + 2, **where)
     return capture
 
 
-@pytest.fixture
-def together(tmp_path):
-    capture = work(work(Synthetic(), process=7, device=1, gemm=20), process=9, device=0, at=3, gemm=30)
-    return capture.write(tmp_path / "together.sqlite")
-
-
-@pytest.fixture
-def alone(tmp_path):
-    made = [work(Synthetic(), process=9, device=0, at=3 * (1 - rank), gemm=30 - 10 * rank) for rank in range(2)]
-    return [one.write(tmp_path / f"{rank}.sqlite") for rank, one in enumerate(made)]
-
-
-def test_ranks_are_the_processes_with_work_by_capture_then_by_device_or_as_captures_say(together, alone, opened):
-    with kernel_tables.read(together) as both, kernel_tables.read(alone[0]) as one:
-        found = [(rank.number, rank.process, rank.devices, len(rank.steps("step"))) for rank in ranks_of([both, one])]
+def test_ranks_are_the_processes_with_work_by_capture_then_by_device_or_as_captures_say(opened):
+    ranks = opened(work(9, device=0, into=work(7, device=1)), work(9, device=0))
+    found = [(rank.number, rank.process, rank.devices, len(rank.steps("step"))) for rank in ranks]
     assert found == [(0, process_id(9), [0], 2), (1, process_id(7), [1], 2), (2, process_id(9), [0], 2)]
-    told = [work(Synthetic().metadata("RECORDED_RANK", str(number)), process=number, device=0) for number in (3, 1)]
+    told = [work(number, 0).metadata("RECORDED_RANK", str(number)) for number in (3, 1)]
     assert [(rank.number, rank.process) for rank in opened(*told)] == [(1, process_id(1)), (3, process_id(3))]
 
 
-def test_ranks_that_lack_steps_are_found_and_a_process_that_has_none_beside_others_is_no_rank(alone, opened, tmp_path):
-    short = work(Synthetic(), process=9, device=0, steps=1).write(tmp_path / "short.sqlite")
-    checked = run_command("check", *alone, short, "--steps", 2, "--format", "json")
+def test_ranks_that_lack_steps_are_found_and_a_process_that_has_none_beside_others_is_no_rank(opened, tmp_path):
+    paths = [work(9, 0, steps).write(tmp_path / f"{steps}.sqlite") for steps in (2, 1)]
+    checked = run_command("check", *paths, "--steps", 2, "--format", "json")
     codes = [(one["capture"], one["code"]) for one in json.loads(checked.stdout)]
-    assert (checked.returncode, codes) == (1, [("short.sqlite", "step_count"), ("", "ranks_differ")])
-    beside = opened(work(Synthetic(), process=7, device=0).memcpy(at=5, process=8, correlation=1))
+    assert (checked.returncode, codes) == (1, [("1.sqlite", "step_count"), ("", "ranks_differ")])
+    beside = opened(work(7, 0).memcpy(at=5, process=8, correlation=1))
     assert findings_of_ranks(beside) == []
 
 
@@ -184,8 +170,9 @@ def test_exposure_and_overlap_are_those_of_single_nanoseconds(seed, opened):
         assert row["idle_ns"] == length - len(compute | transfers | memory)
 
 
-def test_the_command_says_what_is_missing_and_why(tmp_path, alone):
-    assert b"cannot be separated with one rank" in run_command("communication", alone[0]).stderr
+def test_the_command_says_what_is_missing_and_why(tmp_path):
+    alone = work(9, device=0).write(tmp_path / "alone.sqlite")
+    assert b"cannot be separated with one rank" in run_command("communication", alone).stderr
     for names, is_told in ((BUCKETS, False), (("all-reduce, bytes = 8000", "ncclAllReduce"), True)):
         capture = rank(300, process=2, into=rank(200, names=names), device=1, names=names).write(tmp_path / "x.sqlite")
         said = run_command("communication", capture, "--collectives").stderr.decode()
@@ -217,17 +204,10 @@ def test_the_operation_is_that_of_the_kernel_and_bytes_those_of_the_innermost_ra
 @pytest.mark.parametrize(
     ("calls", "at", "operation", "size"),
     [
-        ("Reduce 5 9 8", 6, "reduce", 8),
-        ("Reduce 5 9 8", 9, None, None),
-        ("New 5 9 8", 5, None, 8),
-        ("Reduce 5 9 -", 5, "reduce", None),
+        ("Reduce 5 9 8", 9, None, None),  # launched after the call
         ("GroupStart 1 2 -, Send 3 4 8, Reduce 5 6 8, GroupEnd 7 9 -", 8, None, 16),
-        ("GroupStart 1 2 -, Send 3 4 8, Recv 5 6 3, GroupEnd 7 9 -", 8, "send-recv", 11),
-        ("GroupStart 1 2 -, Send 3 4 8, Recv 5 6 -, GroupEnd 7 9 -", 8, "send-recv", None),
         ("Send 3 4 8, GroupEnd 7 9 -", 8, None, None),  # begun before the capture
-        ("GroupEnd 1 2 -, Reduce 5 9 8", 5, "reduce", 8),
-        ("AlltoAll 1 9 8, GroupStart 2 3 -, Send 4 5 1", 6, "all-to-all", 8),  # which calls others
-        ("GroupStart 0 1 -, AlltoAll 2 9 8, Send 4 5 1, GroupEnd 10 12 -", 11, "all-to-all", 8),
+        ("GroupStart 0 1 -, AlltoAll 2 9 8, Send 4 5 1, GroupEnd 10 12 -", 11, "all-to-all", 8),  # which calls others
     ],
 )
 def test_what_was_requested_of_a_kernel_is_what_its_call_or_group_says(calls, at, operation, size):
@@ -235,9 +215,7 @@ def test_what_was_requested_of_a_kernel_is_what_its_call_or_group_says(calls, at
         NcclCall(int(start), int(end), 1, f"nccl{name}", None if count == "-" else int(count), 7)
         for name, start, end, count in (call.split() for call in calls.split(", "))
     ]
-    (found,) = match_requests(made, [(1, at)])
-    assert found[:2] == (operation, size)
-    assert match_requests(made, [(2, at)]) == [(None, None, None)]  # another thread
+    assert match_requests(made, [(1, at)])[0][:2] == (operation, size)
     assert [size for _, size, _ in match_requests(made, [(1, at)] * 2)] == [None, None]  # several kernels
 
 
