@@ -1,35 +1,23 @@
-// The scripts of every page. The data are the looks of bars, and the flame graph.
+// The scripts of every page. The data are the flame graph.
 const all = (selector) => [...document.querySelectorAll(selector)];
 const make = (tag, properties) => Object.assign(document.createElement(tag), properties);
-const { looks, flame } = JSON.parse(document.getElementById("data").textContent);
+const flame = JSON.parse(document.getElementById("data").textContent);
 
-// ---- tables: at first 20 rows are shown; a click on a heading sorts them
+// ---- tables: a click on a heading sorts the rows
 function startTable(table) {
-  const rows = [...table.tBodies[0].rows], headings = [...table.tHead.rows[0].cells], most = 20;
-  const count = make("span", { className: "rest" }), more = make("button", { type: "button", textContent: "Show all" });
-  let order = rows, limit = most;
-  const show = () => {
-    order.forEach((row, i) => (row.hidden = i >= limit));
-    count.textContent = `${limit < rows.length ? `${limit} of ` : ""}${rows.length} ${rows.length === 1 ? "row" : "rows"}. `;
-    more.hidden = rows.length <= limit;
-  };
+  const body = table.tBodies[0], headings = [...table.tHead.rows[0].cells];
   const number = (cell) => Number(cell.dataset.sort ?? cell.textContent.replace(/[,×*]/g, "").replace("−", "-").match(/^\s*(?:< *)?(-?\d+(?:\.\d+)?)/)?.[1]);
   const compare = (a, b) => (Number.isNaN(number(a) + number(b)) ? a.textContent.localeCompare(b.textContent, undefined, { numeric: true }) : number(a) - number(b));
   headings.forEach((heading, column) => {
     const button = make("button", { type: "button", textContent: heading.textContent });
     heading.replaceChildren(button);
     button.addEventListener("click", () => { // in the other direction than before; at first, numbers descending
-      const down = heading.ariaSort ? heading.ariaSort === "ascending" : !Number.isNaN(number(rows[0].cells[column]));
+      const down = heading.ariaSort ? heading.ariaSort === "ascending" : !Number.isNaN(number(body.rows[0].cells[column]));
       for (const other of headings) other.removeAttribute("aria-sort");
       heading.setAttribute("aria-sort", down ? "descending" : "ascending");
-      order = [...order].sort((a, b) => (down ? -1 : 1) * compare(a.cells[column], b.cells[column]));
-      table.tBodies[0].append(...order);
-      show();
+      body.append(...[...body.rows].sort((a, b) => (down ? -1 : 1) * compare(a.cells[column], b.cells[column])));
     });
   });
-  table.after(count, more);
-  more.onclick = () => ((limit = Infinity), show());
-  show();
 }
 all("main table:not([data-tree])").forEach((table) => table.tBodies[0]?.rows.length && startTable(table));
 
@@ -51,7 +39,7 @@ function startFlame(place) {
       const around = above[root].includes(i), width = around ? 1 : ms[i] / ms[root]; // around: the root and what is above
       if (!around && !(above[i].includes(root) && width > 0.001)) return [];
       const from = around ? 0 : (left[i] - left[root]) / ms[root];
-      const bar = make("button", { type: "button", textContent: short[name[i]], title: describe(i), node: i, className: `look-${looks[look[i]]}` });
+      const bar = make("button", { type: "button", textContent: short[name[i]], title: describe(i), node: i, className: `look-${look[i]}` });
       Object.assign(bar.style, { left: `${100 * from}%`, width: `${100 * width}%`, top: `${1.5 * (above[i].length - 1)}rem` });
       return [Object.assign(bar, { onclick: () => show(i) })];
     });

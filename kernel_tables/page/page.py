@@ -1,5 +1,5 @@
-"""The page of one capture: one file that needs no network and has a limited size; and what the page of a grid shares
-with it: the flame graph, the rows of a step's ranges, and Jinja for HTML."""
+"""The page of one capture: one file that needs no network; and what the page of a grid shares with it: the flame graph,
+the rows of a step's ranges, and Jinja for HTML."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from kernel_tables.capture import numbered
 from kernel_tables.classes import family
-from kernel_tables.diagnose import abstained_by_reason, diagnose
+from kernel_tables.diagnose import diagnose
 from kernel_tables.files import written_whole
 from kernel_tables.names import short_names
 from kernel_tables.output import as_json, columns_of, duration, percent, visible
@@ -21,12 +21,7 @@ from kernel_tables.steps import Scope, step_time
 from kernel_tables.text import COLUMNS, CPU_ONLY_NOTE, time_heading
 from kernel_tables.tree import COMMUNICATION, Node, longest, readable_name, tree_of, with_phases_as_siblings
 
-MAX_ROWS, MAX_LEAVES, MAX_RANGES = 1000, 3000, 30  # of a table, a flame graph, and the list of a step's ranges
-PHASES = ("forward", "loss", "backward", "optimizer")
-LOOKS = (  # of bars, in the order of the legend; style.css has their colours
-    *PHASES, "range", "gemm", "attention", "softmax", "normalization", "elementwise", "reduction", "embedding",
-    "random", "sort", "communication", "triton-fused", "graph", "memcpy", "memset", "other", "unknown",
-)  # fmt: skip
+MAX_ROWS, MAX_RANGES = 1000, 30  # of a table, and of the list of a step's ranges
 
 
 class Leaf(NamedTuple):
@@ -41,19 +36,19 @@ class Leaf(NamedTuple):
 
 def flame(leaves: Sequence[Leaf], root: str = "step") -> dict[str, list]:
     """The tree of ranges and kernels in columns: parent (index, -1 for the root), name (a number: a step has thousands
-    of kernels, but dozens of names), ms, launches, look (index in LOOKS). Times include those of children, which come
-    after their parents. By number of a name, `full` is the name, cut to 1,000 characters, `short` what bars show."""
+    of kernels, but dozens of names), ms, launches, look (a phase, "range", or a class, whose colours style.css has).
+    Times include those of children, which come after their parents. By number of a name, `full` is the name, cut to
+    1,000 characters, `short` what bars show."""
+    looks = ("forward", "loss", "backward", "optimizer", "range")
 
-    def look_of_range(ranges: tuple[str, ...]) -> int:  # that of its phase, which may be called "optimizer (AdamW)"
-        phase = ranges[0].partition(" (")[0] if ranges else "unknown"
-        return LOOKS.index(phase if phase in (*PHASES, "unknown") else "range")
+    def look_of_ranges(leaf: Leaf) -> str:  # that of the phase, which may be called "optimizer (AdamW)"
+        phase = leaf.ranges[0].partition(" (")[0] if leaf.ranges else ""
+        return phase if phase in looks else "range"
 
-    index, nodes, numbers = {(): 0}, [[-1, 0, 0, 0, LOOKS.index("range")]], {root: 0}
-    for leaf in sorted(leaves, key=lambda leaf: look_of_range(leaf.ranges)):
-        look = family(leaf.kernel_class)
-        look = LOOKS.index(look if look in LOOKS[len(PHASES) - 1 :] else "unknown")
-        bars = [(name, name, look_of_range(leaf.ranges)) for name in leaf.ranges]
-        bars.append((f"\0{leaf.kernel}", leaf.kernel, look))  # a range and a kernel may have the same name
+    index, nodes, numbers = {(): 0}, [[-1, 0, 0, 0, "range"]], {root: 0}
+    for leaf in sorted(leaves, key=lambda leaf: looks.index(look_of_ranges(leaf))):
+        bars = [(name, name, look_of_ranges(leaf)) for name in leaf.ranges]
+        bars.append((f"\0{leaf.kernel}", leaf.kernel, family(leaf.kernel_class)))  # may have the name of a range
         path, around = (), [nodes[0]]
         for label, name, look in bars:
             outer, path = index[path], (*path, label)
@@ -104,7 +99,7 @@ def html_environment(*folders: Path) -> jinja2.Environment:
         "count": lambda count: f"{count:,.{0 if count == int(count) else 1}f}", "time": duration, "share": percent,
     }  # fmt: skip
     style, script = (Markup((own / name).read_text("utf-8")) for name in ("style.css", "page.js"))
-    environment.globals |= {"formats": formats, "looks": LOOKS, "style": style, "script": script}
+    environment.globals |= {"formats": formats, "style": style, "script": script}
     return environment
 
 
@@ -116,18 +111,15 @@ def write_page(profile: Profile, path: Path, step_name: str = "step") -> None:
     scope, window = Scope(profile, step_name), "measure"
     time, leaves, findings, on_cpu = step_time(scope), step_leaves(scope), diagnose(scope), profile.is_cpu_only
     under = window if window in profile.capture.ranges.names else None  # tables are of the window, if there is one
-    most_small_ms = max(sorted((leaf.ms for leaf in leaves), reverse=True)[MAX_LEAVES:], default=-1)
-    small = {"kernel": "(smaller ones)", "kernel_class": "other"}
-    shown = [one if one.ms > most_small_ms else one._replace(ranges=one.ranges[:1], **small) for one in leaves]
     root = "step" if scope.has_steps else "capture"
     idle_ms = {name: ns / 1e6 for name, ns in time.idle_ns.items()} if time else {}
     text = html_environment().get_template("capture.html.j2").render(
         title=profile.capture.path.name, program=str(profile.recorded_window.get("program", "")), scope=scope,
         machine=_describe(profile), on_cpu=on_cpu, cpu_note=CPU_ONLY_NOTE, time=time,
         of_what="one step" if scope.has_steps else "the capture", tables=_tables(profile, under),
-        flame=flame(shown, root), small_leaves=sum(one.ms <= most_small_ms for one in leaves),
-        rows=step_rows(leaves, time and time.ns / 1e6, idle_ms), short=short_names(scope.activities.names),
-        findings=[finding for finding in findings if not finding.abstained], unchecked=abstained_by_reason(findings),
+        flame=flame(leaves, root), rows=step_rows(leaves, time and time.ns / 1e6, idle_ms),
+        short=short_names(scope.activities.names), findings=[one for one in findings if not one.abstained],
+        unchecked=[one for one in findings if one.abstained],
         completeness=profile.check(step_name=step_name),
         scope_of_tables=f"What lies in the range “{window}”." if under else "All of the capture.",
     )  # fmt: skip
@@ -136,17 +128,17 @@ def write_page(profile: Profile, path: Path, step_name: str = "step") -> None:
 
 
 def _describe(profile: Profile) -> str:
-    """The file, the GPU, versions, steps and the time of the recording, as far as the capture contains them."""
-    window, facts, source = profile.recorded_window, profile.metadata, profile.capture.source
+    """The file, the GPU, what recorded it and when, as far as the capture contains them."""
+    facts, source = profile.metadata, profile.capture.source
     version, began_ns = facts.get("EXPORT_PRODUCT_VERSION", ""), source.began_utc_ns()
-    torch_version = window.get("torch") or (version if profile.capture.is_torch else "")
-    first, done = window.get("first"), window.get("done")  # the number of the first step, and how many were recorded
-    about = [profile.capture.path.name, "CPU" if profile.is_cpu_only else "; ".join(sorted(set(source.gpus())))]
-    about += [f"PyTorch {torch_version}"] if torch_version else []
-    about += [] if profile.capture.is_torch else [f"{facts.get('EXPORT_PRODUCT_NAME', '')} {version}".strip()]
-    is_counted = isinstance(first, int) and isinstance(done, int) and done
-    about += [f"steps {first} to {first + done - 1}"] if is_counted else []
-    about += [f"{datetime.fromtimestamp(began_ns / 1e9, UTC):%Y-%m-%d %H:%M} UTC"] if began_ns else []
+    torch_version = profile.recorded_window.get("torch") or (version if profile.capture.is_torch else "")
+    about = [
+        profile.capture.path.name,
+        "CPU" if profile.is_cpu_only else "; ".join(sorted(set(source.gpus()))),
+        f"PyTorch {torch_version}" if torch_version else "",
+        "" if profile.capture.is_torch else f"{facts.get('EXPORT_PRODUCT_NAME', '')} {version}".strip(),
+        f"{datetime.fromtimestamp(began_ns / 1e9, UTC):%Y-%m-%d %H:%M} UTC" if began_ns else "",
+    ]
     return " · ".join(filter(None, about))
 
 

@@ -57,7 +57,7 @@ def test_the_page_says_how_long_a_step_takes_and_where_it_goes(tiny):
     assert "First finding: launch_bound saves at most 13.1 ms (64&nbsp;%) The GPU waits 13.1 ms of a step" in words
     assert "tiny_2025.3.1.sqlite.gz · NVIDIA H200 · NVIDIA Nsight Systems 2025.3.2.0" in words
     assert "backward 974 µs 4.7 % 270" in words and "idle 18.6 ms 90.4 %" in words, "rows of the step"
-    nodes = data_of(tiny)["flame"]
+    nodes = data_of(tiny)
     assert nodes["ms"][0] == pytest.approx((5_932_568 + 18_688) / 3 / 1e6)  # what is under `measure`, three steps
     children = [0.0] * len(nodes["ms"])
     for parent, ms in zip(nodes["parent"][1:], nodes["ms"][1:], strict=True):
@@ -73,12 +73,8 @@ def test_names_are_text_and_nothing_asks_for_the_network(capture):
 
 
 def test_what_has_no_room_is_counted(capture, monkeypatch):
-    for limit, value in (("MAX_ROWS", 1), ("MAX_LEAVES", 0)):
-        monkeypatch.setattr(page, limit, value)
-    html = page_of(capture)
-    assert "1 more have no room here; kernel-tables prints all." in html
-    assert "The 1 kernels in ranges with the least time are shown together as “(smaller ones)”." in html
-    assert data_of(html)["flame"]["ms"][0] == pytest.approx(0.004)
+    monkeypatch.setattr(page, "MAX_ROWS", 1)
+    assert "1 more have no room here; kernel-tables prints all." in page_of(capture)
 
 
 def test_of_an_odd_capture_it_is_said_what_it_is(tmp_path):
@@ -92,10 +88,10 @@ def test_of_an_odd_capture_it_is_said_what_it_is(tmp_path):
     words = words_of(page_of(made.write(tmp_path / "c")))
     assert "GPU busy 60.0 % idle 40.0 %" in words and "forward 600 ns 60.0 %" in words and "idle 400 ns 40.0 %" in words
     assert "Times and launches of one step are means over 2 devices." in words
-    window = json.dumps({"program": "python <b>train.py", "torch": "2.11", "first": 6, "done": 3})
+    window = json.dumps({"program": "python <b>train.py", "torch": "2.11"})
     made = Synthetic().metadata("CAPTURE_BACKEND", "torch").metadata("RECORDED_WINDOW", window)
     html = page_of(made.range("step", 0, 100).kernel("aten::mm", at=10, duration=50, device=-1).write(tmp_path / "d"))
-    assert "<code>python &lt;b&gt;train.py</code>" in html and "PyTorch 2.11 · steps 6 to 8" in html
+    assert "<code>python &lt;b&gt;train.py</code>" in html and "PyTorch 2.11" in html
     assert 'CPU busy with PyTorch</dt><dd>50.0 %</dd><dd class="note">other host time 50.0 %</dd>' in html
     assert "No GPU was used: a kernel is an outermost operator" in html and "GPU time" not in html
 
