@@ -18,6 +18,8 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kernel_tables.files import written_whole
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -45,15 +47,9 @@ def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: st
     if table_format == "json":
         text = as_json([dict(zip(columns, row, strict=True)) for row in rows])
     elif table_format == "md":
-
-        def cell(value: object) -> str:
-            if value is None:
-                return ""
-            return f"{value:.3f}" if isinstance(value, float) else escaped(str(value))
-
         kinds = [getattr(getattr(table[name], "dtype", None), "kind", "O") for name in columns]
         right = [index for index, kind in enumerate(kinds) if kind in "iuf"]
-        text = compact_table(list(map(cell, columns)), (map(cell, row) for row in rows), right)
+        text = compact_table(list(map(_cell, columns)), (map(_cell, row) for row in rows), right)
     else:
         buffer = io.StringIO()
         writer = csv.writer(buffer, lineterminator="\n")
@@ -63,6 +59,12 @@ def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: st
     write_text(text, path)
 
 
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else escaped(str(value))
+
+
 def write_text(text: str | bytes, path: Path | None) -> None:
     """Writes the text to `path`, completely or not at all; to standard output if that is None."""
     content = text if isinstance(text, bytes) else text.encode()
@@ -70,8 +72,6 @@ def write_text(text: str | bytes, path: Path | None) -> None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
         return
-    from kernel_tables.files import written_whole
-
     with written_whole(path) as partial:
         partial.write_bytes(content)
 
@@ -126,12 +126,8 @@ def code(text: str, in_table: bool = False) -> str:
 
 def visible(text: str, keep_newlines: bool = False) -> str:
     """The text with invisible characters escaped; on one line unless it keeps its newlines."""
-
-    def escape(match: re.Match) -> str:
-        short, number = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(match[0]), ord(match[0])
-        return short or (f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}")
-
-    return re.sub(f"[{INVISIBLE}]" if keep_newlines else f"[\n{INVISIBLE}]", escape, text)
+    invisible = f"[{INVISIBLE}]" if keep_newlines else f"[\n{INVISIBLE}]"
+    return re.sub(invisible, lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def csv_cell(text: str) -> str:

@@ -21,9 +21,9 @@ KEYS = {  # by command: its frozen file, and the columns that name a row
     "check": ("check.csv", ["severity", "code"]),
     "diagnose": ("findings.csv", ["code"]),
 }
+RENAMED: dict[str, str] = {}  # frozen name of a column: its name in the output now
 NOT_FROZEN = {"check": ["message"]}  # columns with sentences
 FINDING = ["code", "gain_ms", "gain_percent"]
-RENAMED: dict[str, str] = {}  # frozen name of a column: its name in the output now
 FAILING = {("tiny_2022.4.2", "check"): 1}  # exit statuses other than 0: nsys 2022.4.2 recorded no kernel
 
 
@@ -62,8 +62,7 @@ def is_same(frozen: str, now: str) -> bool:
 def differences(command: str, frozen: list[dict[str, str]], now: list[dict[str, str]]) -> list[str]:
     """What differs, a line each. Further columns are allowed."""
     keys = KEYS[command][1]
-    columns = [column for column in next(iter(frozen), {}) if column != "capture"]
-    columns = [*keys, *(column for column in columns if column not in keys)]
+    columns = [*keys, *(column for column in next(iter(frozen), {}) if column not in (*keys, "capture"))]
     before = sorted([row[column] for column in columns] for row in frozen)
     after = sorted([row[RENAMED.get(column, column)] for column in columns] for row in now)
     found = [] if len(before) == len(after) else [f"{len(before)} rows were frozen, there are {len(after)}"]

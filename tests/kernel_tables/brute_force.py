@@ -130,18 +130,6 @@ class Rows:
             replayed |= {(process, launch, *chain, *captured[:count]) for count in range(1, len(captured) + 1)}
         return found + [tuple(r.name for r in of_replay[2:]) for of_replay in replayed]
 
-    def range_sums(self, under: str | None = None) -> dict[str, list[int]]:
-        """Kernels, their ns, memory operations, their ns, by range name; only inside ranges `under`."""
-        sums: dict[str, list[int]] = {}
-        for (ns, *_, is_memop), names in zip(self.activities, self.paths(), strict=True):
-            if under is not None:
-                names = names[names.index(under) :] if under in names else ()
-            for name in set(names):
-                of_name = sums.setdefault(name, [0, 0, 0, 0])
-                of_name[2 * is_memop] += 1
-                of_name[2 * is_memop + 1] += ns
-        return sums
-
     def chain_at(self, time: int, thread: int) -> list[Range]:
         """The ranges of a launch: inherited first, then the thread's own."""
         if (time, thread) not in self._chains:

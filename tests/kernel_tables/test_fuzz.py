@@ -13,7 +13,6 @@ import pytest
 
 import kernel_tables
 from kernel_tables.errors import TraceError
-from tests.kernel_tables.command import run_command
 from tests.kernel_tables.synthetic import START_END, Synthetic
 
 REAL = Path(__file__).parents[1] / "captures" / "tiny_2025.3.1.sqlite.gz"
@@ -142,11 +141,3 @@ def test_values_and_rows(captures, tmp_path):
         refused += isinstance(found, str)
         assert isinstance(found, str) or found == kernels_by_sqlite(path), f"damage {seed} has other figures"
     assert 10 < refused < 70
-
-
-def test_the_command_says_one_line(captures, tmp_path):
-    content = captures[0].read_bytes()
-    for damaged in (b"\x1f\x8b\x08cut", content[:5000], content[:9000] + bytes(len(content) - 9000), b"\x7fELF"):
-        (tmp_path / "capture.sqlite").write_bytes(damaged)
-        done = run_command("kernels", tmp_path / "capture.sqlite")
-        assert done.returncode == 2 and not done.stdout and done.stderr.count(b"\n") == 1
