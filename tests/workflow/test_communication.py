@@ -13,24 +13,6 @@ WEAK = ALONE | {"run": "weak", "batch_size": 4}
 NAIVE, DDP, FSDP = (ALONE | {"run": way, "gpus": 2, "parallel": way} for way in ("naive", "ddp", "fsdp"))
 
 
-def test_the_merged_table_has_means_over_steps_by_rank():
-    ns = {
-        "step_ns": 1_000_000,
-        "compute_ns": 300_000,
-        "exposed_memory_ns": 0,
-        "idle_ns": 550_000,
-        "transfer_ns": 100_000,
-    }
-    rows = [
-        DDP | ns | {"rank": rank, "device": rank, "step": step, "exposed_communication_ns": 150_000, "collectives": 1,
-                    "communication_ns": 200_000, "overlapped_ns": 100_000 * step, "waiting_ns": 0, "bytes": 4000}
-        for rank in (0, 1) for step in (0, 1)
-    ]  # fmt: skip
-    table = communication.merge_ranks(make_table("rank_steps", rows)).set_index("rank")
-    assert table[["step_ms", "exposed_communication_ms", "bytes"]].to_numpy().tolist() == [[1.0, 0.15, 4000.0]] * 2
-    assert table["overlap"].tolist() == [0.25, 0.25]
-
-
 def make_tables(processes: int = 3, spread: float = 0.001) -> dict[str, pd.DataFrame]:
     """One GPU: 100 ms, with half of the batch 52 ms. Two GPUs: 65 ms (naive), 58 ms (ddp), 56 ms (fsdp), without
     communication 55 ms."""
@@ -98,15 +80,15 @@ def test_the_document_begins_with_what_communication_costs_the_typical_run(study
     document = study()[1]
     assert document.startswith(
         "# (n) What does communication cost? With ddp on 2 GPUs, communication costs 3.00 ms (5.2 %) of a training step"
-        " of 58.0 ms, and 1.00 ms (1.7 %) of a captured step is exposed: nothing computes meanwhile (nano at context 16"
+        " of 58.0 ms, and holds up 1.00 ms (1.7 %) of a captured step, in which nothing computes (nano at context 16"
     )
     assert "computation overlaps 90.0 % of the time of communication: 20 collectives with 954 MiB in a step" in document
     assert "`parallels: [ddp]` takes 89.2 % of a step with naive, 58.0 ms (faster; 3 processes each)" in document
     assert "costs time beyond the spread between processes in all 2 runs." in document
-    assert "| huge " in document and "OOM" in document
+    assert "| huge " in document and "OOM" in document and "1.72 (86.2 %)" in document
 
 
-def test_without_a_capture_the_cost_alone_is_told_and_without_times_the_reason(tmp_path):
+def test_without_a_capture_the_cost_alone_is_told_and_without_times_the_reason():
     tables = make_tables()
     tables["communication_steps"] = make_table("communication_steps")
     times = communication.compare_steps(tables)
@@ -117,4 +99,4 @@ def test_without_a_capture_the_cost_alone_is_told_and_without_times_the_reason(t
     tables["runs"] = tables["runs"].query("run == 'huge'")
     more["communication_times"] = communication.compare_steps(tables)
     document = text.environment(tables | more).get_template("n_communication.md.j2").render()
-    assert "no run on several GPUs has times (huge at context 16, training step: out of memory)" in document
+    assert "no run on several GPUs has times (huge at context 16, training step" in document

@@ -1,8 +1,4 @@
-"""(n) From tables of ranks, and steps with and without communication, to what communication costs.
-
-merge_ranks: rank_steps of all runs -> communication_steps (for merge.py)
-main: merged tables -> communication_times, communication_scaling, and the figure
-"""
+"""(n) From steps with and without communication, and on one GPU, to what communication costs."""
 
 import altair as alt
 import pandas as pd
@@ -19,15 +15,6 @@ PARTS = {  # of a captured step, with the columns that are their time
     "exposed copies and fills": ("exposed_memory_ms", charts.GREY),
     "idle": ("idle_ms", charts.PALE),
 }
-
-
-def merge_ranks(rank_steps: pd.DataFrame) -> pd.DataFrame:
-    """The table `communication_steps`, from rank_steps of all runs: means over the captured steps."""
-    times = rank_steps[[name for name in rank_steps if name.endswith("_ns")]].astype("float64") / 1e6
-    times = times.rename(columns=lambda name: name.replace("_ns", "_ms"))
-    rows = rank_steps[[*KEYS, "rank", "device", "collectives", "bytes"]].join(times).astype({"bytes": "float64"})
-    steps = rows.groupby([*KEYS, "rank", "device"], sort=False).mean().reset_index()
-    return steps.assign(overlap=steps["overlapped_ms"] / steps["communication_ms"].where(steps["communication_ms"] > 0))
 
 
 def compare_steps(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -93,8 +80,7 @@ def draw(steps: pd.DataFrame, times: pd.DataFrame, machine: str) -> alt.TopLevel
     rows = steps.groupby(KEYS, sort=False, dropna=False).mean(numeric_only=True).reset_index()
     if rows.empty:
         return charts.text_chart("No run on several GPUs was captured.")
-    most = 16  # bars
-    shown = charts.label_rows(rows.head(most), but=("batch_size", "gpus", "parallel"))
+    shown = charts.label_rows(rows, but=("batch_size", "gpus", "parallel"))
     texts = shown[["label", "batch_size", "gpus", "parallel"]].to_dict("records")
     shown["label"] = ["{label} · batch {batch_size} · {gpus} ranks · {parallel}".format(**row) for row in texts]
     shown = shown.assign(compute_ms=shown["compute_ms"] - shown["overlapped_ms"])
@@ -110,11 +96,10 @@ def draw(steps: pd.DataFrame, times: pd.DataFrame, machine: str) -> alt.TopLevel
     ).properties(width=charts.WIDTH - 280, height=alt.Step(20))  # fmt: skip
     medians = times.groupby("parallel", sort=False)["exposed_share"].median().dropna()
     shares = ", ".join(f"{write_percent(share)} with {way}" for way, share in medians.items())
-    cut = [f"The first {most} of {len(rows)} runs."] if len(rows) > most else []
     return charts.titled(
         chart, f"Part of a step that is exposed communication: {shares}",
         "What fills a step under the profiler (mean of all ranks; of several runs, the title has the median)",
-        *cut, machine,
+        machine,
     )  # fmt: skip
 
 

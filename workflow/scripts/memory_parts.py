@@ -10,7 +10,7 @@ import pandas as pd
 from workflow import charts
 from workflow.scripts.memory_tables import CATEGORIES
 from workflow.tables import read_tables, write_tables
-from workflow.text import DEFAULTS, MODES, describe_machine, describe_run, find_middle, write_percent, write_size
+from workflow.text import MODES, describe_machine, describe_run, find_middle, write_percent, write_size
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
@@ -32,11 +32,7 @@ def find_peaks(phases: pd.DataFrame) -> pd.DataFrame:
         peak_bytes=peak, share=step["bytes"] / peak, fullest_phase=step["run"].map(by_phase["phase"])
     ).reset_index(drop=True)
     runs = step.drop_duplicates("run")
-    plain = runs[(runs[list(DEFAULTS)].astype("str") == pd.Series(DEFAULTS)).all(axis=1)]
-    typical = [  # of each mode the median, of the runs with every setting at its default if there are any
-        find_middle(plain[plain["mode"] == mode] if mode in set(plain["mode"]) else rows, "peak_bytes")["run"]
-        for mode, rows in runs.groupby("mode", sort=False)
-    ]
+    typical = [find_middle(rows, "peak_bytes")["run"] for _, rows in runs.groupby("mode")]
     return step.assign(is_typical=step["run"].isin(typical))
 
 

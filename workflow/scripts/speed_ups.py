@@ -24,40 +24,34 @@ def main(inputs: list[str], outputs: list[str]) -> None:
 
 
 def compare_dimensions(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """The table `speed_ups`: a row per run, dimension in which alone it differs from its base_run, and phase."""
-    parts = [compare_runs(tables, dimension).assign(dimension=dimension) for dimension in BASES]
-    parts = [part for part in parts if len(part)]
-    return pd.concat(parts, ignore_index=True) if parts else make_table("speed_ups")
-
-
-def compare_runs(tables: dict[str, pd.DataFrame], dimension: str) -> pd.DataFrame:
-    """The rows of one dimension, in the order of the grid; verdicts share a false discovery rate in each phase."""
-    pairs, phases = find_pairs(tables["runs"], dimension, BASES[dimension]), tables["phases"]
+    """The table `speed_ups`: a row per run, dimension in which alone it differs from its base_run, and phase, in the
+    order of the grid; verdicts on one dimension and phase share a false discovery rate."""
     kernels = tables["kernels"][tables["kernels"]["step"] >= 0]
     kernels = kernels.assign(is_matmul=kernels["class"].map(family) == "gemm")
     kernels = pd.concat([kernels.assign(phase="step"), kernels])
-    sums = kernels.groupby(["phase", "is_matmul", "run", "step"])["total_ns"].sum().groupby(level=[0, 1, 2]).mean()
-    counts = phases.groupby(["phase", "run"])["kernels"].mean()
+    sums = kernels.groupby(["is_matmul", "phase", "run", "step"])["total_ns"].sum().groupby(level=[0, 1, 2]).mean()
+    counts = tables["phases"].groupby(["phase", "run"])["kernels"].mean()
     parts = []
-    for phase in ("step", "forward", "backward", "optimizer"):
-        table = judge_gpu_times(phases, pairs, phase)
-        wall = judge_wall_times(tables["timings"], pairs, phase)
-        part = pd.DataFrame({
-            "run": table["after"], "base_run": table["before"], "phase": phase, "gpu_time_ms": table["after_ms"],
-            "base_gpu_time_ms": table["before_ms"], "speed_up": 1 / table["ratio"], "speed_up_low": 1 / table["high"],
-            "speed_up_high": 1 / table["low"], "verdict": table["verdict"], "used": table["used"],
-            "wall_ms": wall["after_ms"], "base_wall_ms": wall["before_ms"], "wall_speed_up": 1 / wall["ratio"],
-            "wall_verdict": wall["verdict"], "wall_used": wall["used"],
-        })  # fmt: skip
-        for prefix, column in {"": "run", "base_": "base_run"}.items():
-            part[f"{prefix}kernels"] = counts.reindex([(phase, run) for run in part[column]]).to_numpy("float64")
-        for name, is_matmul in {"matmul_speed_up": True, "other_speed_up": False}.items():
-            before, after = (
-                sums.reindex([(phase, is_matmul, run) for run in part[column]]).to_numpy()
-                for column in ("base_run", "run")
-            )
-            part[name] = before / after
-        parts.append(part[part["gpu_time_ms"].notna() | part["wall_ms"].notna()])
+    for dimension, base in BASES.items():
+        pairs = find_pairs(tables["runs"], dimension, base)
+        for phase in ("step", "forward", "backward", "optimizer") if len(pairs) else ():
+            gpu = judge_gpu_times(tables["phases"], pairs, phase)
+            wall = judge_wall_times(tables["timings"], pairs, phase)
+            part = pd.DataFrame({
+                "run": gpu["after"], "base_run": gpu["before"], "dimension": dimension, "phase": phase,
+                "gpu_time_ms": gpu["after_ms"], "base_gpu_time_ms": gpu["before_ms"], "speed_up": 1 / gpu["ratio"],
+                "speed_up_low": 1 / gpu["high"], "speed_up_high": 1 / gpu["low"], "verdict": gpu["verdict"],
+                "used": gpu["used"], "wall_ms": wall["after_ms"], "base_wall_ms": wall["before_ms"],
+                "wall_speed_up": 1 / wall["ratio"], "wall_verdict": wall["verdict"], "wall_used": wall["used"],
+            })  # fmt: skip
+            for name, column in {"kernels": "run", "base_kernels": "base_run"}.items():
+                part[name] = part[column].map(counts.get(phase, {})).astype("float64")
+            for name, is_matmul in {"matmul_speed_up": True, "other_speed_up": False}.items():
+                times = sums.loc[is_matmul, phase] if (is_matmul, phase) in sums else {}
+                part[name] = part["base_run"].map(times) / part["run"].map(times)
+            parts.append(part[part["gpu_time_ms"].notna() | part["wall_ms"].notna()])
+    if not parts:
+        return make_table("speed_ups")
     table = sort_runs(pd.concat(parts, ignore_index=True), tables["runs"])
     return table.merge(tables["runs"][KEYS], on="run", validate="m:1")
 
@@ -69,26 +63,25 @@ def draw(table: pd.DataFrame, dimension: str, machine: str) -> alt.TopLevelMixin
     if rows.empty:
         return charts.text_chart(f"No two captured runs differ in {dimension} alone.")
     rows = charts.label_rows(rows, but=("mode", dimension))
-    values, labels = list(dict.fromkeys(rows[dimension])), list(dict.fromkeys(rows["label"]))
-    rows = rows.assign(furthest=rows[["speed_up", "wall_speed_up"]].max(axis=1))
+    rows = rows.assign(furthest=rows[["speed_up", "wall_speed_up"]].max(axis=1), mode=rows["mode"].replace(MODES))
+    base, values = f"with {dimension}: {BASES[dimension]}", list(dict.fromkeys(rows[dimension]))
+    bars = alt.Chart(rows).encode(y=charts.label_axis(rows), yOffset=alt.YOffset(f"{dimension}:N", sort=values))
     scale = alt.Scale(domain=[0, rows["furthest"].max() * 1.1], nice=False)
-    base, panels = f"with {dimension}: {BASES[dimension]}", []
-    for mode in rows["mode"].unique():
-        y = alt.Y("label:N", title=None, sort=labels, axis=None if panels else alt.Axis())
-        bars = alt.Chart(rows[rows["mode"] == mode]).encode(y=y, yOffset=alt.YOffset(f"{dimension}:N", sort=values))
-        text = bars.mark_text(align="left", dx=3, fontSize=9)
-        text = text.encode(x="furthest:Q", text=alt.Text("speed_up:Q", format=".2f"))
-        walls = bars.mark_tick(color=charts.INK, thickness=2, opacity=1).encode(x="wall_speed_up:Q")
-        bars = bars.mark_bar().encode(
+    text = bars.mark_text(align="left", dx=3, fontSize=9)
+    layers = [
+        bars.mark_bar().encode(
             x=alt.X("speed_up:Q", title=f"times as fast as {base}", scale=scale),
             color=charts.series_color(rows, dimension),
-        )
-        equal = alt.Chart(pd.DataFrame({"x": [1]})).mark_rule(color=charts.SOFT).encode(x="x:Q")
-        panel = alt.layer(bars, equal, text, walls)
-        panels.append(panel.properties(title=MODES.get(mode, mode), width=260, height=alt.Step(13)))
+        ),
+        alt.Chart(rows).mark_rule(color=charts.SOFT).encode(x=alt.datum(1)),
+        text.encode(x="furthest:Q", text=alt.Text("speed_up:Q", format=".2f")),
+        bars.mark_tick(color=charts.INK, thickness=2, opacity=1).encode(x="wall_speed_up:Q"),
+    ]
+    chart = alt.layer(*layers).properties(width=260, height=alt.Step(13))
+    chart = chart.facet(alt.Column("mode:N", title=None, sort=list(rows["mode"].unique())))
     medians = [f"{some['speed_up'].median():.2f} ({value})" for value, some in rows.groupby(dimension, sort=False)]
     quantity = "Speed-up of a step in GPU time (bars), and of the step without a profiler (ticks)"
-    return charts.titled(alt.hconcat(*panels), f"Times as fast as {base}: {', '.join(medians)}", quantity, machine)
+    return charts.titled(chart, f"Times as fast as {base}: {', '.join(medians)}", quantity, machine)
 
 
 def draw_checkpoints(table: pd.DataFrame, runs: pd.DataFrame, machine: str) -> alt.TopLevelMixin:
