@@ -1,7 +1,6 @@
 """Ranks of one capture or several, what communication costs, and what is known of their collectives."""
 
 import json
-import random
 import re
 from pathlib import Path
 
@@ -146,28 +145,6 @@ def test_a_program_that_runs_ahead_has_steps_from_first_start_to_first_start(ope
     table = communication(opened(capture))
     columns = ("step_ns", "idle_ns", "exposed_communication_ns")
     assert [table[name].tolist() for name in columns] == [[50, 50, 40], [10, 10, 0], [10, 10, 10]]
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_exposure_and_overlap_are_those_of_single_nanoseconds(seed, opened):
-    draw, capture, length, kinds = random.Random(seed), Synthetic(), 60, ("gemm", NCCL, "memset")
-    runs = {(device, step, kind): set() for device in range(2) for step in range(2) for kind in kinds}
-    for step in range(2):
-        capture.range("step", step * length, (step + 1) * length)
-        for _ in range(draw.randint(1, 11)):
-            kind, device, start = draw.choice(kinds), draw.randrange(2), step * length + draw.randrange(1, length)
-            end = draw.randint(start, (step + 1) * length - 1) + 1
-            where = {"start": start, "duration": end - start, "device": device, "stream": draw.randrange(3)}
-            add = capture.memset if kind == "memset" else lambda at, **w: capture.kernel(kind, at, **w)  # noqa: B023
-            add(at=step * length, **where)
-            runs[device, step, kind] |= {*range(start, end)}
-    for row in communication(opened(capture)).to_dict("records"):
-        compute, transfers, memory = (runs[row["device"], row["step"], kind] for kind in kinds)
-        assert row["compute_ns"] == len(compute) and row["communication_ns"] == len(transfers)
-        assert row["overlapped_ns"] == len(transfers & compute)
-        assert row["exposed_communication_ns"] == len(transfers - compute)
-        assert row["exposed_memory_ns"] == len(memory - compute - transfers)
-        assert row["idle_ns"] == length - len(compute | transfers | memory)
 
 
 def test_the_command_says_what_is_missing_and_why(tmp_path):
