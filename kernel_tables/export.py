@@ -53,9 +53,10 @@ SAMPLED, PUSHED, STARTED, DOMAIN_CREATED = 34, 59, 60, 75
 LIBRARIES = {  # whose own NVTX domains hold no range of the program
     "CCCL", "CUB", "NCCL", "CUBLAS", "CUBLASLT", "CUDNN", "CUSPARSE", "CUSOLVER", "CUFFT", "NVSHMEM", "UCX", "KVIKIO",
 }  # fmt: skip
-COPY_KINDS = (  # of exports without ENUM_CUDA_MEMCPY_OPER
+COPY_KINDS = (  # ENUM_CUDA_MEMCPY_OPER
     "Unknown", "Host-to-Device", "Device-to-Host", "Host-to-Array", "Array-to-Host", "Array-to-Array",
     "Array-to-Device", "Device-to-Array", "Device-to-Device", "Host-to-Host", "Peer-to-Peer",
+    "Unified Host-to-Device", "Unified Device-to-Host", "Unified Device-to-Device",
 )  # fmt: skip
 NEVER = 1 << 62  # no clock shows such a time, in nanoseconds
 CONSEQUENCE = "the figures would be wrong; the file is damaged: export the report again, or capture again"
@@ -290,8 +291,7 @@ class Export(Source):
                 raise impossible(self.path, "kernels_without_names", f"{fact}: {CONSEQUENCE}")
             return [self.strings[label] for label in labels]
         if table == MEMCPY:
-            found = self.select("ENUM_CUDA_MEMCPY_OPER", "id", "label", "name")
-            kinds = dict(enumerate(COPY_KINDS)) | {number: label or name for number, label, name in found}
+            kinds = dict(enumerate(COPY_KINDS))
             return [f"[CUDA memcpy {kinds.get(label, f'kind {label}')}]" for label in labels]
         return [f"[CUDA graph {label}]" if table == GRAPH else "[CUDA memset]" for label in labels]
 

@@ -161,14 +161,9 @@ def test_calls_that_end_before_they_start_are_refused_when_their_ends_are_needed
         f"UPDATE {NVTX} SET text = NULL",
         "UPDATE DIAGNOSTIC_EVENT SET text = NULL, severity = 'grave'",
         "UPDATE META_DATA_EXPORT SET name = NULL, value = 1.5",
-        "CREATE TABLE ENUM_CUDA_MEMCPY_OPER AS SELECT 1 AS id, NULL AS name, NULL AS label",
-        f'ALTER TABLE {RUNTIME} DROP COLUMN "end"',
-        f"ALTER TABLE {RUNTIME} DROP COLUMN nameId",
         f"ALTER TABLE {KERNEL} DROP COLUMN deviceId",
-        f"ALTER TABLE {KERNEL} DROP COLUMN graphNodeId",
         f"ALTER TABLE {NVTX} DROP COLUMN domainId",
         f"ALTER TABLE {NVTX} DROP COLUMN textId",
-        "ALTER TABLE META_DATA_EXPORT DROP COLUMN value",
     ],
 )
 def test_a_value_of_another_type_or_a_lacking_column_costs_nothing_else(path, statement):
