@@ -31,7 +31,6 @@ class Diagnosis:
     gain_percent: float | None = None  # its share: of a step before recording if Scope.step_before_ns is known
     advice: str = ""
     sure: str = ""  # certain, likely, possible
-    threshold: str = ""  # until the page does without
 
     def sentence(self, base: str = "") -> str:
         """A finding in words: what is lost, what a fix saves, and how. `base` is StepTime.percent_base."""
@@ -90,15 +89,6 @@ def _where(scope: Scope, hit: Hit) -> dict[str, object]:
         "kernels": longest(scope.activities.name, scope.activities.names.__getitem__),
         "steps": steps[steps != NONE].tolist(),
     }
-
-
-def abstained_by_reason(findings: list[Diagnosis]) -> dict[str, list[str]]:
-    """The codes of the rules that abstain, by reason."""
-    reasons: dict[str, list[str]] = {}
-    for finding in findings:
-        if finding.abstained:
-            reasons.setdefault(finding.message, []).append(finding.code)
-    return reasons
 
 
 def as_table(findings: list[Diagnosis]) -> "pd.DataFrame":

@@ -147,6 +147,13 @@ def test_a_program_that_runs_ahead_has_steps_from_first_start_to_first_start(ope
     assert [table[name].tolist() for name in columns] == [[50, 50, 40], [10, 10, 0], [10, 10, 10]]
 
 
+def test_each_device_of_a_rank_has_its_own_time(opened):
+    capture = Synthetic().range("step", 0, 100).kernel("gemm", at=1, start=10, duration=30)
+    capture.memcpy(at=2, start=30, duration=20).kernel("gemm", at=3, start=10, duration=5, device=1)
+    table = communication(opened(capture))[["compute_ns", "exposed_memory_ns", "idle_ns"]]
+    assert table.values.tolist() == [[30, 10, 60], [5, 0, 95]]
+
+
 def test_the_command_says_what_is_missing_and_why(tmp_path):
     alone = work(9, device=0).write(tmp_path / "alone.sqlite")
     assert b"cannot be separated with one rank" in run_command("communication", alone).stderr
