@@ -33,8 +33,6 @@ NOT_ANSWERED = "# (l) What limits the kernels?\n\nNot answered: nothing was coun
 
 def write_page(folder: Path, hostile: str = "", **run) -> Path:
     """The page of a grid whose kernels, models and documents have this text in their names."""
-    for name in ("answers", "figures", "tables"):
-        (folder / name).mkdir(parents=True)
     rows = make_run("shown", mode="train_step", model=f"tiny{hostile}", **run)
     for row in rows["kernels"]:
         row |= {"kernel": row["kernel"] + hostile, "range": row["range"] + hostile}
@@ -42,15 +40,14 @@ def write_page(folder: Path, hostile: str = "", **run) -> Path:
     finding = {"run": "shown", "gain_percent": 12.5, "abstained": False, "advice": f"fuse{hostile}", "message": hostile}
     lost = folder / "tables" / "time_lost.parquet"
     make_table("time_lost").reindex([0]).assign(**finding).to_parquet(lost)
-    figure = folder / "figures" / "top_kernels.svg"
-    save(titled(text_chart(f"nothing {hostile}"), "A result", "GPU time"), figure)
-    documents = [folder / "answers" / f"{name}.md" for name in ("b_top_kernels", "l_counters")]
-    for path, text in zip(documents, (DOCUMENT, NOT_ANSWERED), strict=True):
-        path.write_text(text)
+    save(titled(text_chart(f"nothing {hostile}"), "A result", "GPU time"), folder / "top_kernels.svg")
+    texts = {"b_top_kernels": DOCUMENT, "l_counters": NOT_ANSWERED}
+    documents = [folder / f"{name}.md" for name in texts]
+    for path in documents:
+        path.write_text(texts[path.stem])
     tables = [*map(str, (folder / "tables").glob("*.parquet"))]
-    made = folder / "report.html"
-    page.main(tables, [*map(str, documents)], [str(figure)], "shown", str(made))
-    return made
+    page.main(tables, documents, [folder / "top_kernels.svg"], "shown", str(folder / "report.html"))
+    return folder / "report.html"
 
 
 def read_words(html: str) -> str:
@@ -79,15 +76,14 @@ def test_the_page_loads_nothing_and_a_figure_stands_where_its_document_shows_it(
 
 
 @pytest.fixture
-def browser(tmp_path):
+def browser():
     """A headless Chromium with the window of a phone."""
     from selenium import webdriver
 
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    flags = "headless no-sandbox disable-gpu no-first-run disable-dev-shm-usage disable-background-networking"
-    for flag in (*flags.split(), "disable-component-update", "disable-sync", f"user-data-dir={tmp_path / 'profile'}"):
+    for flag in ("headless", "no-sandbox", "disable-gpu", "disable-dev-shm-usage", "disable-background-networking"):
         options.add_argument(f"--{flag}")
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
     phone = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": False}
