@@ -11,11 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from workflow.scripts import answers, compare, figures, summaries
+from workflow.scripts.summaries import SUMMARIES
 from workflow.tables import declared_columns, declared_tables, dictionary, make_table, read_table, write_table
 
 H200 = Path(__file__).with_name("example-h200")
-SUMMARIES = ["forward_time", "top_kernels", "forward_parts", "class_shares", "training_parts", "attention"]
-SUMMARIES += ["attention_backward"]
 MERGED = ["runs", "timings", "phases", "kernels", "ranges"]  # which a study of memory lacks: then empty
 COURSE = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention"]
 STUDIES = {  # by question: its script, the tables that it makes, its figure
@@ -48,7 +47,7 @@ def render_study(study: Path, questions: list[str], into: Path) -> None:
         names = [name for name in declared_tables() if name in MERGED or (study / f"tables/{name}.parquet").exists()]
         tables = [copy_table(study / "tables", Path(scratch), name) for name in names if name not in MADE]
         made = list_files(Path(scratch), SUMMARIES)
-        summaries.main([path for path in tables if Path(path).stem in MERGED], made)
+        summaries.main(tables, made)
         if questions[:5] == COURSE:
             figures.main([*tables, *made], [f"{into}/figures/{name}.svg" for name in figures.DRAWN])
         for script, names, drawn in (STUDIES[question] for question in questions if question in STUDIES):
@@ -89,7 +88,6 @@ def main() -> None:
     for path in sorted(H200.glob("comparison/*/comparison.md")):
         output = into / path.relative_to(H200)
         compare.main(str(path.parent / "before"), str(path.parent / "after"), "nothing", str(output))
-        output.with_suffix(".html").unlink()
     (into / "tables").mkdir(exist_ok=True)
     (into / "tables/README.md").write_text(dictionary(), encoding="utf-8")
 

@@ -17,9 +17,8 @@ NUMBER = re.compile(r"[−<]? ?\d+(?:[.,]\d+)*")
 
 def make_answers(tables: Path, folder: Path) -> None:
     """Writes the documents, made from the merged tables in a folder, into another: all that is known of how here."""
-    names = "forward_time top_kernels forward_parts class_shares training_parts attention attention_backward"
     merged = [str(tables / f"{name}.parquet") for name in ("runs", "timings", "phases", "kernels", "ranges")]
-    made = [str(folder / "tables" / f"{name}.parquet") for name in names.split()]
+    made = [str(folder / "tables" / f"{name}.parquet") for name in summaries.SUMMARIES]
     summaries.main(merged, made)
     answers.main([*merged, *made], [f"{name}.md.j2" for name in DOCUMENTS], str(folder))
 

@@ -8,9 +8,8 @@ import pytest
 
 from tests.workflow.small_tables import make_run, write_tables
 from workflow.scripts import answers, summaries
+from workflow.scripts.summaries import SUMMARIES
 
-SUMMARIES = ["forward_time", "top_kernels", "forward_parts", "class_shares", "training_parts", "attention"]
-SUMMARIES += ["attention_backward"]
 LETTERS = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention"]
 FAILED = {"timing_status": "out_of_memory", "capture_status": "out_of_memory"}
 CPU = {"device": "cpu", "backend": "torch", "device_name": "AMD"}
