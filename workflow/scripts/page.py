@@ -52,11 +52,12 @@ def main(tables: list[str], documents: list[str], figures: list[str], run: str |
 
 
 def read_section(document: Path) -> dict:
-    """A document: its name, its question, its first paragraph, its figure and what that shows, the rest as HTML."""
-    question, lead, rest = (document.read_text(encoding="utf-8").strip() + "\n\n").split("\n\n", 2)
+    """A document: its name, its question, its answer, why and what to do, its figure and what that shows, the rest."""
+    question, lead, reasons, rest = (document.read_text(encoding="utf-8").strip() + 2 * "\n\n").split("\n\n", 3)
     shows, figure = FIGURE.search(rest).groups()
-    body, name = Markup(MARKDOWN.render(FIGURE.sub("", rest)).strip()), document.stem
-    return {"name": name, "question": question[2:], "lead": lead, "body": body, "figure": figure, "shows": shows}
+    reasons, rest = (Markup(MARKDOWN.render(FIGURE.sub("", part)).strip()) for part in (reasons, rest))
+    names = {"name": document.stem, "question": question[2:], "figure": figure, "shows": shows}
+    return names | {"lead": lead, "reasons": reasons, "rest": rest}
 
 
 def list_leaves(kernels: pd.DataFrame, run: str) -> list[Leaf]:
