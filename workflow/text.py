@@ -43,8 +43,8 @@ def environment(tables: dict[str, pd.DataFrame]) -> jinja2.Environment:
     )  # fmt: skip
     made.filters |= {
         **{name: partial(write_each, write) for name, write in (NUMBERS | {"escape": escape, "code": code}).items()},
-        "spread": write_spread, "range": write_range, "count": write_count, "commonest": write_commonest,
-        "largest": list_largest, "middle": find_middle, "by": spread_columns, "markdown": write_markdown,
+        "spread": write_spread, "range": write_range, "count": write_count, "largest": list_largest,
+        "middle": find_middle, "by": spread_columns, "markdown": write_markdown,
         "select": lambda table, mode: select(table, runs, mode),
         "filled": lambda texts, mode: fill_with_status(texts, runs, mode),
         "short": lambda names: shorten(names, tables.get("top_kernels")),
@@ -199,12 +199,6 @@ def write_count(truths: pd.Series, noun: str = "run") -> str:
     if total == 1:
         return f"the only {noun}" if count else f"none of 1 {noun}"
     return f"{'all' if count == total else f'{count} of' if count else 'none of'} {total} {noun}s"
-
-
-def write_commonest(names: pd.Series) -> str:
-    """The commonest name and in how many runs it is the one: "`rope` in 14 of 20 runs"."""
-    first = names.mode().iloc[0]
-    return f"{code(first)} in {write_count(names == first)}"
 
 
 def list_largest(rows: pd.DataFrame, name: str, share: str, count: int, form: str = "{} {}") -> pd.Series:

@@ -31,14 +31,13 @@ def test_a_number_is_written_and_a_missing_fact_is_an_error(expression, written)
         render("{{ tables.nothing.here }}")
 
 
-def test_several_numbers_become_a_range_a_count_or_the_commonest():
-    values, names = pd.Series([1.0, 3.0, 2.0, None]), pd.Series(["a", "b", "a"])
+def test_several_numbers_become_a_range_or_a_count():
+    values = pd.Series([1.0, 3.0, 2.0, None])
     assert list(text.write_each(text.write_amount, values)) == ["1", "3", "2", "–"]
     assert text.write_range(values, unit=" ms") == "1.00 to 3.00 ms"
     assert text.write_range(values[:1], "percent") == "100.0 %" and text.write_range(values[3:]) == "–"
     counts = [text.write_count(pd.Series(truths)) for truths in ([True, False], [True, True], [False], [True])]
     assert counts == ["1 of 2 runs", "all 2 runs", "none of 1 run", "the only run"]
-    assert text.write_commonest(names) == "`a` in 2 of 3 runs"
     runs = pd.concat([make_tables(make_run("a"))["runs"]] * 5).assign(ms=[4.0, 1.0, 3.0, 2.0, None])
     assert text.find_middle(runs, "ms")["ms"] == 2.0
     assert text.find_middle(runs.assign(precision=["fp32", *["bf16"] * 4]), "ms")["ms"] == 4.0  # the default alone
