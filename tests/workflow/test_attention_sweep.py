@@ -59,7 +59,7 @@ def test_the_document_leads_with_the_middle_length_and_lists_what_does_not_count
     assert "Out of memory: eager in bf16 from context 16384" in document
     assert "Wrong results, so that their times do not count: mine:wrong in bf16 (errors of up to 1.2" in document
     assert "in bf16 flash" in document.split("What to do")[1].splitlines()[0]
-    assert "| 64          | 16384     |" in document and "out of memory" in document
+    assert "| 64          | 16384     |           OOM |   2.25 + 6.75 |" in document
     tables["attention_sweep"]["memory_before_backward_bytes"] = float("nan")  # as on a CPU
     assert "Memory in use" not in text.environment(tables).get_template("attention_sweep.md.j2").render()
 

@@ -49,31 +49,30 @@ def compare_cells(cells: pd.DataFrame) -> pd.DataFrame:
 
 
 def find_typical(table: pd.DataFrame) -> int | None:
-    """The row of the lead: the fastest variant with right results at the usual head size, the middle one of the context
-    lengths, and the last precision of the grid; beside eager attention, if there is such a cell."""
-    rows = table[table["both_ms"].notna() & ~table["is_wrong"] & (table["head_dim"] == choose_head(table))]
-    compared = rows[rows["speed_up"].notna() & (rows["variant"] != "eager")]
-    rows = compared if len(compared) else rows
-    for key in ("precision", "batch_size"):
-        rows = rows[rows[key] == rows[key].iloc[-1]] if len(rows) else rows
-    lengths = sorted(rows["context_length"].unique())
-    if not lengths:
+    """The row of the lead: the fastest variant with right results at the usual head size (64 or the smallest), the last
+    precision and batch size of the grid, and the middle one of the context lengths; beside eager attention, if it has
+    such a cell."""
+    rows = table[table["both_ms"].notna() & ~table["is_wrong"]]
+    if rows.empty:
         return None
+    compared = rows[rows["speed_up"].notna() & (rows["variant"] != "eager")]
+    rows = rows if compared.empty else compared
+    sizes = rows["head_dim"].to_list()
+    wanted = {"head_dim": 64 if 64 in sizes else min(sizes)}
+    wanted |= {key: rows[key].iloc[-1] for key in ("precision", "batch_size")}
+    for key, value in wanted.items():
+        rows = rows[rows[key] == value] if (rows[key] == value).any() else rows
+    lengths = sorted(rows["context_length"].unique())
     return rows.loc[rows["context_length"] == lengths[len(lengths) // 2], "both_ms"].idxmin()
 
 
-def choose_head(table: pd.DataFrame) -> int | None:
-    """The usual head size, 64, if it was measured; else the smallest."""
-    sizes = sorted(table.loc[table["both_ms"].notna(), "head_dim"].unique())
-    return 64 if 64 in sizes else next(iter(sizes), None)
-
-
 def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
-    """A panel per precision: time of both passes against context length, a line per variant."""
-    size = choose_head(table)
-    if size is None:
+    """A panel per precision: time of both passes against context length, a line per variant, at the size of the head of
+    the lead."""
+    if not table["is_typical"].any():
         return charts.text_chart("No pass was measured to its end.")
-    rows = table[(table["head_dim"] == size) & table["both_ms"].notna()]
+    typical = table[table["is_typical"]].iloc[0]
+    rows = table[(table["head_dim"] == typical["head_dim"]) & table["both_ms"].notna()]
     axis = alt.Axis(values=sorted(rows["context_length"].unique()), format="d")
     lines = alt.Chart(rows).mark_line(point=alt.OverlayMarkDef(size=40)).encode(
         x=alt.X("context_length:Q", title="context length (tokens)", axis=axis, scale=alt.Scale(type="log", base=2)),
@@ -81,13 +80,12 @@ def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
         color=charts.series_color(rows, "variant"), shape=charts.series_shape(rows, "variant"),
     ).properties(width=charts.WIDTH // max(2, rows["precision"].nunique()) - 60, height=260)  # fmt: skip
     chart = lines.facet(alt.Column("precision:N", title=None, sort=list(rows["precision"].unique())))
-    typical = table[table["is_typical"]]
-    result = "Time of attention alone"
-    if len(typical) and typical["speed_up"].notna().all():
-        best = typical.iloc[0]
-        result = f"{best['variant']} attention is {best['speed_up']:.3g} times as fast as eager attention"
-        result += f" at context {best['context_length']} in {best['precision']}"
-    note = f"Head size {size}, batch {', '.join(map(str, rows['batch_size'].unique()))}, one head, causal mask."
+    result = f"{typical['variant']} attention takes {typical['both_ms']:.3g} ms"
+    if pd.notna(typical["speed_up"]):
+        result = f"{typical['variant']} attention is {typical['speed_up']:.3g} times as fast as eager attention"
+    result += f" at context {typical['context_length']} in {typical['precision']}"
+    batches = ", ".join(map(str, rows["batch_size"].unique()))
+    note = f"Head size {typical['head_dim']}, batch {batches}, one head, causal mask."
     device = f"Measured on {' and '.join(runs['device_name'].dropna().unique())}."
     return charts.titled(chart, result, "time of attention alone; both axes are logarithmic", note, device)
 

@@ -1,4 +1,4 @@
-"""Two folders of results -> results/comparison/comparison.{md,html}.
+"""Two folders of results -> results/comparison/comparison.md.
 
 The process is the unit of a comparison, since the steps of one process share clocks and memory. Each side is read as
 files; nothing is measured.
@@ -10,9 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import pypandoc
 
-from kernel_tables.names import short_names
 from workflow.grid import Run
 from workflow.tables import KEYS, make_table, read_table
 from workflow.text import environment
@@ -27,22 +25,17 @@ DEFAULTS = {key: getattr(Run(model=""), key) for key in KEYS[4:]}  # of columns 
 
 
 def main(before: str, after: str, fail_on: str, output: str) -> None:
-    """Writes the comparison as Markdown, and as HTML beside it. Exits with status 1 if a run has the verdict that
-    `fail_on` names."""
+    """Writes the comparison. Exits with status 1 if a run has the verdict that `fail_on` names."""
     sides = [read_side(Path(folder)) for folder in (before, after)]
     runs = pair_runs(*sides)
-    facts = {
-        "times": runs, "facts": list_facts(*sides),
-        "memory": runs[(runs["peak_after"] - runs["peak_before"]).abs() >= 2**20],
-        "changes": list_changes(sides, runs), "fewest": FEWEST_PROCESSES,
-    }  # fmt: skip
-    facts["short"] = short_names(facts["changes"]["kernel"].unique())
-    text = environment({"runs": sides[1]["runs"]}).get_template("compare.md.j2").render(facts).strip() + "\n"
+    text = (
+        environment({"runs": sides[1]["runs"]})
+        .get_template("compare.md.j2")
+        .render(times=runs, facts=list_facts(*sides), changes=list_changes(sides, runs), fewest=FEWEST_PROCESSES)
+    )
     path = Path(output)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    page = ["--standalone", "--metadata=pagetitle:Before and after", "--variable=maxwidth:80em"]
-    path.with_suffix(".html").write_text(pypandoc.convert_text(text, "html", format="gfm-raw_html", extra_args=page))
+    path.write_text(text.strip() + "\n", encoding="utf-8")
     failing = {"nothing": (), "slower": (SLOWER,), "faster": (FASTER,), "changed": (SLOWER, FASTER)}
     if found := runs["verdict"].isin(failing[fail_on]).sum():
         sys.exit(f"compare: {found} of {len(runs)} runs: fail_on={fail_on}; see {output}")

@@ -35,21 +35,19 @@ def limit_gains(
         facts.map(lambda one, name=name: one.get(name), na_action="ignore").astype("float64")
         for name in ("gaps_between_ms", "running_ms", "copying_alone_ms")
     )
-    uses_idle = findings["code"].isin(RULES_WITH_IDLE_TIME)
     # the part of a gain in which the finding's own kernels or copies run
     own_ms = (findings["gain_ms"] - gaps_ms).fillna(running_ms).fillna(copying_ms).fillna(0.0)
-    own_ms = own_ms.where(uses_idle, findings["gain_ms"])
-    names, devices = (findings["run"].map(runs.set_index("run")[name]) for name in ("device_name", "device"))
-    is_matmul = findings["code"] == "no_tensor_cores"
-    saved = [1 - peak_flop_per_s(name, "fp32") / peak_flop_per_s(name, "bf16") for name in names]
-    saved = pd.Series(saved, findings.index, dtype="float64").where(is_matmul).fillna(1.0)
-    limit_ms = np.minimum(own_ms + idle_ms.where(uses_idle, 0.0), step_ms)
-    limit_ms = limit_ms.where(devices != "cpu", findings["gain_percent"] / 100 * step_ms)
+    uses_idle = findings["code"].isin(RULES_WITH_IDLE_TIME)
+    limit_ms = np.minimum((own_ms + idle_ms).where(uses_idle, findings["gain_ms"]), step_ms)
+    on_cpu = findings["run"].map(runs.set_index("run")["device"]) == "cpu"
+    limit_ms = limit_ms.mask(on_cpu, findings["gain_percent"] / 100 * step_ms)
+    names = findings["run"].map(runs.set_index("run")["device_name"])
+    saved = names.map(lambda name: 1 - peak_flop_per_s(name, "fp32") / peak_flop_per_s(name, "bf16"))
+    saved = saved.astype("float64").where(findings["code"] == "no_tensor_cores").fillna(1.0)
     gain_ms = (findings["gain_ms"] * saved).clip(upper=limit_ms.fillna(np.inf))
     percent = (100 * gain_ms / step_ms).fillna(findings["gain_percent"] * saved)
     table = findings.assign(gain_ms=gain_ms, gain_percent=percent)
-    table = table.sort_values(["abstained", "gain_ms"], ascending=[True, False], kind="stable")
-    return sort_runs(table, runs).reset_index(drop=True)
+    return sort_runs(table.sort_values(["abstained", "gain_ms"], ascending=[True, False], kind="stable"), runs)
 
 
 if "snakemake" in globals():
