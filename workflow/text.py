@@ -237,14 +237,9 @@ def spread_columns(rows: pd.Series, name: str) -> pd.DataFrame:
 
 
 def write_markdown(table: pd.DataFrame) -> str:
-    """A Markdown table that no text breaks. Left is the index: model and context, and what has several values; if that
-    are several dimensions, one column `variant` that names what is no default."""
+    """A Markdown table that no text breaks. Left is the index: model and context, and dimensions with several values."""
     index = table.index.to_frame(index=False)
     index = index[[name for name in index if name not in VARIANTS or index[name].nunique() > 1]]
-    several = [name for name in index if name in VARIANTS]
-    if len(several) > 1:
-        words = [", ".join(describe_variant(row, several)) or ABSENT for row in index.to_dict("records")]
-        index = index.assign(**{several[0]: words}).rename(columns={several[0]: "variant"}).drop(columns=several[1:])
     cells = table.reset_index(drop=True).map(lambda value: ABSENT if pd.isna(value) else str(value))
     cells = pd.concat([index.map(escape), cells], axis=1).map(_keep_in_cell).rename(columns=_keep_in_cell)
     long = [cells.iloc[:, number].str.len().max() > LONG_CELL for number in range(cells.shape[1])]
