@@ -99,20 +99,16 @@ def log_axis(channel: type, column: str, title: str | None) -> alt.X | alt.Y:
 def draw_roofline(points: pd.DataFrame, peaks: dict[str, float], bytes_per_s: float, **looks) -> alt.LayerChart:
     """Points by `intensity` and `tera` (FLOP per byte, TFLOP/s) with these looks, below what the device can do: a line
     for each known peak (FLOP/s by precision), which rises with the bytes per second of its memory."""
-    low, high = points["intensity"].min() / 2, points["intensity"].max() * 2
-    roofs = []
-    for kind, peak in peaks.items():
-        ridge = peak / bytes_per_s
-        roof = pd.DataFrame({"intensity": sorted({low, ridge, max(high, 2 * ridge)}), "text": ""})
-        roof["tera"] = np.minimum(roof["intensity"] * bytes_per_s, peak) / 1e12
-        roof.loc[len(roof) - 1, "text"] = f"{peak / 1e12:g} TFLOP/s in {kind}, {bytes_per_s / 1e12:g} TB/s (data sheet)"
-        roofs += [roof] if peak > 0 and bytes_per_s > 0 else []
     x, y = log_axis(alt.X, "intensity", "FLOP per byte"), log_axis(alt.Y, "tera", "TFLOP/s")
     layers = [alt.Chart(points).mark_point(filled=True, opacity=0.8).encode(x=x, y=y, **looks)]
-    for base in map(alt.Chart, roofs):
-        layers.append(base.mark_line(color=INK).encode(x="intensity:Q", y="tera:Q"))
-        text = base.mark_text(align="right", dy=-8)
-        layers.append(text.encode(x="intensity:Q", y="tera:Q", text="text"))
+    for kind, peak in peaks.items() if bytes_per_s > 0 else ():
+        ridge, (low, high) = peak / bytes_per_s, points["intensity"].agg(["min", "max"])
+        roof = pd.DataFrame({"intensity": sorted({low / 2, ridge, 2 * max(high, ridge)})})
+        roof["tera"] = np.minimum(roof["intensity"] * bytes_per_s, peak) / 1e12
+        text = f"{peak / 1e12:g} TFLOP/s in {kind}, {bytes_per_s / 1e12:g} TB/s (data sheet)"
+        base = alt.Chart(roof).encode(x="intensity:Q", y="tera:Q")
+        end = alt.Chart(roof[-1:].assign(text=text)).encode(x="intensity:Q", y="tera:Q", text="text")
+        layers += [base.mark_line(color=INK), end.mark_text(align="right", dy=-8)] if peak > 0 else []
     return alt.layer(*layers)
 
 

@@ -237,7 +237,7 @@ def spread_columns(rows: pd.Series, name: str) -> pd.DataFrame:
 
 
 def write_markdown(table: pd.DataFrame) -> str:
-    """A Markdown table that no text breaks. Left is the index: model and context, and dimensions with several values."""
+    """A Markdown table that no text breaks; on the left the index, without dimensions that have one value."""
     index = table.index.to_frame(index=False)
     index = index[[name for name in index if name not in VARIANTS or index[name].nunique() > 1]]
     cells = table.reset_index(drop=True).map(lambda value: ABSENT if pd.isna(value) else str(value))
