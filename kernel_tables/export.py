@@ -123,9 +123,7 @@ class Export(Source):
     def _require_sqlite(self) -> None:
         with self.file.open("rb") as file:
             header = file.read(100)
-        size, name = self.file.stat().st_size, self.path.name.removesuffix(".gz")
-        page = int.from_bytes(header[16:18], "big")
-        stated = int.from_bytes(header[28:32], "big") * (65536 if page == 1 else page)
+        name = self.path.name.removesuffix(".gz")
         journals = [Path(f"{self.file}-{end}") for end in ("journal", "wal")]
         if name.endswith(REPORT_SUFFIXES):
             problem = f"a report of nsys; export it: nsys export --type sqlite --include-blobs=true {name}"
@@ -133,8 +131,6 @@ class Export(Source):
             problem = "the file is empty; the export probably failed: export the report again"
         elif not header.startswith(b"SQLite format 3\0") or header[59:60] != b"\1":  # 1 is UTF-8
             problem = f"neither SQLite nor JSON (it begins with {header[:8]!r}); give an export, or a trace of PyTorch"
-        elif header[24:28] == header[92:96] and stated > size:
-            problem = f"cut off: {size} bytes where its header says {stated}; copy or export it again"
         elif found := [file.name for file in journals if file.is_file() and file.stat().st_size]:
             problem = f"{found[0]} is next to it, so its writer has not finished; wait for it, or export it again"
         else:
