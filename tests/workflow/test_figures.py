@@ -24,7 +24,7 @@ def draw(folder: Path, *runs: dict, names=tuple(figures.DRAWN), others=()) -> di
 RESULTS = {
     "phase_times": "GPU time of a training step: forward 1.00 to 2.00 ms, backward 1.50 to 3.00 ms",
     "class_shares": "Matrix multiplies (gemm) take 90.0 % of a forward pass, 63.3 % of a training step",
-    "top_kernels": "takes 50.0 % of the GPU time of tiny · 256 · training step",
+    "top_kernels": " takes 50.0 % of the GPU time of tiny at context 128, training step",
     "attention": "Softmax takes 0.250 times as long as both matrix multiplies of attention, with 3.9 % of their FLOPs",
     "roofline": "At most 0.335 TFLOP/s, by final matmul: 0.5 % of the peak in fp32",
     "scaling": "A forward pass takes 1.00 to 2.00 ms of GPU time; 2 times the context takes 2.00 times as long",

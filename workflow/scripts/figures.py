@@ -161,29 +161,28 @@ def draw_shares(parts: dict[str, pd.DataFrame], column: str) -> alt.HConcatChart
 
 
 def draw_top_kernels(tables: dict[str, pd.DataFrame]) -> Figure:
-    """(b) The kernels with the most time of the run with the most, in its forward pass and in the entire step."""
+    """(b) The kernels with the most time of the median run of training, in its forward pass and in all of it."""
     table = tables["top_kernels"]
-    if table.empty:
+    first = table[(table["rank"] == 1) & (table["scope"] == "all phases")]
+    first = first[first["mode"].isin(choose_modes(first)[-1:])]
+    if first.empty:
         return None
-    whole = table[table["scope"] == "all phases"]
-    run = whole.assign(ms=whole["gpu_time_ms"] / whole["share"]).sort_values("ms", kind="stable")["run"].iloc[-1]
-    rows = table[table["run"] == run]
-    rows = charts.label_rows(rows.assign(kernel=text.shorten(rows["kernel"], table), family=rows["class"].map(family)))
-    name = f"{rows['label'].iloc[0]} · {MODES[rows['mode'].iloc[0]]}"
-    scopes = {"forward": "its forward pass", "all phases": f"all of one {MODES[rows['mode'].iloc[0]]}"}
-    panels, furthest = [], rows["gpu_time_ms"].max() * 1.35
-    for scope, title in scopes.items():
+    first = text.find_middle(first, "share")
+    rows = table[table["run"] == first["run"]]
+    times, shares = rows["gpu_time_ms"].map(write_number), rows["share"].map(write_percent)
+    label = times + " ms, " + shares + ", " + rows["invocations"].map("{:.0f}×".format)
+    kernels = text.shorten(rows["kernel"], table)
+    rows = rows.assign(kernel=kernels, family=rows["class"].map(family), text=label)
+    panels, scale = [], alt.Scale(domain=[0, rows["gpu_time_ms"].max() * 1.35], nice=False)
+    for scope, title in {"forward": "its forward pass", "all phases": f"all of a {MODES[first['mode']]}"}.items():
         part = rows[rows["scope"] == scope]
-        texts = zip(part["gpu_time_ms"], part["share"], part["invocations"], strict=True)
-        part = part.assign(text=[f"{write_number(ms)} ms, {write_percent(share)}, {n:.0f}×" for ms, share, n in texts])
-        x = alt.X("gpu_time_ms:Q", title="ms", scale=alt.Scale(domain=[0, furthest], nice=False))
+        x = alt.X("gpu_time_ms:Q", title="ms", scale=scale)
         base = alt.Chart(part).encode(x=x, y=charts.label_axis(part, "kernel"))
         bars = base.mark_bar().encode(color=charts.part_color(rows, "family"))
         labels = base.mark_text(align="left", dx=5).encode(text="text")
         panels.append(alt.layer(bars, labels).properties(title=title, width=480, height=alt.Step(20)))
-    first = rows[(rows["scope"] == "all phases") & (rows["rank"] == 1)].iloc[0]
-    result = f"The top kernel, {first['kernel']}, takes {write_percent(first['share'])} of the GPU time of {name}"
-    return alt.vconcat(*panels), result
+    result = f"{kernels[first.name]} takes {write_percent(first['share'])} of the GPU time of"
+    return alt.vconcat(*panels), f"{result} {describe_run(tables['runs'], first['run'])}"
 
 
 def draw_roofline(tables: dict[str, pd.DataFrame]) -> Figure:
