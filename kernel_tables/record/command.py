@@ -138,8 +138,6 @@ def _print_captures(pairs: Sequence[tuple[Outcome, Path | TraceError]]) -> None:
     for outcome, capture in kept:
         say(f"{capture}: {outcome.window_phrase()}; kernel-tables report {capture} makes a page of it")
         _print_contents(capture, outcome, in_full=capture is kept[0][1])
-    if kept:
-        say(*filter(None, [kept[0][0].cost_sentence()]))
     if len(kept) > 1:
         range_name = kept[0][0].settings.range
         option = f" --step-name {shlex.quote(range_name)}" if range_name else ""

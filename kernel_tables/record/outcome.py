@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kernel_tables.output import duration, visible
+from kernel_tables.output import visible
 from kernel_tables.record import handover, keeping
 from kernel_tables.record.handover import Settings
 from kernel_tables.record.program import ProgramEnd
@@ -107,7 +107,7 @@ class Outcome:
         what a step is."""
         return bool(self.expected_steps and self.note("steps"))
 
-    def recording(self, program: str = "") -> keeping.Recording:
+    def recording(self, program: str) -> keeping.Recording:
         """What was recorded; `program` is the command line, as `program_text` gives it. Its facts: what a step is
         (`by`: OPTIMIZER, GRAPH, MODULE or RANGE; its `name`), the `first` step, how many were `done`, how long they
         took, and how many graphs the program compiled."""
@@ -153,13 +153,6 @@ class Outcome:
             yield f"torch.compile compiled in the window, whose times include that (number of graphs: {count})"
         if others := len({note["pid"] for note in self.notes if note["event"] == "elsewhere"}):
             yield f"only the first process at the window was recorded (number of others: {others})"
-
-    def cost_sentence(self) -> str:
-        """How much time of the program recording took; "" if the program ended before that was known."""
-        if not self.closed:
-            return ""
-        cost_s = self.opened["start_s"] + self.closed["stop_s"] + self.note("saved").get("save_s", 0.0)
-        return f"recording took {duration(1e9 * cost_s)} of the program's time"
 
     def missing_reason(self) -> str:
         """Why there is no recording, and mostly what to do."""

@@ -1,4 +1,4 @@
-"""The recorder of one process: opens the window once, closes it once, and notes what that cost.
+"""The recorder of one process: opens the window once, and closes it once.
 
 It runs inside other people's programs, in the middle of their steps. So whatever fails here is noted, for the command
 to print, and never raised.
@@ -7,7 +7,6 @@ to print, and never raised.
 import gc
 import multiprocessing.util
 import sys
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -47,7 +46,6 @@ class Recorder:
         if not self.notes.claim("window", self._ranks.run):
             self.notes.add("elsewhere")
             return
-        started_s = time.perf_counter()
         try:
             # All garbage, if Python may collect it soon: after an import of PyTorch it takes 0.2 s, which would be in
             # the first step, since recording creates objects, too.
@@ -65,8 +63,7 @@ class Recorder:
             # a forked process does not call what atexit registered
             multiprocessing.util.Finalize(None, self.end, exitpriority=0)
         self._compiled_before = count_compiled()
-        facts |= {"torch": torch.__version__, "has_steps": self.ranges.has_steps}
-        self.notes.add("open", start_s=time.perf_counter() - started_s, **facts)
+        self.notes.add("open", torch=torch.__version__, has_steps=self.ranges.has_steps, **facts)
 
     def note_profile(self) -> None:
         """Notes, once, that the program uses PyTorch's profiler itself."""
@@ -87,16 +84,14 @@ class Recorder:
             facts["cut_by"] = "the program started PyTorch's profiler itself"
         if compiled := count_compiled() - self._compiled_before:
             facts["compilations"] = compiled
-        started_s = time.perf_counter()
         try:
             with suppress(RuntimeError):  # the device may have failed
                 wait_for_device()
             self.ranges.end()
             self._profiler.stop(at_exit=at_exit)
-            stopped_s = time.perf_counter()
-            self.notes.add("closed", done=self.completed, stop_s=stopped_s - started_s, **facts, **self.progress())
+            self.notes.add("closed", done=self.completed, **facts, **self.progress())
             self._profiler.save(self.notes.folder)
-            self.notes.add("saved", save_s=time.perf_counter() - stopped_s)
+            self.notes.add("saved")
         except Exception as error:
             self.notes.add("lost", reason=one_line_error(error))
 

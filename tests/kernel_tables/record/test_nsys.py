@@ -21,9 +21,9 @@ with (Path(os.environ["KERNEL_TABLES_RECORDING"]) / "notes.jsonl").open("a") as 
 print("from the program", input())
 print("to standard error", file=sys.stderr)
 """
-OPENED = {"event": "open", "first": 6, "start_s": 0.1, "torch": "2.13", "has_steps": True}
+OPENED = {"event": "open", "first": 6, "torch": "2.13", "has_steps": True}
 OPENED |= {"by": "optimizer", "name": "SGD"}
-CLOSED = {"event": "closed", "done": 2, "stop_s": 0.1}
+CLOSED = {"event": "closed", "done": 2}
 
 
 @pytest.fixture
