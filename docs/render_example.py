@@ -65,8 +65,6 @@ def copy_table(source: Path, target: Path, name: str) -> str:
     """Writes a table with every declared column, and returns its path; what the example lacks is empty."""
     path = source / f"{name}.parquet"
     table = read_table(path) if path.exists() else make_table(name)
-    for single in [column for column in table if column.startswith("bench_")]:  # attention alone, as it is timed now
-        table[single.removeprefix("bench_")] = table[single]
     if started := [column for column in table if column.endswith("_started_utc")]:
         table["started_utc"] = table[started].astype("object").bfill(axis=1).iloc[:, 0]  # of the first stage
     missing = [column for column in declared_columns(name) if column not in table]

@@ -36,8 +36,9 @@ def main(inputs: list[str], outputs: list[str]) -> None:
     kernels = tables["kernels"].query("step >= 0").drop(columns=KEYS[1:])
     kernels["range"] = kernels["range"].astype("object").fillna("")
     steps = phases[phases["phase"] == "step"].groupby("run")["step"].nunique()
-    forward = kernels[kernels["phase"] == "forward"]
-    made = {"forward_time": summarize_forward(runs, tables["timings"], phases, tables.get("warmup_steps"))}
+    forward, backward = (kernels[kernels["phase"] == phase] for phase in ("forward", "backward"))
+    warmup_steps = tables.get("warmup_steps", make_table("warmup_steps"))
+    made = {"forward_time": summarize_forward(runs, tables["timings"], phases, warmup_steps)}
     if len(kernels):
         made |= {
             "top_kernels": rank_kernels(kernels, steps),
@@ -45,9 +46,7 @@ def main(inputs: list[str], outputs: list[str]) -> None:
             "class_shares": share_classes(kernels, steps),
             "training_parts": share_training_parts(kernels, steps),
             "attention": measure_attention(runs, forward, ranges, steps, FORWARD_FLOPS),
-            "attention_backward": measure_attention(
-                runs, kernels[kernels["phase"] == "backward"], ranges, steps, BACKWARD_FLOPS
-            ),
+            "attention_backward": measure_attention(runs, backward, ranges, steps, BACKWARD_FLOPS),
         }
     for path in (Path(path) for path in outputs if path.endswith(".parquet")):
         rows = made.get(path.stem, [])
@@ -60,26 +59,23 @@ def add_keys(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def summarize_forward(
-    runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame, warmup_steps: pd.DataFrame | None
+    runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame, warmup_steps: pd.DataFrame
 ) -> pd.DataFrame:
     """(a) Every run's forward pass on the host and on the GPU, and its step with and without the profiler."""
-    names = ["wall", "gpu_span", "gpu_busy", "kernel"]
-    with_kernels = phases["run"].isin(phases.loc[phases["kernels"] > 0, "run"])  # then no kernel in a phase is a fact
-    values = pd.DataFrame({name: phases[f"{name}_ns"].astype("float64") / 1e6 for name in names})
-    values = values.assign(kernels=phases["kernels"].astype("float64"))
-    values.loc[~with_kernels, [name for name in values if name != "wall"]] = np.nan
-    grouped = values.groupby([phases["phase"], phases["run"]])
+    names = ["wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", "kernels"]
+    grouped = phases.astype(dict.fromkeys(names, "float64")).groupby(["phase", "run"])[names]
     mean = grouped.mean().join(grouped.std().add_suffix("_std")).reset_index("phase")
     forward, step = (mean[mean["phase"] == phase].reindex(runs["run"]) for phase in ("forward", "step"))
     python = timings[timings["phase"] == "step"].set_index("run")[["mean_ms", "std_ms"]].reindex(runs["run"])
     table = pd.DataFrame(index=pd.Index(runs["run"]))
-    for name in names[:3]:
-        table[f"forward_{name}_ms"], table[f"forward_{name}_std_ms"] = forward[name], forward[f"{name}_std"]
-    table["step_wall_ms"], table["step_wall_std_ms"] = step["wall"], step["wall_std"]
+    ranges = {"forward_wall": forward, "forward_gpu_span": forward, "forward_gpu_busy": forward, "step_wall": step}
+    for name, phase in ranges.items():
+        column = f"{name.partition('_')[2]}_ns"
+        table[f"{name}_ms"], table[f"{name}_std_ms"] = phase[column] / 1e6, phase[f"{column}_std"] / 1e6
     table["unprofiled_step_ms"], table["unprofiled_step_std_ms"] = python["mean_ms"], python["std_ms"]
-    table["mean_kernel_us"] = 1e3 * forward["kernel"] / forward["kernels"]
-    table["launch_us"] = 1e3 * forward["wall"] / forward["kernels"]
-    table["idle_share"] = 1 - step["gpu_busy"] / step["wall"]
+    table["mean_kernel_us"] = forward["kernel_ns"] / forward["kernels"] / 1e3
+    table["launch_us"] = forward["wall_ns"] / forward["kernels"] / 1e3
+    table["idle_share"] = 1 - step["gpu_busy_ns"] / step["wall_ns"]
     is_slower = (table["launch_us"] > table["mean_kernel_us"]) & (runs["device"] == "cuda").to_numpy()
     table["launch_bound"] = (table["idle_share"] >= 0.15) & is_slower
     table["overhead_ratio"] = table["step_wall_ms"] / table["unprofiled_step_ms"]
@@ -87,7 +83,7 @@ def summarize_forward(
     table["overhead_ratio_std"] = table["overhead_ratio"] * (stds[0] ** 2 + stds[1] ** 2) ** 0.5
     matches = ((table["overhead_ratio"] - 1).abs() <= 0.05).astype("boolean")
     table["matches_python"] = matches.where(table["overhead_ratio"].notna())
-    warm = warmup_steps[warmup_steps["phase"] == "step"] if warmup_steps is not None else make_table("warmup_steps")
+    warm = warmup_steps[warmup_steps["phase"] == "step"]
     ratios = (warm["ms"] / warm["run"].map(table["unprofiled_step_ms"]).astype("float64")).groupby(warm["run"])
     table["first_step_ratio"] = ratios.first()
     table["warmup_enough"] = ratios.agg(count_warmup).astype("float64").reindex(table.index).astype("Int64")
