@@ -107,10 +107,7 @@ class Context:
             message += f" (torch.compile compiled {compiled} graph{'s' if compiled != 1 else ''})"
         if cause == FUNCTION and (functions := sorted(set(scope.profile.capture.host_functions[2]))):
             message += f" ({', '.join(functions[:3])})"
-        evidence = {
-            "gaps_per_step": round(int((idle_ns > 0).sum()) / scope.step_count, 2),
-            "longest_ms": int(idle_ns.max(initial=0)) / 1e6,
-        }
+        evidence = {"gaps_per_step": scope.per_step(idle_ns > 0)}
         if copying_ns:
             evidence["copying_alone_ms"] = scope.per_step_ms(copying_ns)
         gain_ns = edges_ns + max(counted_ns, self.idle.avoidable_ns.get(cause, 0) + copying_ns)
@@ -137,7 +134,7 @@ def waiting_for_data(context: Context) -> Hit:
     part of the wait. The wait before the first activity (`first_ns`) is reported, but does not help to reach the
     share."""
     scope, ns_by_activity = context.scope, np.zeros(len(context.scope.activities), np.int64)
-    on_cpu, counted_ns, first_ns, longest_ns, batches = scope.profile.is_cpu_only, 0, 0, 0, 0
+    on_cpu, counted_ns, first_ns = scope.profile.is_cpu_only, 0, 0
     for device in scope.devices:
         waits, (idle, next_row) = scope.data_waits(device), device.gaps
         waited_ns = covered_ns(waits, idle.start_ns, idle.end_ns)
@@ -146,7 +143,6 @@ def waiting_for_data(context: Context) -> Hit:
         ns_by_activity[next_row] = lost_ns
         counted_ns += waits.total_ns if on_cpu else int(lost_ns.sum())
         first_ns += 0 if on_cpu or not len(waits) else max(int(device.start_ns[0] - waits.start_ns[0]), 0)
-        batches, longest_ns = batches + len(waits), max(longest_ns, int(waits.lengths_ns.max(initial=0)))
     gain_ns = counted_ns + first_ns
     message = f"the {'program' if on_cpu else 'GPU'} waits {scope.in_words(gain_ns)} for the next batch of a DataLoader"
     if any(re.match(r"enumerate\(DataLoader\).*MultiProcessing", name) for name in scope.ranges.names):
@@ -154,8 +150,7 @@ def waiting_for_data(context: Context) -> Hit:
         if scope.step_before_ns and not on_cpu:  # then at most as long as the GPU is idle there
             busy_ns = scope.span_ns - scope.parts_ns[IDLE]
             gain_ns = max(gain_ns, int(scope.step_before_ns * scope.steps_on_devices) - busy_ns)
-    evidence = {"batches_per_step": round(batches / scope.step_count, 2), "longest_ms": longest_ns / 1e6}
-    return Hit(gain_ns, 0, message, evidence, ns_by_activity, counted_ns)
+    return Hit(gain_ns, 0, message, {}, ns_by_activity, counted_ns)
 
 
 def recomputation(context: Context) -> Hit:
