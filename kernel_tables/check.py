@@ -143,8 +143,7 @@ def _lost_kernels(profile: Profile, steps: np.ndarray, kernels: np.ndarray, equa
         has_launched = np.isin(earlier, profile.enclosing(ranges.names[code]))
         may_have_lost = ranges.end[earlier] > last_ns  # open at the last call, so they need not have launched
         if has_launched.any() and (has_launched | may_have_lost).all():
-            name = ranges.names[code]
-            return f"a range {name!r} opens after the last CUDA call, and all earlier ones launched kernels"
+            return f"a range {ranges.names[code]!r} opens after the last CUDA call, and all earlier ones launched kernels"
     return None
 
 
@@ -163,8 +162,7 @@ def _check_launches(profile: Profile) -> Iterator[Finding]:
         yield finding("no_api_calls", f"{fact}; trace CUDA (`-t cuda,nvtx`) and export the complete report")
         return
     without = np.flatnonzero(profile.attribution.launch_row == NONE)
-    lost = int(np.count_nonzero(_were_launched_within(profile, without)))
-    if lost:
+    if lost := np.count_nonzero(_were_launched_within(profile, without)):
         fact = f"{lost} activities were launched within the capture by calls that were not recorded"
         yield finding("lost_launches", f"{fact}: ranges lack their time; capture less at a time")
     if before := len(without) - lost:

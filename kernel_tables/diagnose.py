@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -95,7 +95,7 @@ def as_table(findings: list[Diagnosis]) -> "pd.DataFrame":
     """One row per diagnosis; evidence and where are JSON."""
     import pandas as pd
 
-    table = pd.DataFrame([asdict(finding) for finding in findings], columns=list(Diagnosis.__dataclass_fields__))
+    table = pd.DataFrame(map(vars, findings), columns=list(Diagnosis.__dataclass_fields__))
     for column in ("evidence", "where"):
         table[column] = pd.Series([json.dumps(value, ensure_ascii=False) for value in table[column]], dtype=object)
     return table.astype({"gain_ms": "float64", "gain_percent": "float64", "abstained": "bool"})

@@ -76,10 +76,9 @@ def changes(before: Side, after: Side, tolerance: float = TOLERANCE, everything:
         means = before.means(level).add_suffix("_before"), after.means(level).add_suffix("_after")
         table = pd.concat(means, axis=1).fillna(0.0).rename_axis("name").reset_index()
         old_ms, new_ms = table["ms_before"], table["ms_after"]
-        change_ms = (new_ms - old_ms).abs()
         error_ms = STANDARD_ERRORS * np.hypot(table["error_before"], table["error_after"])
         tolerated_ms = np.maximum(tolerance * np.maximum(old_ms, new_ms), np.maximum(error_ms, least_ms))
-        old, new = table["launches_before"], table["launches_after"]
+        old, new, change_ms = table["launches_before"], table["launches_after"], (new_ms - old_ms).abs()
         # The first that is true is the change of a name.
         is_change = {"appeared": old == 0, "gone": new == 0, "count": old != new, "time": change_ms > tolerated_ms}
         table = table.assign(

@@ -35,8 +35,7 @@ def host_table(profile: Profile, step_name: str = "step") -> pd.DataFrame:
     is_sample = events["source"].isin(SAMPLES)
     events["samples"], events["calls"] = is_sample, events["source"].isin(CALLS)
     events["own_ns"] = _own_ns(events)
-    keys = ["thread", "where", "source", "function"]
-    groups = events.groupby(keys)
+    groups = events.groupby(["thread", "where", "source", "function"])
     table = groups[["calls", "samples", "own_ns"]].sum().astype("int64").reset_index()
     covered, group = unions(*(events[name].to_numpy() for name in ("start", "end")), groups.ngroup().to_numpy())
     table["time_ns"] = pd.Series(covered.lengths_ns).groupby(group).sum().reindex(table.index, fill_value=0)
@@ -44,9 +43,8 @@ def host_table(profile: Profile, step_name: str = "step") -> pd.DataFrame:
     table["time_ns"] = table["time_ns"].where(~is_none, table["own_ns"])
     table = table[~is_none | (table["own_ns"] > 0)]
 
-    samples = events[is_sample].sort_values(["source", "thread", "start"])
-    gaps = samples.groupby(["source", "thread"])["start"].diff()
-    periods = gaps.groupby(samples["source"]).median()
+    samples = events[is_sample].sort_values("start")
+    periods = samples.groupby(["source", "thread"])["start"].diff().groupby(samples["source"]).median()
     is_sample = table["source"].isin(SAMPLES)  # samples have no times, calls no estimate
     estimated_ns = table["samples"] * table["source"].map(periods).astype("float64")
     phases = phases_and_parts(profile.paths, step_name)[0]
@@ -105,8 +103,7 @@ def _phases(profile: Profile, step_name: str, start: np.ndarray, thread: np.ndar
     if not len(capture.ranges):
         return np.full(len(start), OUTSIDE, object)
     chains = Chains(capture.path, capture.ranges)
-    node = chains.at_each(start, thread)
-    parent, innermost = chains.finished()
+    node, (parent, innermost) = chains.at_each(start, thread), chains.finished()
     paths = Paths(parent, capture.ranges.name[innermost], capture.ranges.names)
     return np.array(phases_and_parts(paths.tuples, step_name)[0], object)[paths.of_node[node]]
 
