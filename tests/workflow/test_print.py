@@ -23,7 +23,7 @@ def printed(tmp_path_factory) -> Path:
     for row in runs[1]["kernels"] + runs[0]["kernels"]:
         row |= {"kernel": f"{row['kernel']} {HOSTILE}", "range": f"{row['range']} > {HOSTILE}"}
     answer(results, *runs)
-    for name in ("top_kernels", "class_shares", "phase_times", "attention"):
+    for name in ("scaling", "top_kernels", "class_shares", "phase_times", "attention"):
         save(text_chart(name), results / f"figures/{name}.png")
     for suffix in ("tex", "typ"):
         printing.main(str(results / "answers/answers.md"), str(results / f"answers/answers.{suffix}"))
