@@ -143,7 +143,7 @@ def _lost_kernels(profile: Profile, steps: np.ndarray, kernels: np.ndarray, equa
         has_launched = np.isin(earlier, profile.enclosing(ranges.names[code]))
         may_have_lost = ranges.end[earlier] > last_ns  # open at the last call, so they need not have launched
         if has_launched.any() and (has_launched | may_have_lost).all():
-            return f"a range {ranges.names[code]!r} opens after the last CUDA call, and all earlier ones launched kernels"
+            return f"a range {ranges.names[code]!r} opens after the last CUDA call; all earlier ones launched kernels"
     return None
 
 
