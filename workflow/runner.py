@@ -14,7 +14,6 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from math import inf
 from pathlib import Path
 
 from cs336_model import locks
@@ -115,22 +114,21 @@ def run_limited(job: Job, command: Sequence[str], profiler: str) -> tuple[int, b
     shares once that has written its result, and keeps them, so that no measurement begins beside an export."""
     if job.sharing:
         job.sharing.release()
-    deadline, is_stopped, is_shared, has_left = inf, False, False, False
+    left_s, is_shared, before = job.time_limit_s, False, time.monotonic()
     with job.log.open("ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=job.environment, start_new_session=True
         )
     try:
-        while process.poll() is None and not is_stopped:
+        while process.poll() is None and left_s > 0:
             time.sleep(0.02)
-            if deadline == inf and not has_left and job.started.exists():
-                deadline = time.monotonic() + job.time_limit_s
-            elif deadline < inf and not is_shared and not job.started.exists():
-                deadline, has_left = inf, True  # it has left its device, and waits for those who measure
             if not is_shared and profiler == "nsys" and job.written.exists():
                 job.sharing, is_shared = locks.shared(locks.LOCKS, turnstile=False), True
-                deadline = time.monotonic() + END_S
-            is_stopped = time.monotonic() > deadline
+                left_s, before = END_S, time.monotonic()
+            now = time.monotonic()
+            left_s -= now - before if is_shared or job.started.exists() else 0
+            before = now
+        is_stopped = process.poll() is None
         patience = time.monotonic() + 1
         while profiler == "nsys" and not is_stopped and list_children() and time.monotonic() < patience:
             time.sleep(0.02)  # its agent cleans up

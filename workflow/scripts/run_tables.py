@@ -25,7 +25,7 @@ import pandas as pd
 
 from cs336_model.results import BadResult, Capture, read_result
 from kernel_tables.attribution import names_in, path_text
-from kernel_tables.classes import ON_TENSOR_CORES, family, users_rules
+from kernel_tables.classes import ON_TENSOR_CORES, family
 from kernel_tables.diagnose import as_table
 from kernel_tables.errors import ERROR, WARNING, NotConserved, TraceError
 from kernel_tables.files import written_whole
@@ -42,7 +42,6 @@ OUTSIDE = "(outside)"
 def main(result: Path, classes: Sequence[dict] = (), rules: Sequence[dict] = ()) -> None:
     """Writes TABLES and status.json beside `result`. `classes` and `rules` are kernel_classes and diagnosis_rules of
     config.yaml. Raises TraceError or BadResult, one line each."""
-    users_rules(classes)  # for its errors, which are not the capture's
     custom_rules, folder, capture = rules_of_entries(rules, "diagnosis_rules"), result.parent, read_result(result)
     made, warnings = {}, []
     if capture.status == "complete":
@@ -71,7 +70,7 @@ def make_run_tables(
         warnings, *_ = [check_capture(profile, capture, rank) for rank, profile in enumerate(profiles)]
         made = {"communication_steps": sum_communication(profiles)} if len(profiles) > 1 else {}
         activities, ranges = place_in_steps(profiles[0])
-        made["findings"] = as_table(profiles[0].diagnose("step", custom_rules))
+        made["findings"] = pd.DataFrame(as_table(profiles[0].diagnose("step", custom_rules)))
     kernels, phases = sum_kernels(activities), sum_phases(activities, ranges)
     require_same("measured steps", phases["step"].nunique(), spec["measured_steps"])
     if device != "cpu":
