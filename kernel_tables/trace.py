@@ -242,8 +242,8 @@ class Events(Source):
             self[kind]["end"][self[kind]["is_open"]] = int(ends.max(initial=last)) - first
 
     def _ranks(self) -> int:
-        """How many ranks were merged into the file; sets `process`. In one rank one process launches, most ids stand
-        for one event of a name, and a thread does one thing at a time."""
+        """How many ranks were merged into the file; sets `process`. In one rank one process launches, and most ids
+        stand for one event of a name."""
         calls, operators = self["call"], self["operator"]
         launched = calls["thread"][np.isin(calls["correlation"], self[KERNEL]["correlation"])]
         threads = next((one for one in (launched, operators["thread"]) if len(one)), self["annotation"]["thread"][:1])
@@ -257,7 +257,7 @@ class Events(Source):
             counts = np.unique(ids_and_names, return_counts=True)[1]
             if len(counts) > 1 and np.median(counts) > 1:
                 return int(np.median(counts))
-        return 1 + any(map(modules.often_cross, (calls, operators)))
+        return 1
 
     # The capture
 

@@ -12,7 +12,6 @@ import kernel_tables
 from kernel_tables import events, trace
 from kernel_tables.cli import main
 from kernel_tables.errors import TraceError
-from kernel_tables.publish import write_capture
 from tests.kernel_tables.kineto_events import KERNEL, event, written
 from tests.kernel_tables.torch_formats import STYLES, kernels_by_brute_force, trace_text, write_trace
 
@@ -158,7 +157,7 @@ def test_correlation_0_is_none_and_the_external_id_leads_to_the_operator(tmp_pat
 
 @pytest.mark.parametrize(
     ("shift_us", "more_ids", "pid"),
-    [(3, 0, 6), (3, 0, 5), (0, 0, 5), (1e7, 0, 5), (3, 0, "[TP01] 5"), (3, 1 << 20, 5), (3, 9999, 6)],
+    [(3, 0, 5), (1e7, 0, 5), (3, 0, "[TP01] 5"), (3, 9999, 6)],
 )
 @pytest.mark.parametrize("on_gpu", [True, False])
 def test_ranks_that_were_merged_into_one_file_are_refused(tmp_path, shift_us, more_ids, pid, on_gpu):
@@ -266,21 +265,9 @@ def test_a_window_in_which_nothing_was_recorded_is_an_error(tmp_path):
 
 
 @pytest.mark.parametrize("path", TRACES, ids=lambda path: path.name)
-def test_a_capture_that_was_written_as_sqlite_gives_the_tables_of_the_trace(tmp_path, path):
-    capture = trace.read(path)
-    if not capture.is_cpu_only:
+def test_the_time_of_kernels_is_the_sum_over_the_events_in_real_traces(path):
+    if not trace.read(path).is_cpu_only:
         assert kernels(path) == kernels_by_brute_force(gzip.decompress(path.read_bytes()))
-    write_capture(capture, tmp_path / "capture.sqlite")
-    with kernel_tables.read(path) as first, kernel_tables.read(tmp_path / "capture.sqlite") as second:
-        for table in ("kernels", "ranges", "classes"):
-            assert getattr(first, table)().equals(getattr(second, table)())
-        assert [*map(repr, first.check())] == [*map(repr, second.check())]
-        assert first.notes == second.notes and first.is_cpu_only == second.is_cpu_only
-        for name in ("sizes", "copies"):
-            columns = [getattr(profile.capture.source, name)() for profile in (first, second)]
-            assert str({k: list(c) for k, c in columns[0].items()}) == str({k: list(c) for k, c in columns[1].items()})
-        for name in ("gpus", "began_utc_ns", "torch_collectives"):
-            assert getattr(first.capture.source, name)() == getattr(second.capture.source, name)()
 
 
 ASKED = {  # as PyTorch 2.11 told on two H200s
