@@ -1,4 +1,4 @@
-"""A host that launches, waits, copies and allocates, and a GPU that does one thing after the other, as a capture.
+"""A host that launches and waits, and a GPU that does one thing after the other, as a capture.
 
 Times in arguments are microseconds.
 """
@@ -20,7 +20,6 @@ MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunct
 SOFTMAX = (
     "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, float, float, float>(float*, float const*, int)"
 )
-NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
 class Program:
@@ -38,21 +37,9 @@ class Program:
         self.capture.kernel(name, stream=stream, **self._given("cudaLaunchKernel_v7000", 4, duration))
         self.host_ns += round((host - 4) * 1000)
 
-    def wait(self, call: str = "cudaStreamSynchronize_v3020", after: float = 2) -> None:
+    def wait(self) -> None:
         """torch.cuda.synchronize()."""
-        self._call(call, max(self.gpu_ns - self.host_ns, 0) + round(after * 1000))
-
-    def item(self) -> None:
-        """tensor.item(): a copy of four bytes to pageable memory, and waiting for it."""
-        self.capture.memcpy(size=4, copy_kind=2, source=2, target=0, **self._given("cudaMemcpyAsync_v3020", 4, 1))
-        self.wait()
-
-    def free(self) -> None:
-        """torch.cuda.empty_cache(): cudaFree waits for the GPU."""
-        self.wait("cudaFree_v3020", 20)
-
-    def allocate(self, took: float) -> None:
-        self._call("cudaMalloc_v3020", round(took * 1000))
+        self._call("cudaStreamSynchronize_v3020", max(self.gpu_ns - self.host_ns, 0) + 2000)
 
     def pause(self, duration: float) -> None:
         """Python alone."""
