@@ -20,6 +20,7 @@ MUL = "void at::native::vectorized_elementwise_kernel<4, at::native::BinaryFunct
 SOFTMAX = (
     "void at::native::(anonymous namespace)::cunn_SoftMaxForward<8, float, float, float>(float*, float const*, int)"
 )
+NCCL = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
 class Program:
