@@ -9,7 +9,7 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from math import inf
 from pathlib import Path
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from kernel_tables.profile import Profile
 CAPTURE = "an nsys SQLite export, a capture of `record`, or JSON of torch.profiler; gzipped or not"
 FILE, FLAG, TEXTS = {"type": Path, "metavar": "FILE"}, {"action": "store_true"}, {"action": "append", "default": []}
+CAPTURES = FILE | {"dest": "captures", "metavar": "CAPTURE"}
 # Arguments by name: keywords of argparse and the help. Those of one command have its name after theirs.
 ARGUMENTS: dict[str, tuple[dict, str]] = {
-    "capture": (FILE | {"metavar": "CAPTURE"}, CAPTURE),
-    "captures": (FILE | {"metavar": "CAPTURE", "nargs": "+"}, f"{CAPTURE}; several: ranks of one run, rank 0 first"),
-    "before": (FILE | {"metavar": "BEFORE"}, CAPTURE),
-    "after": (FILE | {"metavar": "AFTER"}, CAPTURE),
+    "capture": (CAPTURES | {"nargs": 1}, CAPTURE),
+    "captures": (CAPTURES | {"nargs": "+"}, f"{CAPTURE}; several: ranks of one run, rank 0 first"),
+    "captures of diff": (CAPTURES | {"nargs": 2}, f"{CAPTURE}: before, then after"),
     "name": ({"metavar": "NAME"}, "the full name of a kernel, as `kernels --format csv` prints it"),
     "--format": ({"choices": ("text", *output.FORMATS)}, "default: by FILE's suffix, or text in a terminal, else csv"),
     "--output": (FILE, "write to FILE (default: standard output)"),
@@ -66,7 +66,7 @@ COMMANDS = {  # in the order of the help: the arguments, beside the format and t
     "names": ("name --class", "the short name of a kernel, its class, and the rule that decided the class"),
     "check": ("captures --steps --step-name",
         "whether a capture is complete; exit status 1 if any finding is an error"),
-    "diff": ("before after --step-name --tolerance --all",
+    "diff": ("captures --step-name --tolerance --all",
         "what differs in two captures; exit status 1 if anything does"),
     "host": ("capture --step-name", "time of CUDA calls, operating system calls and sampled functions"),
     "communication": ("captures --step-name --class --collectives", "time of a run on several GPUs by rank and step"),
@@ -114,8 +114,9 @@ def command_parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=summary, description=summary)
         common = {"record": "", "report": "--output", "trace": "--output"}.get(name, "--format --output")
         for argument in f"{arguments} {common}".split():
-            flags = ("-o", argument) if argument == "--output" else (argument,)
             keywords, text = ARGUMENTS.get(f"{argument} of {name}") or ARGUMENTS[argument]
+            flags = [argument] if argument[0] == "-" or argument == "name" else []  # dest names captures
+            flags += ["-o"] if argument == "--output" else []
             command.add_argument(*flags, **keywords, help=text)
         if name == "record":
             add_options(command)
@@ -132,9 +133,7 @@ class Command:
 
     def __init__(self, options: argparse.Namespace):
         """Raises TraceError if the output cannot be written, or would overwrite a capture."""
-        self.options = options
-        self.paths = [vars(options)[name] for name in ("capture", "before", "after") if name in options]
-        self.paths += getattr(options, "captures", ())
+        self.options, self.paths = options, getattr(options, "captures", [])
         if options.command == "report" and options.output is None:
             options.output = Path(f"{self.paths[0].name.partition('.')[0] or 'capture'}.html")
         self.losses: list[tuple[str, Finding]] = []  # by name of the capture, once captures are read
@@ -148,7 +147,7 @@ class Command:
 
     @contextmanager
     def _profiles(self) -> Iterator[list[Profile]]:
-        """The profiles of the captures, with custom classes. Prints notes on them, and on the order of ranks."""
+        """The profiles of the captures, with custom classes. Prints notes on them, and what makes figures wrong."""
         from kernel_tables.check import losses
         from kernel_tables.profile import read
 
@@ -158,12 +157,6 @@ class Command:
                 profiles.append(stack.enter_context(read(path, self._classes())))
                 for note in profiles[-1].notes:
                     say(f"{path.name}: {note}")
-            if len(profiles) > 1 and "captures" in self.options and any(one.capture.is_torch for one in profiles):
-                from kernel_tables.ranks import numbers_in_run
-
-                if numbers_in_run(profiles) is None:
-                    reason = "not every capture names its rank (distributedInfo), or two name the same"
-                    say(f"{reason}: ranks are numbered in the order of the arguments")
             step_name = getattr(self.options, "step_name", "step")
             self.losses = [(one.capture.path.name, loss) for one in profiles for loss in losses(one, step_name)]
             if not self.wants_text:  # else they are a part of the text
@@ -195,12 +188,12 @@ class Command:
         named = [f"{name}: {text}" if name and len(self.paths) > 1 else text for name, text in texts]
         return sentence_lines(named, self.width)
 
-    def _write(self, table) -> None:
-        """Writes a table to the output, as aligned text or in its format."""
-        if self.wants_text:
-            from kernel_tables.text import table_lines
+    def _write(self, table, as_text: Callable[[], str] | None = None) -> None:
+        """Writes a table to the output in its format, or as text: aligned, or this."""
+        from kernel_tables.text import table_lines
 
-            self._show(table_lines(table, self.width))
+        if self.wants_text:
+            self._show(as_text() if as_text else table_lines(table, self.width))
         else:
             output.write_table(table, self.options.output, self.format)
 
@@ -283,12 +276,11 @@ class Command:
         with self._profiles() as (profile,):
             scope = steps.Scope(profile, options.step_name)
             findings = diagnose.diagnose(scope, options.step_name, custom_rules)
-            if self.wants_text:
-                self._show(finding_lines(findings, self.width, steps.step_time(scope), scope.noun))
-            elif self.format == "json":  # with evidence as objects, not as text
+            if self.format == "json" and not self.wants_text:  # with evidence as objects, not as text
                 output.write_text(output.as_json([vars(finding) for finding in findings]), options.output)
             else:
-                self._write(diagnose.as_table(findings))
+                time = steps.step_time(scope)
+                self._write(diagnose.as_table(findings), lambda: finding_lines(findings, self.width, time, scope.noun))
         failing = [one for one in findings if one.code in options.fail_on or (one.gain_percent or 0) >= least_percent]
         failing = [one for one in failing if not one.abstained]
         for one in failing:
@@ -300,11 +292,8 @@ class Command:
         from kernel_tables import names, text
 
         facts = names.name_facts(self.options.name, self._classes())
-        if self.wants_text:
-            sentences = (f"{about}: {value} ({reason})" for about, value, reason in zip(*facts.values(), strict=True))
-            self._show(text.sentence_lines(sentences, self.width))
-        else:
-            self._write(facts)
+        sentences = [f"{about}: {value} ({reason})" for about, value, reason in zip(*facts.values(), strict=True)]
+        self._write(facts, lambda: text.sentence_lines(sentences, self.width))
         return 0
 
     def check(self) -> int:
@@ -323,17 +312,14 @@ class Command:
                     found += [(path.name, one) for one in error.findings]
             if not any(one.code in IMPOSSIBLE for _, one in found):
                 found += [("", one) for one in findings_of_ranks(ranks_of(profiles), options.step_name)]
-        if self.wants_text:
-            self._show(self._sentences(found) or "no problems found\n")
-        else:
-            columns = {"capture": [name for name, _ in found]} if len(self.paths) > 1 else {}
-            columns |= {key: [getattr(one, key) for _, one in found] for key in ("severity", "code", "message")}
-            self._write(columns)
+        columns = {"capture": [name for name, _ in found]} if len(self.paths) > 1 else {}
+        columns |= {key: [getattr(one, key) for _, one in found] for key in ("severity", "code", "message")}
+        self._write(columns, lambda: self._sentences(found) or "no problems found\n")
         return int(any(one.severity == ERROR for _, one in found))
 
     def diff(self) -> int:
         """Writes what differs. The status is 1 if anything does."""
-        from kernel_tables import diff
+        from kernel_tables import diff, text
 
         tolerance = self.options.tolerance / 100
         if not 0 <= tolerance < inf:
@@ -341,12 +327,7 @@ class Command:
         with self._profiles() as profiles:
             sides = [diff.side_of(profile, self.options.step_name) for profile in profiles]
         changes = diff.changes(*sides, tolerance=tolerance, everything=self.options.all)
-        if self.wants_text:
-            from kernel_tables.text import change_lines
-
-            self._show(change_lines(changes, tolerance, self.width))
-        else:
-            self._write(changes)
+        self._write(changes, lambda: text.change_lines(changes, tolerance, self.width))
         return int(any(change != diff.SAME for change in output.columns_of(changes)["change"]))
 
     def host(self) -> int:
@@ -377,11 +358,8 @@ class Command:
         columns = output.columns_of(table)
         if not columns["rank"] and not self.options.collectives:
             say(f"nothing ran on a device in a range '{self.options.step_name}'; --step-name names another")
-        if rank_count > len(of_run):
-            given = f"{len(of_run)} of the {rank_count} ranks of the run are given"
-            say(f"{given}: transfer, waiting and bandwidth need captures of all")
-        elif len(of_run) == 1:
-            say("transfer and waiting cannot be separated with one rank; give the captures of all ranks")
+        if len(of_run) < max(rank_count, 2):
+            say("transfer and waiting cannot be separated with one rank or a part of them; give the captures of all")
         counts = columns.get("collectives", [1] * len(columns["bytes"]))
         if any(size is None and count for size, count in zip(columns["bytes"], counts, strict=True)):
             say("bytes and bandwidth are missing for collectives without a range 'bytes = …' or payloads of NCCL")

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 
-from kernel_tables.classes import FIELDS, UNKNOWN, rule_for
+from kernel_tables.classes import FIELDS, UNKNOWN, built_in_rules, first_rule, users_rules
 from kernel_tables.output import visible
 
 MAX_CHARACTERS = 40  # of a short name; what is added to tell equal ones apart does not count
@@ -42,7 +42,7 @@ RENAMED = {  # operations that are called otherwise in PyTorch's interface
 
 def name_facts(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> dict[str, list[str]]:
     """A kernel's short name, its class, and what the rule that decided the class searches, as a table."""
-    rule = rule_for(name, extra_rules)
+    rule = first_rule(name, (*users_rules(extra_rules), *built_in_rules()))
     kernel_class, reason = (rule.kernel_class, rule.reason) if rule else (UNKNOWN, "no rule fits; --class adds one")
     more = "more is added where another kernel of a table would have the same"
     facts = [("short name", short_names([name])[name], more), ("class", kernel_class, reason)]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernel_tables import attribution, losses, tables
-from kernel_tables.capture import KINDS, Capture, blocks
+from kernel_tables.capture import KINDS, Capture
 from kernel_tables.classes import classify
 from kernel_tables.errors import NOTES_KEY, WINDOW_KEY, Finding, TraceError
 
@@ -92,8 +92,7 @@ class Profile(AbstractContextManager):
         self, name: str, under: str | None = None, process: int | None = None, tree: bool = False
     ) -> tables.Table:
         """The table "ranges", "kernels" or "classes", made without pandas."""
-        make = {"ranges": tables.range_tree if tree else tables.ranges, "kernels": tables.kernels}
-        return make.get(name, tables.classes)(self, under, process)
+        return getattr(tables, "range_tree" if tree else name)(self, under, process)
 
     def check(
         self, expected_steps: int | None = None, step_name: str = "step", equal_steps: bool = False
@@ -154,17 +153,15 @@ class Profile(AbstractContextManager):
         """The kind of each of the activities' names, an index into KINDS."""
         work = self.capture.activities
         kinds = np.zeros(len(work.names), np.int8)
-        for rows in blocks(len(work)):
-            kinds[work.name[rows]] = work.kind[rows]
+        kinds[work.name] = work.kind
         return kinds.tolist()
 
     @cached_property
     def activity_classes(self) -> list[str]:
         """The class of each of the activities' names; copies, fills and replays are classes of their own."""
-        named = list(zip(self.capture.activities.names, self.name_kinds, strict=True))
-        kernels = [name for name, kind in named if KINDS[kind] == "kernel"]
-        class_of = dict(zip(kernels, classify(kernels, self._classes), strict=True))
-        return [class_of[name] if KINDS[kind] == "kernel" else KINDS[kind] for name, kind in named]
+        kinds = [KINDS[kind] for kind in self.name_kinds]
+        classes = classify(self.capture.activities.names, self._classes)
+        return [own if kind == "kernel" else kind for kind, own in zip(kinds, classes, strict=True)]
 
     def require_range(self, name: str) -> None:
         """Raises TraceError if no range has this name."""

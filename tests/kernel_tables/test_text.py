@@ -10,11 +10,12 @@ import kernel_tables
 from kernel_tables.text import notebook_html, table_lines
 from kernel_tables.tree import longest, range_tree
 from tests.kernel_tables.command import run_command
-from tests.kernel_tables.program import GEMM, MUL, NCCL
+from tests.kernel_tables.program import GEMM, MUL
 from tests.kernel_tables.synthetic import Synthetic
 
 REPORTS = Path(__file__).parent / "reports"
 SGEMM = "ampere_sgemm_128x64_tn"
+NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)"
 MULTIPLY = "void at::native::elementwise_kernel<128, 2, at::native::MulFunctor<float>>(int)"
 
 
