@@ -97,10 +97,9 @@ def launch_rows(activities: Activities, calls: Calls) -> np.ndarray:
     call), the earliest counts, which is the outermost.
     """
     found = np.full(len(activities), NONE, np.int32)
-    calls_of = rows_by_value(calls.process[calls.thread], calls.correlation > 0)
     for process, mine in rows_by_value(activities.process).items():
-        rows = calls_of.pop(process, np.empty(0, np.int64))
-        rows = rows[np.lexsort((calls.start[rows], calls.correlation[rows]))].astype(np.int32)
+        rows = np.flatnonzero((calls.process == process)[calls.thread] & (calls.correlation > 0)).astype(np.int32)
+        rows = rows[np.lexsort((calls.start[rows], calls.correlation[rows]))]
         ids = calls.correlation[rows]
         for block in blocks(len(mine)) if len(rows) else []:
             wanted = activities.correlation[mine[block]]

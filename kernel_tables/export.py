@@ -14,7 +14,7 @@ import tempfile
 import zlib
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +37,7 @@ from kernel_tables.capture import (
     take,
 )  # fmt: skip
 from kernel_tables.errors import ImpossibleCapture, TraceError, finding, impossible
-from kernel_tables.files import REPORT_SUFFIXES
+from kernel_tables.files import REPORT_SUFFIXES, SQLITE_MAGIC
 from kernel_tables.pages import Damaged, Pages
 
 KERNEL, MEMCPY, MEMSET, GRAPH = TABLES = (  # in the order of KINDS
@@ -129,8 +129,12 @@ class Export(Source):
             problem = f"a report of nsys; export it: nsys export --type sqlite --include-blobs=true {name}"
         elif not header:
             problem = "the file is empty; the export probably failed: export the report again"
-        elif not header.startswith(b"SQLite format 3\0") or header[59:60] != b"\1":  # 1 is UTF-8
+        elif name.endswith((".pftrace", ".perfetto-trace")) or header.startswith(b"\n"):  # the field of a packet
+            problem = f"Perfetto's protobuf; convert it: traceconv json {name} {name}.json (get.perfetto.dev/traceconv)"
+        elif not header.startswith(SQLITE_MAGIC):
             problem = f"neither SQLite nor JSON (it begins with {header[:8]!r}); give an export, or a trace of PyTorch"
+        elif header[59:60] in (b"\2", b"\3"):
+            problem = "SQLite in UTF-16, which nsys never writes; export the report again"
         elif found := [file.name for file in journals if file.is_file() and file.stat().st_size]:
             problem = f"{found[0]} is next to it, so its writer has not finished; wait for it, or export it again"
         else:
@@ -142,11 +146,15 @@ class Export(Source):
         listed = "sqlite_master m JOIN pragma_table_info(m.name) c WHERE m.type = 'table' AND m.rootpage > 0"
         for table, column, required in self.rows(f'SELECT m.name, c.name, c."notnull" FROM {listed}'):
             columns.setdefault(table, {})[column] = bool(required)
-        if not columns.keys() & {*TABLES, *METADATA, RUNTIME, NVTX, GRAPH_NODES}:
+        read = {*TABLES, RUNTIME, NVTX, GRAPH_NODES}
+        if newer := [name for name in columns if re.sub(r"_V\d+$", "", name) in read - columns.keys()]:
+            problem = f"{newer[0]} is a table of an nsys that is newer than this program"
+        elif not columns.keys() & {*METADATA, *read}:
             found = ", ".join(name[:50] for name in sorted(columns)[:5]) or "no table"
             problem = f"SQLite, but not of nsys: none of its tables is there (found: {found})"
-            raise TraceError(f"{self.path}: {problem}; give one by `nsys export --type sqlite` (2022 to 2026)")
-        return columns
+        else:
+            return columns
+        raise TraceError(f"{self.path}: {problem}; give one by `nsys export --type sqlite` (2022 to 2026)")
 
     def has(self, table: str, *columns: str) -> bool:
         """Whether the export has the table, with these columns."""
@@ -192,14 +200,14 @@ class Export(Source):
         """Integer arrays by name; `columns` gives the column of each. NULL, and a column that the table lacks, become
         NONE. With `texts`, "key" is the number of each row's text among them, or if it has none, of its "text_id"."""
         names = [*columns, "key"] if texts is not None else [*columns]
-        parts: dict[str, list[np.ndarray]] = {name: [] for name in names}
+        result = {name: np.empty(0, np.int64) for name in names}
         for found, raw in self._batches(table, columns, texts is not None):
             if texts is not None:
                 keys = zip(raw, found["text_id"].tolist(), strict=True)
                 found["key"] = texts.of([text or key for text, key in keys])
             for name, values in found.items():
-                parts[name].append(values if name in ("start", "end") else compact(values))
-        return {name: joined(parts.pop(name)) for name in names}
+                result[name] = extended(result[name], values if name in ("start", "end") else compact(values))
+        return result
 
     def _batches(self, table: str, columns: dict[str, str], has_text: bool) -> Iterator[tuple[dict, list[bytes]]]:
         """Some rows of a table at a time: the integers by name, and the texts."""
@@ -263,7 +271,7 @@ class Export(Source):
             columns = self.read(table, wanted)
             self.require_times(table, columns["start"], columns["end"])
             labels, index = numbered(columns.pop("label"))
-            columns["name"] = index + np.int32(len(names))
+            columns["name"] = index + np.int32(len(names)) if names else index
             columns["kind"] = np.broadcast_to(np.int8(kind), len(index))
             device, stream = columns.pop("device"), columns["stream"]
             if (device != 0).any() or (stream < 0).any():
@@ -271,7 +279,7 @@ class Export(Source):
             names += self._names(table, labels.tolist())
             parts.append(columns)
         self.counts = [len(part["start"]) for part in parts]  # by kind
-        return Activities(names=names, **{name: joined([part[name] for part in parts]) for name in parts[0]})
+        return Activities(names=names, **{name: reduce(extended, [part[name] for part in parts]) for name in parts[0]})
 
     def _require(self, table: str, *columns: str) -> None:
         if table in self.columns and not self.has(table, *columns):
@@ -509,14 +517,21 @@ def damaged(path: Path, reason: str) -> ImpossibleCapture:
 def compact(values: np.ndarray) -> np.ndarray:
     """The values: in no memory if all are equal, in 32 bits if they fit."""
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    if low == high:
-        return np.broadcast_to(np.int64(low), len(values))
-    return values.astype(np.int32) if low >= -(1 << 31) and high < 1 << 31 else values
+    if low >= -(1 << 31) and high < 1 << 31:
+        values = values.astype(np.int32)
+    return np.broadcast_to(values[0], len(values)) if low == high and len(values) else values
 
 
-def joined(parts: list[np.ndarray]) -> np.ndarray:
-    """The parts as one array, in no memory if that holds for each and their values are equal."""
-    parts = [part for part in parts if len(part)]
-    if parts and all(part.strides == (0,) and part[0] == parts[0][0] for part in parts):
-        return np.broadcast_to(parts[0][0], sum(map(len, parts)))
-    return np.concatenate(parts or [np.empty(0, np.int64)])
+def extended(column: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The column with these values behind it: in no memory if all are equal; else the column itself grows, so that it
+    is never there twice."""
+    if not len(column) or not len(values):
+        return column if len(column) else values
+    length = len(column) + len(values)
+    if column.strides == values.strides == (0,) and column[0] == values[0]:
+        return np.broadcast_to(column[0], length)
+    wide = np.result_type(column, values)
+    column = column if column.flags.owndata and column.dtype == wide else column.astype(wide)
+    column.resize(length, refcheck=False)
+    column[-len(values) :] = values
+    return column

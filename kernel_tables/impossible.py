@@ -6,7 +6,7 @@ length are unknown then, and one of them could make a step of a millisecond last
 
 import numpy as np
 
-from kernel_tables.capture import KINDS, NONE, Activities, Calls, Capture, rows_by_value
+from kernel_tables.capture import KINDS, NONE, Activities, Calls, Capture, rows_by_value, take
 from kernel_tables.errors import RESOLUTION_KEY
 
 EARLY_NS = 1_000_000  # clocks of host and GPU differ by microseconds, never by a millisecond
@@ -78,8 +78,9 @@ def _is_overlapping(work: Activities, is_checked: np.ndarray) -> np.ndarray:
     A stream runs one activity after another; programmatic dependent launches overlap a little.
     """
     is_wrong, by_process = np.zeros(len(work), bool), rows_by_value(work.process, is_checked).values()
-    for mine in (rows[own] for rows in by_process for own in rows_by_value(work.stream[rows]).values()):
-        mine = mine[np.argsort(work.start[mine], kind="stable")]
+    for mine in (rows[own] for rows in by_process for own in rows_by_value(take(work.stream, rows)).values()):
+        if (np.diff(work.start[mine]) < 0).any():
+            mine = mine[np.argsort(work.start[mine], kind="stable")]
         start, end, wrong_ones, usual = work.start[mine], work.end[mine], [mine[:0]], max(1, USUAL * len(mine))
         while sum(map(len, wrong_ones)) <= usual:
             wrong = np.flatnonzero(end[:-1] > end[1:])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kernel_tables.attribution import NO_RANGE, path_text
-from kernel_tables.capture import KINDS, NONE, numbered, process_of
+from kernel_tables.capture import KINDS, NONE, blocks, numbered, process_of
 from kernel_tables.classes import UNKNOWN
 from kernel_tables.errors import NotConserved
 
@@ -89,7 +89,9 @@ def grouped(profile: "Profile", process: int | None = None) -> Group:
     np.maximum.at(most, group, duration)
     np.add.at(total, group, duration)
     mean = np.where(timed > 0, total / np.maximum(timed, 1), np.nan)
-    squares = np.bincount(group, (duration - mean[group]) ** 2, len(keys))
+    squares = np.zeros(len(keys))
+    for rows in blocks(len(group)):
+        squares += np.bincount(group[rows], (duration[rows] - mean[group[rows]]) ** 2, len(keys))
     std = np.where(timed > 1, np.sqrt(squares / np.maximum(timed - 1, 1)), np.nan)
     std = np.array([float(f"{one:.10g}") for one in std.tolist()])  # more digits depend on the order of rows
     if not timed.all():

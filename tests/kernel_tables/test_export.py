@@ -174,7 +174,9 @@ def test_what_is_no_export_is_refused_with_what_to_do(path, tmp_path):
     whole, other = path.read_bytes(), changed(tmp_path / "other.sqlite", "CREATE TABLE people (name)").read_bytes()
     for name, content, said in (
         ("run.nsys-rep", b"NSYS" * 99, "nsys export --type sqlite --include-blobs=true run.nsys-rep"),
-        ("utf16.sqlite", whole[:56] + b"\0\0\0\2" + whole[60:], "neither SQLite nor JSON"),
+        ("utf16.sqlite", whole[:56] + b"\0\0\0\2" + whole[60:], "SQLite in UTF-16"),
+        ("run.pftrace", b"n", "traceconv json run.pftrace run.pftrace.json"),
+        ("run", b"\n\x1dpacket", "Perfetto's protobuf; convert it: traceconv json run run.json"),
         ("other.sqlite", other, "none of its tables is there (found: people)"),
         ("empty.sqlite", b"", "the file is empty"),
         ("cut.sqlite.gz", gzip.compress(whole)[:99], "cannot be unpacked"),
@@ -189,6 +191,8 @@ def test_what_is_no_export_is_refused_with_what_to_do(path, tmp_path):
     assert "not a capture" in str(refusal(tmp_path / "pipe")) and "No such file" in str(refusal(tmp_path / "absent"))
     changed(path, f"ALTER TABLE {KERNEL} DROP COLUMN correlationId")
     assert f"{KERNEL} has no column correlationId (schema 3.20.3)" in str(refusal(path))
+    changed(path, f"ALTER TABLE {KERNEL} RENAME TO {KERNEL}_V2")
+    assert f"{KERNEL}_V2 is a table of an nsys that is newer than this program" in str(refusal(path))
 
 
 @pytest.mark.parametrize("row", ["1, 2, 'all-reduce', 2.5, 3", "1, 2, 'all-reduce', 2, x'03'"])
