@@ -114,6 +114,18 @@ def outermost(events: dict[str, np.ndarray], mask: np.ndarray | None = None) -> 
     return found
 
 
+def often_cross(events: dict[str, np.ndarray]) -> bool:
+    """Whether events of one thread often overlap without nesting, as those of one program never do."""
+    inexact, crossing, others = 1000, 0, 0  # ns
+    for rows in rows_by_value(events["thread"]).values():
+        rows = rows[np.lexsort((-events["end"][rows], events["start"][rows]))]
+        start, end = events["start"][rows], events["end"][rows]
+        latest = np.maximum.accumulate(end)[:-1]
+        crossing += np.count_nonzero((latest - start[1:] > inexact) & (end[1:] - latest > inexact))
+        others += np.count_nonzero(latest <= start[1:])
+    return crossing > max(1, 0.1 * others)
+
+
 def outermost_operators(trace) -> np.ndarray:
     """The rows of the outermost ATen operators and inductor's kernels of each thread, by start. Autograd's nodes
     ("MulBackward0") do not count, since they only call operators."""

@@ -114,6 +114,7 @@ class Events(Source):
     def __init__(self, path: Path):
         self.path, self.file, self.whole_microseconds = path, EventFile(path), True
         self.process, self.further_ids = 0, 0
+        self.labels: set[tuple[int, str]] = set()  # of activities whose process is text: device and process
         self.names, self.shapes, self.size_texts, self.copy_words = Numbers(), Numbers(), Numbers(), Numbers()
         self._substitutes, self.collectives = Numbers(), []  # collectives: details of the kernels of these
         self.columns = self._read()
@@ -193,6 +194,8 @@ class Events(Source):
         if (device == NONE).any() or (stream == NONE).any():  # what the process and thread of an activity mean, too
             device = np.where(device == NONE, _integers_of(events, "pid"), device)
             stream = np.where(stream == NONE, _integers_of(events, "tid"), stream)
+        if events and isinstance(events[0].pid, str):
+            self.labels |= set(zip(np.maximum(device, 0).tolist(), [str(one.pid) for one in events], strict=True))
         columns["stream"] = np.maximum(device, 0) << 32 | np.maximum(stream, 0) & 0xFFFFFFFF
         if kind == KERNEL:
             columns["grid"] = self.size_texts.of([bytes(one.grid) for one in args])
@@ -242,22 +245,26 @@ class Events(Source):
             self[kind]["end"][self[kind]["is_open"]] = int(ends.max(initial=last)) - first
 
     def _ranks(self) -> int:
-        """How many ranks were merged into the file; sets `process`. In one rank one process launches, and most ids
-        stand for one event of a name."""
-        calls, operators = self["call"], self["operator"]
+        """How many ranks were merged into the file; sets `process`. In one rank one process launches, most ids stand
+        for one event of a name, and a thread has a step but once, and does one thing at a time."""
+        calls, operators, annotations = self["call"], self["operator"], self["annotation"]
         launched = calls["thread"][np.isin(calls["correlation"], self[KERNEL]["correlation"])]
-        threads = next((one for one in (launched, operators["thread"]) if len(one)), self["annotation"]["thread"][:1])
+        threads = launched if len(launched) else operators["thread"]
+        if not len(threads):
+            self.process = process_of(int(annotations["thread"][:1].sum()))
+            return max(Counter(device for device, _ in self.labels).values(), default=1)
         processes, events = np.unique(process_of(threads), return_counts=True)
-        if len(processes):
-            self.process = int(processes[np.argmax(events)])
+        self.process = int(processes[np.argmax(events)])
         if (ranks := int((events > 1).sum())) > 1:  # a single event of another process is no rank
             return ranks
-        for columns, ids in ((calls, calls["correlation"]), (operators, operators["external"])):
-            ids_and_names = (ids * len(self.names) + columns["name"])[ids > 0]
+        rows = self.rows_named("annotation", "ProfilerStep#")
+        steps = {name: annotations[name][rows] for name in ("name", "thread")}
+        for columns, ids in ((calls, "correlation"), (operators, "external"), (steps, "thread")):
+            ids_and_names = (columns[ids] * len(self.names) + columns["name"])[columns[ids] > 0]
             counts = np.unique(ids_and_names, return_counts=True)[1]
             if len(counts) > 1 and np.median(counts) > 1:
                 return int(np.median(counts))
-        return 1
+        return 1 + any(map(modules.often_cross, (calls, operators)))
 
     # The capture
 

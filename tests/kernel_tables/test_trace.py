@@ -157,7 +157,7 @@ def test_correlation_0_is_none_and_the_external_id_leads_to_the_operator(tmp_pat
 
 @pytest.mark.parametrize(
     ("shift_us", "more_ids", "pid"),
-    [(3, 0, 5), (1e7, 0, 5), (3, 0, "[TP01] 5"), (3, 9999, 6)],
+    [(3, 0, 5), (1e7, 0, 5), (3, 0, "[TP01] 5"), (3, 1 << 20, 5), (3, 9999, 6)],
 )
 @pytest.mark.parametrize("on_gpu", [True, False])
 def test_ranks_that_were_merged_into_one_file_are_refused(tmp_path, shift_us, more_ids, pid, on_gpu):
@@ -187,6 +187,17 @@ def test_a_trace_of_the_gpu_alone_is_read(tmp_path):
     kernel = event("kernel", "k", 3, 1, correlation=4, device=0, stream=7)
     stack = event("python_function", "nn.Module: Net_0", 0, 9)
     assert kernels(written(tmp_path, kernel)) == kernels(written(tmp_path, kernel, stack)) == (1, 1000)
+
+
+def test_ranks_are_told_by_their_labels_and_by_steps_that_one_thread_has_twice(tmp_path):
+    kernel = event("kernel", "k", 3, 1, correlation=4, device=0, stream=7)
+    operator = event("cpu_op", "aten::add", 1, 9)
+    steps = [event("user_annotation", f"ProfilerStep#{number}", 10 * number, 9) for number in (0, 1, 0, 1)]
+    merged = ([kernel | {"pid": f"[TP0{rank}] 0"} for rank in range(2)], [kernel, operator, *steps])
+    for ranks in merged:
+        with pytest.raises(TraceError, match="this file holds 2 ranks"):
+            trace.read(written(tmp_path, *ranks))
+    assert len(trace.read(written(tmp_path, kernel, operator, *steps[:2])).activities) == 1
 
 
 # CPU
