@@ -124,12 +124,13 @@ class Export(Source):
         with self.file.open("rb") as file:
             header = file.read(100)
         name = self.path.name.removesuffix(".gz")
+        is_perfetto = name.endswith((".pftrace", ".perfetto-trace")) or (header[:1] == b"\n" and not header.isascii())
         journals = [Path(f"{self.file}-{end}") for end in ("journal", "wal")]
         if name.endswith(REPORT_SUFFIXES):
             problem = f"a report of nsys; export it: nsys export --type sqlite --include-blobs=true {name}"
         elif not header:
             problem = "the file is empty; the export probably failed: export the report again"
-        elif name.endswith((".pftrace", ".perfetto-trace")) or header.startswith(b"\n"):  # the field of a packet
+        elif is_perfetto:
             problem = f"Perfetto's protobuf; convert it: traceconv json {name} {name}.json (get.perfetto.dev/traceconv)"
         elif not header.startswith(SQLITE_MAGIC):
             problem = f"neither SQLite nor JSON (it begins with {header[:8]!r}); give an export, or a trace of PyTorch"
@@ -147,7 +148,7 @@ class Export(Source):
         for table, column, required in self.rows(f'SELECT m.name, c.name, c."notnull" FROM {listed}'):
             columns.setdefault(table, {})[column] = bool(required)
         read = {*TABLES, RUNTIME, NVTX, GRAPH_NODES}
-        if newer := [name for name in columns if re.sub(r"_V\d+$", "", name) in read - columns.keys()]:
+        if newer := [name for name in columns if re.sub(r"_V\d+$", "", name) in {*read, STRINGS} - columns.keys()]:
             problem = f"{newer[0]} is a table of an nsys that is newer than this program"
         elif not columns.keys() & {*METADATA, *read}:
             found = ", ".join(name[:50] for name in sorted(columns)[:5]) or "no table"
@@ -219,6 +220,7 @@ class Export(Source):
         required = {number[one]: "damaged_file" for one in known if known[one]}
         times = {"start", "end"} if table in TABLES else {"start"}
         required |= {number[one]: "no_time" for one in times & known.keys()}
+        required |= {number["globalPid"]: "damaged_file"} if table in TABLES else {}  # else its call would be unknown
         text = number.get("text") if has_text else None
         (root,) = self.rows("SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?", table)[0]
         try:
@@ -267,7 +269,7 @@ class Export(Source):
                 "stream": "streamId", "device": "deviceId", "label": labels_of.get(table, ""),
                 "node": "graphNodeId" if self.columns.get(GRAPH_NODES) else "",
             }  # fmt: skip
-            self._require(table, "start", "end", "correlationId")
+            self._require(table, "start", "end", "correlationId", "globalPid")
             columns = self.read(table, wanted)
             self.require_times(table, columns["start"], columns["end"])
             labels, index = numbered(columns.pop("label"))

@@ -129,6 +129,7 @@ def test_pages_of_every_size_and_rows_that_spill_are_read_as_sqlite_reads_them(t
         ("wrong_type", f"UPDATE {NVTX} SET start = 1.5 WHERE rowid = 3"),
         ("wrong_type", f"UPDATE {NVTX} SET textId = 'text'"),
         ("wrong_type", f"UPDATE {KERNEL} SET demangledName = x'00'"),
+        ("damaged_file", f"UPDATE {KERNEL} SET globalPid = NULL WHERE rowid = 3"),
     ],
 )
 def test_what_a_capture_cannot_hold_gives_no_figure(path, code, statement):
@@ -176,7 +177,7 @@ def test_what_is_no_export_is_refused_with_what_to_do(path, tmp_path):
         ("run.nsys-rep", b"NSYS" * 99, "nsys export --type sqlite --include-blobs=true run.nsys-rep"),
         ("utf16.sqlite", whole[:56] + b"\0\0\0\2" + whole[60:], "SQLite in UTF-16"),
         ("run.pftrace", b"n", "traceconv json run.pftrace run.pftrace.json"),
-        ("run", b"\n\x1dpacket", "Perfetto's protobuf; convert it: traceconv json run run.json"),
+        ("run", b"\n\x1d\xd2packet", "Perfetto's protobuf; convert it: traceconv json run run.json"),
         ("other.sqlite", other, "none of its tables is there (found: people)"),
         ("empty.sqlite", b"", "the file is empty"),
         ("cut.sqlite.gz", gzip.compress(whole)[:99], "cannot be unpacked"),
