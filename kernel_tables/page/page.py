@@ -21,7 +21,7 @@ from kernel_tables.steps import Scope, step_time
 from kernel_tables.text import COLUMNS, CPU_ONLY_NOTE, time_heading
 from kernel_tables.tree import COMMUNICATION, Node, longest, readable_name, tree_of, with_phases_as_siblings
 
-MAX_ROWS, MAX_RANGES = 1000, 30  # of a table, and of the list of a step's ranges
+MAX_ROWS, MAX_LEAVES, MAX_RANGES = 1000, 3000, 30  # of a table, a flame view, and the list of a step's ranges
 
 
 class Leaf(NamedTuple):
@@ -112,15 +112,18 @@ def write_page(profile: Profile, path: Path, step_name: str = "step") -> None:
     time, leaves, findings, on_cpu = step_time(scope), step_leaves(scope), diagnose(scope), profile.is_cpu_only
     under = window if window in profile.capture.ranges.names else None  # tables are of the window, if there is one
     root = "step" if scope.has_steps else "capture"
+    most_small_ms = max(sorted((leaf.ms for leaf in leaves), reverse=True)[MAX_LEAVES:], default=-1)
+    small = {"kernel": "(smaller ones)", "kernel_class": "other"}
+    shown = [one if one.ms > most_small_ms else one._replace(ranges=one.ranges[:1], **small) for one in leaves]
     idle_ms = {name: ns / 1e6 for name, ns in time.idle_ns.items()} if time else {}
     text = html_environment().get_template("capture.html.j2").render(
         title=profile.capture.path.name, program=str(profile.recorded_window.get("program", "")), scope=scope,
         machine=_describe(profile), on_cpu=on_cpu, cpu_note=CPU_ONLY_NOTE, time=time,
         of_what="one step" if scope.has_steps else "the capture", tables=_tables(profile, under),
-        flame=flame(leaves, root), rows=step_rows(leaves, time and time.ns / 1e6, idle_ms),
-        short=short_names(scope.activities.names), findings=[one for one in findings if not one.abstained],
-        unchecked=[one for one in findings if one.abstained],
-        completeness=profile.check(step_name=step_name),
+        flame=flame(shown, root), small_leaves=sum(one.ms <= most_small_ms for one in leaves),
+        rows=step_rows(leaves, time and time.ns / 1e6, idle_ms), short=short_names(scope.activities.names),
+        findings=[one for one in findings if not one.abstained],
+        unchecked=[one for one in findings if one.abstained], completeness=profile.check(step_name=step_name),
         scope_of_tables=f"What lies in the range “{window}”." if under else "All of the capture.",
     )  # fmt: skip
     with written_whole(path) as partial:

@@ -73,8 +73,12 @@ def test_names_are_text_and_nothing_asks_for_the_network(capture):
 
 
 def test_what_has_no_room_is_counted(capture, monkeypatch):
-    monkeypatch.setattr(page, "MAX_ROWS", 1)
-    assert "1 more have no room here; kernel-tables prints all." in page_of(capture)
+    for limit, value in (("MAX_ROWS", 1), ("MAX_LEAVES", 0)):
+        monkeypatch.setattr(page, limit, value)
+    html = page_of(capture)
+    assert "1 more have no room here; kernel-tables prints all." in html
+    assert "The 1 kernels in ranges with the least time are shown together as “(smaller ones)”." in html
+    assert data_of(html)["ms"][0] == pytest.approx(0.004)
 
 
 def test_of_an_odd_capture_it_is_said_what_it_is(tmp_path):
