@@ -99,7 +99,8 @@ def launch_rows(activities: Activities, calls: Calls) -> np.ndarray:
     found = np.full(len(activities), NONE, np.int32)
     for process, mine in rows_by_value(activities.process).items():
         rows = np.flatnonzero((calls.process == process)[calls.thread] & (calls.correlation > 0)).astype(np.int32)
-        rows = rows[np.lexsort((calls.start[rows], calls.correlation[rows]))]
+        if (np.diff(calls.correlation[rows]) <= 0).any():
+            rows = rows[np.lexsort((calls.start[rows], calls.correlation[rows]))]
         ids = calls.correlation[rows]
         for block in blocks(len(mine)) if len(rows) else []:
             wanted = activities.correlation[mine[block]]

@@ -207,7 +207,7 @@ class Export(Source):
                 keys = zip(raw, found["text_id"].tolist(), strict=True)
                 found["key"] = texts.of([text or key for text, key in keys])
             for name, values in found.items():
-                result[name] = extended(result[name], values if name in ("start", "end") else compact(values))
+                result[name] = extended(result[name], values.copy() if name in ("start", "end") else compact(values))
         return result
 
     def _batches(self, table: str, columns: dict[str, str], has_text: bool) -> Iterator[tuple[dict, list[bytes]]]:
@@ -519,9 +519,8 @@ def damaged(path: Path, reason: str) -> ImpossibleCapture:
 def compact(values: np.ndarray) -> np.ndarray:
     """The values: in no memory if all are equal, in 32 bits if they fit."""
     low, high = (int(values.min()), int(values.max())) if len(values) else (0, 0)
-    if low >= -(1 << 31) and high < 1 << 31:
-        values = values.astype(np.int32)
-    return np.broadcast_to(values[0], len(values)) if low == high and len(values) else values
+    kind = np.int32 if low >= -(1 << 31) and high < 1 << 31 else np.int64
+    return np.broadcast_to(kind(low), len(values)) if low == high else values.astype(kind, copy=False)
 
 
 def extended(column: np.ndarray, values: np.ndarray) -> np.ndarray:
