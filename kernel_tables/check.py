@@ -33,9 +33,10 @@ def findings(
 
 
 def losses(profile: Profile, step_name: str = "step") -> list[Finding]:
-    """The errors that make figures of time wrong: impossible times, and launches and steps without kernels."""
+    """What makes figures of time wrong: impossible times, and launches, steps and replays without their kernels."""
     found = [*_check_times(profile), *_check_empty_steps(profile, step_name), *_check_launches(profile)]
-    return [entry for entry in found if entry.severity == ERROR]
+    found += _check_graphs(profile)
+    return [entry for entry in found if entry.severity == ERROR or entry.code == "graphs_as_one"]
 
 
 def _check_contents(profile: Profile) -> Iterator[Finding]:

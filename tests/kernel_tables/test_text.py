@@ -75,6 +75,14 @@ def test_what_a_capture_lacks_is_said_below_its_tables(capture, tmp_path):
     assert printed("check", capture) == ["no problems found"]
 
 
+@pytest.mark.parametrize("command", ["ranges", "kernels", "classes", "host", "diagnose"])
+def test_replays_of_graphs_without_their_kernels_are_said_under_every_table(command, tmp_path):
+    made = Synthetic().range("step", 0, 100_000).kernel(SGEMM, at=10, duration=4_000)
+    path = made.graph(1, at=20_000, duration=5_000).write(tmp_path / "graph.sqlite")
+    said = "warning graphs_as_one: 1 replays of CUDA graphs were recorded as one activity each"
+    assert sum(said in line for line in printed(command, path, width=200)) == 1
+
+
 @pytest.mark.parametrize("command", ["ranges", "kernels", "classes", "host", "communication", "diagnose"])
 def test_what_is_lost_stands_below_every_table_and_above_advice(command):
     path = REPORTS / "steps_without_kernels_malformed.json.gz"
