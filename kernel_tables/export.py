@@ -123,7 +123,9 @@ class Export(Source):
     def _require_sqlite(self) -> None:
         with self.file.open("rb") as file:
             header = file.read(100)
-        name = self.path.name.removesuffix(".gz")
+        size, name = self.file.stat().st_size, self.path.name.removesuffix(".gz")
+        page = int.from_bytes(header[16:18], "big")
+        stated = int.from_bytes(header[28:32], "big") * (65536 if page == 1 else page)
         is_perfetto = name.endswith((".pftrace", ".perfetto-trace")) or (header[:1] == b"\n" and not header.isascii())
         journals = [Path(f"{self.file}-{end}") for end in ("journal", "wal")]
         if name.endswith(REPORT_SUFFIXES):
@@ -136,6 +138,8 @@ class Export(Source):
             problem = f"neither SQLite nor JSON (it begins with {header[:8]!r}); give an export, or a trace of PyTorch"
         elif header[59:60] in (b"\2", b"\3"):
             problem = "SQLite in UTF-16, which nsys never writes; export the report again"
+        elif header[24:28] == header[92:96] and stated > size:  # SQLite takes what a last page lacks for zeros
+            problem = f"cut off: {size} bytes where its header says {stated}; copy or export it again"
         elif found := [file.name for file in journals if file.is_file() and file.stat().st_size]:
             problem = f"{found[0]} is next to it, so its writer has not finished; wait for it, or export it again"
         else:

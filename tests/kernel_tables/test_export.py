@@ -181,7 +181,7 @@ def test_what_is_no_export_is_refused_with_what_to_do(path, tmp_path):
         ("other.sqlite", other, "none of its tables is there (found: people)"),
         ("empty.sqlite", b"", "the file is empty"),
         ("cut.sqlite.gz", gzip.compress(whole)[:99], "cannot be unpacked"),
-        ("short.sqlite", whole[:9000], "malformed); it is damaged or cut short"),
+        ("short.sqlite", whole[:-1], f"cut off: {len(whole) - 1} bytes where its header says {len(whole)}"),
         ("capture.sqlite-wal", b"not yet in the file", "neither SQLite nor JSON"),
     ):
         (tmp_path / name).write_bytes(content)
