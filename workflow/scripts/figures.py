@@ -1,6 +1,7 @@
 """From tables to the figures of (a) to (e): phase_times, class_shares, top_kernels, attention, roofline
 and scaling, each as .svg and .png. GPU time is the time in which anything ran."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def main(inputs: list[str], outputs: list[str], figures: Iterable[str] = ()) -> 
         chart, result = draw(tables) or (charts.text_chart("No complete run has what this figure shows."), "No data")
         if "cuda" not in set(runs["device"]):
             said = [one.replace("GPU time", "operator time").replace("GPU", "CPU") for one in (result, quantity)]
-            result, quantity = (one[:1].upper() + one[1:] for one in said)
+            result, quantity = (re.sub("^operator time", "Operator time", one) for one in said)
         charted[name] = charts.titled(chart, result, quantity, *notes)
     charts.save_all(charted, outputs)
     for path in Path(outputs[0]).parent.iterdir() if figures else ():

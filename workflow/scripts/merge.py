@@ -92,7 +92,7 @@ def describe_run(stages: Stages, warnings: Sequence[str]) -> dict[str, object]:
         **{f"{stage}_status": by_stage[stage].status if stage in by_stage else "not_asked" for stage in STAGES},
         "reason": next((result.reason for result in results if result.reason), None),
         **{f"oom_{name}": getattr(memory, name, None)
-           for name in ("during", "requested_bytes", "free_bytes", "total_bytes")},
+           for name in ("during", "requested_bytes", "total_bytes")},
         "backend": capture.profiler, "nsys": capture.nsys, **{name: getattr(machine, name, None) for name in facts},
         "steps_timed": len(timing.step_seconds),
         "steps_captured": capture.key["spec"]["measured_steps"] if capture.status == "complete" else 0,
