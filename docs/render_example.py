@@ -31,11 +31,9 @@ STUDIES = {  # by question: its script, the tables that it makes, its figure
 }
 MADE = {*SUMMARIES, *(name for _, names, _ in STUDIES.values() for name in names)}
 ASKED = {  # by folder, the questions that its document answers
-    ".": COURSE, "cs336-2026": [*COURSE, "f_precision", "i_memory"], "precision": ["f_precision"],
-    "compile": ["g_compile"], "attention": ["h_attention"], "memory": ["i_memory"], "block": ["i_memory"],
-    "checkpoint": ["j_checkpoint"], "checkpoint-bf16": ["j_checkpoint"],
-    "counters": ["l_counters"], "energy": ["m_energy"], "parallel": ["n_communication"],
-    "parallel-2026": ["n_communication"], "diagnosis": ["time_lost"], "attention-sweep": ["attention_sweep"],
+    ".": [*COURSE, "time_lost"], "precision": ["f_precision", "g_compile"], "attention": ["h_attention"],
+    "energy": ["m_energy"], "memory": ["i_memory"], "checkpoint": ["j_checkpoint"], "counters": ["l_counters"],
+    "parallel": ["n_communication"], "parallel-2026": ["n_communication"], "attention-sweep": ["attention_sweep"],
 }  # fmt: skip
 
 

@@ -35,8 +35,6 @@ def example_rows():
         times = " | ".join(f"{ms[phase]:.1f}" for phase in ("forward", "backward", "optimizer", "step"))
         inference, training = (matmul[model, context, mode] for mode in ("forward", "train_step"))
         yield f"| {model} · {context} | {times} | {inference:.1%} → {training:.1%} |".replace("%", " %")
-    assert timings.query("model == '10B'")["status"].tolist() == ["out_of_memory"]
-    yield "| 10B · 512 | out of memory | | | | |"
 
 
 def test_the_table_of_the_readme_is_that_of_the_example():

@@ -29,8 +29,8 @@ with tempfile.TemporaryDirectory() as scratch:
         ]
         rows.sort(key=lambda row: [row[key] for key in ("capture", *keys)])
         freeze(test_captures.GOLDEN / name, rows)
-    test_example.make_answers(test_example.GOLDEN / "tables", folder / "answers")
+    test_example.make_answers(test_example.TABLES, folder / "answers")
     documents = {name: (folder / "answers" / f"{name}.md").read_text() for name in test_example.DOCUMENTS}
     cells = [cell for name, text in documents.items() for cell in test_example.cells_of(name, text)]
-    freeze(test_example.GOLDEN / "cells.csv", [dict(zip(test_example.COLUMNS, cell, strict=True)) for cell in cells])
+    freeze(test_example.FROZEN, [dict(zip(test_example.COLUMNS, cell, strict=True)) for cell in cells])
     freeze(test_plan.PLAN, test_plan.planned(folder))

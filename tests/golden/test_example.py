@@ -1,4 +1,4 @@
-"""The documents (a) to (e) of the example on an H200: their numbers follow from the frozen tables of its runs."""
+"""The documents (a) to (e) of the example on an H200: the numbers that are made from its tables are the frozen ones."""
 
 import csv
 import re
@@ -9,7 +9,8 @@ import pytest
 
 from workflow.scripts import answers, summaries
 
-GOLDEN = Path(__file__).parent / "example"
+FROZEN = Path(__file__).parent / "example_cells.csv"
+TABLES = Path(__file__).parents[2] / "docs/example-h200/tables"
 DOCUMENTS = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention"]
 COLUMNS = ["document", "row", "column", "text"]
 NUMBER = re.compile(r"[−<]? ?\d+(?:[.,]\d+)*")
@@ -38,7 +39,7 @@ def numbers_of(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def frozen() -> list[dict[str, str]]:
-    with (GOLDEN / "cells.csv").open(newline="") as file:
+    with FROZEN.open(newline="") as file:
         return list(csv.DictReader(file))
 
 
@@ -46,7 +47,7 @@ def frozen() -> list[dict[str, str]]:
 def made(tmp_path_factory) -> dict[tuple[str, ...], str]:
     """By document, row and column, the text of a cell."""
     folder = tmp_path_factory.mktemp("answers") / "made"
-    make_answers(GOLDEN / "tables", folder)
+    make_answers(TABLES, folder)
     cells = [cell for name in DOCUMENTS for cell in cells_of(name, (folder / f"{name}.md").read_text())]
     return {tuple(where): text for *where, text in cells}
 

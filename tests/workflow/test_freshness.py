@@ -115,6 +115,12 @@ def test_measured_code_and_listed_sources_change_every_key(planning):
     assert changed(edited, planning.plan(**program)) == ALL
 
 
+def test_results_stay_fresh_when_they_are_moved_into_the_folder_of_the_project(planning, monkeypatch):
+    plan = planning.plan()
+    monkeypatch.chdir(planning.code)
+    assert planning.plan() == plan
+
+
 HOSTS = [  # results of, on the host, with nsys, what is measured again
     (GPU, GPU, None, set()),
     (GPU, CPU, None, set()),  # a laptop, or a login node

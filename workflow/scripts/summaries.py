@@ -66,18 +66,24 @@ def summarize_forward(
     grouped = phases.astype(dict.fromkeys(names, "float64")).groupby(["phase", "run"])[names]
     mean = grouped.mean().join(grouped.std().add_suffix("_std")).reset_index("phase")
     forward, step = (mean[mean["phase"] == phase].reindex(runs["run"]) for phase in ("forward", "step"))
-    python = timings[timings["phase"] == "step"].set_index("run")[["mean_ms", "std_ms"]].reindex(runs["run"])
+    python = timings[timings["phase"] == "step"].set_index("run").reindex(runs["run"])
+    between_processes = python["mean_ms"] * python["process_spread"].fillna(0)
     table = pd.DataFrame(index=pd.Index(runs["run"]))
     ranges = {"forward_wall": forward, "forward_gpu_span": forward, "forward_gpu_busy": forward, "step_wall": step}
     for name, phase in ranges.items():
         column = f"{name.partition('_')[2]}_ns"
         table[f"{name}_ms"], table[f"{name}_std_ms"] = phase[column] / 1e6, phase[f"{column}_std"] / 1e6
-    table["unprofiled_step_ms"], table["unprofiled_step_std_ms"] = python["mean_ms"], python["std_ms"]
+    table["unprofiled_step_ms"] = python["mean_ms"]
+    table["unprofiled_step_std_ms"] = (python["std_ms"] ** 2 + between_processes**2) ** 0.5
+    table["process_spread"] = python["process_spread"]
     table["mean_kernel_us"] = forward["kernel_ns"] / forward["kernels"] / 1e3
     table["launch_us"] = forward["wall_ns"] / forward["kernels"] / 1e3
     table["idle_share"] = 1 - step["gpu_busy_ns"] / step["wall_ns"]
-    is_slower = (table["launch_us"] > table["mean_kernel_us"]) & (runs["device"] == "cuda").to_numpy()
-    table["launch_bound"] = (table["idle_share"] >= 0.15) & is_slower
+    table["unprofiled_idle_share"] = (1 - step["gpu_busy_ns"] / 1e6 / table["unprofiled_step_ms"]).clip(lower=0)
+    table["us_per_kernel"] = 1e3 * table["unprofiled_step_ms"] / step["kernels"]
+    is_launching = table["launch_us"].between(table["mean_kernel_us"], 150, inclusive="neither")  # or it waits: memory
+    is_idle = (table["unprofiled_idle_share"] >= 0.15) & (runs["device"] == "cuda").to_numpy()
+    table["launch_bound"] = is_idle & is_launching
     table["overhead_ratio"] = table["step_wall_ms"] / table["unprofiled_step_ms"]
     stds = [table[f"{name}_std_ms"] / table[f"{name}_ms"] for name in ("step_wall", "unprofiled_step")]
     table["overhead_ratio_std"] = table["overhead_ratio"] * (stds[0] ** 2 + stds[1] ** 2) ** 0.5
