@@ -323,8 +323,7 @@ RULES = (
     ),
     Rule(
         "no_tensor_cores", 0.05,
-        "allow TF32 (torch.set_float32_matmul_precision('high')), if the accuracy permits; bf16 saves more, since other"
-        " kernels then also move less memory",
+        "allow TF32 (torch.set_float32_matmul_precision('high')) or use bf16, if the accuracy permits",
         "certain", ON_GPU, no_tensor_cores,
     ),
     Rule(

@@ -38,7 +38,7 @@ SERIES = [BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, INK, GREY]
 PLAIN_NUMBER = "abs(datum.value) >= 1e4 ? format(datum.value, '~s') : format(datum.value, '~g')"  # 0.05, 3000, 40M
 THEME = {
     "font": "Liberation Sans, Arial, Helvetica, sans-serif", "background": "white", "aria": False,
-    "padding": {"left": 24, "right": 24, "top": 8, "bottom": 8}, "view": {"stroke": None},
+    "padding": {"left": 24, "right": 64, "top": 8, "bottom": 8}, "view": {"stroke": None},
     "axis": {"labelColor": INK, "titleColor": INK, "domainColor": SOFT, "tickColor": SOFT, "gridColor": "#dfe3e8",
              "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "labelLimit": 0, "titleLimit": 0},
     "legend": {"orient": "bottom", "title": None, "labelColor": INK, "labelLimit": 0, "labelFontSize": 11,

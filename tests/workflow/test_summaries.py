@@ -29,7 +29,7 @@ def test_a_step_without_a_kernel_counts_as_zero(tmp_path):
     assert row["gpu_time_std_ms"] == pytest.approx(0.5 / 2**0.5)
 
 
-WARM_UP = [  # ms of the warm-up steps, beside measured ones of 4 ms; the number of them that is needed
+WARM_UP = [  # ms of the warm-up steps, beside measured ones of 4 ms in the same process; the number of them that is needed
     ([12.0, 4.1, 4.0], 1), ([4.1, 4.0, 4.0], 0), ([4.0, 12.0, 4.0], 2), ([12.0, 4.0, 5.0], None),
 ]  # fmt: skip
 
@@ -38,6 +38,8 @@ WARM_UP = [  # ms of the warm-up steps, beside measured ones of 4 ms; the number
 def test_warm_up_steps_are_enough_after_which_all_take_what_the_measured_ones_take(ms, enough):
     tables = make_tables(make_run("forward"))
     warm = [{"run": "forward", "phase": "step", "step": step, "ms": one} for step, one in enumerate(ms)]
-    row = summaries.summarize_forward(*(tables[name] for name in ("runs", "timings", "phases")), pd.DataFrame(warm))
+    steps = [{"run": "forward", "phase": "step", "process": number, "ms": ms} for number, ms in ((1, 4.0), (2, 9.0))]
+    timed = (tables[name] for name in ("runs", "timings", "phases"))
+    row = summaries.summarize_forward(*timed, pd.DataFrame(warm), pd.DataFrame(steps))
     assert row["first_step_ratio"][0] == ms[0] / 4 and row["warmup_enough"].isna()[0] == (enough is None)
     assert enough is None or row["warmup_enough"][0] == enough

@@ -80,7 +80,7 @@ rule merge:
 
 rule summaries:
     input:
-        tables=parquet("runs", "timings", "phases", "kernels", "ranges", "warmup_steps"),
+        tables=parquet("runs", "timings", "phases", "kernels", "ranges", "warmup_steps", "steps"),
         code=write_digest("summaries", "workflow/scripts/summaries.py"),
     output:
         table_files(SUMMARIES),

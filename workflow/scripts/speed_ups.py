@@ -64,9 +64,13 @@ def draw(table: pd.DataFrame, dimension: str, machine: str) -> alt.TopLevelMixin
         return charts.text_chart(f"No two captured runs differ in {dimension} alone.")
     rows = charts.label_rows(rows, but=("mode", dimension))
     rows = rows.assign(furthest=rows[["speed_up", "wall_speed_up"]].max(axis=1), mode=rows["mode"].replace(MODES))
-    base, values = f"with {dimension}: {BASES[dimension]}", list(dict.fromkeys(rows[dimension]))
+    base, values = f"with {dimension} {BASES[dimension]}", list(dict.fromkeys(rows[dimension]))
+    rows["label_text"] = [
+        f"{row.speed_up:.2f}" + (f" ({row.wall_speed_up:.2f})" if row.wall_speed_up > 0 else "")
+        for row in rows.itertuples()
+    ]
     bars = alt.Chart(rows).encode(y=charts.label_axis(rows), yOffset=alt.YOffset(f"{dimension}:N", sort=values))
-    scale = alt.Scale(domain=[0, rows["furthest"].max() * 1.1], nice=False)
+    scale = alt.Scale(domain=[0, rows["furthest"].max() * 1.2], nice=False)
     text = bars.mark_text(align="left", dx=3, fontSize=9)
     layers = [
         bars.mark_bar().encode(
@@ -74,14 +78,14 @@ def draw(table: pd.DataFrame, dimension: str, machine: str) -> alt.TopLevelMixin
             color=charts.series_color(rows, dimension),
         ),
         alt.Chart(rows).mark_rule(color=charts.SOFT).encode(x=alt.datum(1)),
-        text.encode(x="furthest:Q", text=alt.Text("speed_up:Q", format=".2f")),
+        text.encode(x="furthest:Q", text="label_text:N"),
         bars.mark_tick(color=charts.INK, thickness=2, opacity=1).encode(x="wall_speed_up:Q"),
     ]
-    chart = alt.layer(*layers).properties(width=260, height=alt.Step(13))
+    chart = alt.layer(*layers).properties(width=520 // rows["mode"].nunique(), height=alt.Step(13))
     chart = chart.facet(alt.Column("mode:N", title=None, sort=list(rows["mode"].unique())))
-    medians = [f"{some['speed_up'].median():.2f} ({value})" for value, some in rows.groupby(dimension, sort=False)]
-    quantity = "Speed-up of a step in GPU time (bars), and of the step without a profiler (ticks)"
-    return charts.titled(chart, f"Times as fast as {base}: {', '.join(medians)}", quantity, machine)
+    ranges = [f"{write_range(some['speed_up'])} ({value})" for value, some in rows.groupby(dimension, sort=False)]
+    quantity = "Speed-up of a step in GPU time (bars), and by the clock without a profiler (ticks, in brackets)"
+    return charts.titled(chart, f"A step is {', '.join(ranges)} times as fast as {base}", quantity, machine)
 
 
 def draw_checkpoints(table: pd.DataFrame, runs: pd.DataFrame, machine: str) -> alt.TopLevelMixin:

@@ -29,16 +29,16 @@ BACKWARD_FLOPS = {
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
-    """Reads the merged tables runs, timings, phases, kernels, ranges and, if it is there, warmup_steps; writes the
-    tables that the outputs name."""
+    """Reads the merged tables runs, timings, phases, kernels, ranges and, if they are there, steps and warmup_steps;
+    writes the tables that the outputs name."""
     tables = read_tables(inputs)
     runs, phases, ranges = tables["runs"], tables["phases"], tables["ranges"]
     kernels = tables["kernels"].query("step >= 0").drop(columns=KEYS[1:])
     kernels["range"] = kernels["range"].astype("object").fillna("")
     steps = phases[phases["phase"] == "step"].groupby("run")["step"].nunique()
     forward, backward = (kernels[kernels["phase"] == phase] for phase in ("forward", "backward"))
-    warmup_steps = tables.get("warmup_steps", make_table("warmup_steps"))
-    made = {"forward_time": summarize_forward(runs, tables["timings"], phases, warmup_steps)}
+    timed = {name: tables.get(name, make_table(name)) for name in ("warmup_steps", "steps")}
+    made = {"forward_time": summarize_forward(runs, tables["timings"], phases, **timed)}
     if len(kernels):
         made |= {
             "top_kernels": rank_kernels(kernels, steps),
@@ -59,7 +59,7 @@ def add_keys(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def summarize_forward(
-    runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame, warmup_steps: pd.DataFrame
+    runs: pd.DataFrame, timings: pd.DataFrame, phases: pd.DataFrame, warmup_steps: pd.DataFrame, steps: pd.DataFrame
 ) -> pd.DataFrame:
     """(a) Every run's forward pass on the host and on the GPU, and its step with and without the profiler."""
     names = ["wall_ns", "gpu_span_ns", "gpu_busy_ns", "kernel_ns", "kernels"]
@@ -90,7 +90,8 @@ def summarize_forward(
     matches = ((table["overhead_ratio"] - 1).abs() <= 0.05).astype("boolean")
     table["matches_python"] = matches.where(table["overhead_ratio"].notna())
     warm = warmup_steps[warmup_steps["phase"] == "step"]
-    ratios = (warm["ms"] / warm["run"].map(table["unprofiled_step_ms"]).astype("float64")).groupby(warm["run"])
+    warmed = steps.query("phase == 'step' and process == 1").groupby("run")["ms"].mean()  # by the same process
+    ratios = (warm["ms"] / warm["run"].map(warmed).astype("float64")).groupby(warm["run"])
     table["first_step_ratio"] = ratios.first()
     table["warmup_enough"] = ratios.agg(count_warmup).astype("float64").reindex(table.index).astype("Int64")
     return table.reset_index()
