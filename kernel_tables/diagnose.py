@@ -28,7 +28,7 @@ class Diagnosis:
     # "ranges" and "kernels": the longest, with their ms; "steps": the indices of its steps
     where: dict[str, object] = field(default_factory=dict)
     gain_ms: float | None = None  # what a fix saves of a step at most; None if the rule abstains
-    gain_percent: float | None = None  # its share: of a step before recording if Scope.step_before_ns is known
+    gain_percent: float | None = None  # its share of what StepTime.percent_base says
     advice: str = ""
     sure: str = ""  # certain, likely, possible
 
@@ -62,11 +62,10 @@ def diagnose(source: Profile | Scope, step_name: str = "step", rules: Sequence[R
 
 
 def _gain(scope: Scope, hit: Hit) -> tuple[float, float]:
-    """The milliseconds and percent of a step that a fix saves at most: of a step before recording if its time is known,
-    else of a recorded step."""
-    before_ns = scope.step_before_ns
+    """The milliseconds and percent of a step that a fix saves at most, as StepTime.percent_base says of which."""
+    before_ns = None if scope.profile.is_cpu_only else scope.step_before_ns
     step_ns = limit_ns = before_ns or scope.span_ns / scope.steps_on_devices
-    if before_ns and not scope.profile.is_cpu_only:
+    if before_ns:
         # Recording does not change the work of the GPU, so a step before recording is idle for the rest of its time.
         busy_ns = scope.span_ns - scope.parts_ns[IDLE]
         limit_ns -= (busy_ns - min(hit.running_ns, busy_ns)) / scope.steps_on_devices

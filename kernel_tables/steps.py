@@ -328,6 +328,7 @@ class StepTime:
     parts_ns: dict[str, float]  # by name; they add up to `ns`; without those that take no time
     idle_ns: dict[str, float]  # by name of a part: how much of it is time in which the device did nothing
     before_ns: float | None = None  # the time of a step before recording, Scope.step_before_ns
+    on_cpu: bool = False
 
     @property
     def _mean(self) -> str:
@@ -348,10 +349,11 @@ class StepTime:
 
     @property
     def percent_base(self) -> str:
-        """What the percentages of findings refer to: a step before recording, or if its time is not known, this."""
+        """What the percentages of findings refer to: a step before recording, or if its time is not known, this. On a
+        CPU always this, since recording lengthens what it finds, too."""
         if not self.steps:
             return " of the capture"
-        return " of a step before recording" if self.before_ns else " of a recorded step"
+        return " of a step before recording" if self.before_ns and not self.on_cpu else " of a recorded step"
 
     @property
     def sentence(self) -> str:
@@ -396,4 +398,4 @@ def step_time(scope: Scope) -> StepTime | None:
         raise NotConserved(f"{parts_ns} are not the {scope.span_ns} ns of the steps")
     parts_ns, idle_ns = ({name: ns / count for name, ns in one.items() if ns} for one in (parts_ns, idle_ns))
     steps, lost, before_ns = len(scope.step_ranges), scope.lost_steps, scope.step_before_ns
-    return StepTime(steps, lost, scope.span_ns / count, parts_ns, idle_ns, before_ns)
+    return StepTime(steps, lost, scope.span_ns / count, parts_ns, idle_ns, before_ns, scope.profile.is_cpu_only)

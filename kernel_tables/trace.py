@@ -112,7 +112,8 @@ class Events(Source):
     """
 
     def __init__(self, path: Path):
-        self.path, self.file, self.whole_microseconds = path, EventFile(path), True
+        self.path, self.file = path, EventFile(path)
+        self.whole_lengths = {True: True, False: True}  # of activities, of operators: whether they are whole µs
         self.process, self.further_ids = 0, 0
         self.labels: set[tuple[int, str]] = set()  # of activities whose process is text: device and process
         self.names, self.shapes, self.size_texts, self.copy_words = Numbers(), Numbers(), Numbers(), Numbers()
@@ -173,8 +174,9 @@ class Events(Source):
             columns["is_open"] = ~(lengths >= 0)
             lengths = np.where(columns["is_open"], 0, lengths)
         columns |= {"start": start, "end": start + _checked(lengths)}
+        if kind in (KERNEL, COPY, FILL, "operator"):
+            self.whole_lengths[kind != "operator"] &= not (lengths % 1000).any()
         if kind in (KERNEL, COPY, FILL):
-            self.whole_microseconds = self.whole_microseconds and not (lengths % 1000).any()
             return columns | self._device_columns(kind, names, events, args)
         columns |= {"name": self.names.of(names), "thread": self._threads(events)}
         numbers = {"call": ("correlation",), "operator": ("sequence", "forward_thread")}.get(kind, ())
@@ -301,7 +303,7 @@ class Events(Source):
         of_rank = told.distributed_info if isinstance(told.distributed_info, dict) else {}
         names = {errors.RANK_KEY: "rank", errors.RANKS_KEY: "world_size"}
         facts |= {key: str(of_rank[name]) for key, name in names.items() if name in of_rank}
-        if self.whole_microseconds:
+        if self.whole_lengths[on_gpu]:
             facts[errors.RESOLUTION_KEY] = "1000"
         if bad := file.bad_events + file.repairs:
             facts[errors.BAD_KEY] = str(bad)

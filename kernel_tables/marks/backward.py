@@ -36,6 +36,7 @@ def follow_backward(marker: Marker | None, name: str | None = None) -> None:
         setattr(torch.autograd, function, original)
     _originals.clear()
     if marker is not None:
+        _BackwardPass.local.tensor = torch.empty(0)
         for function in ("backward", "grad"):
             _originals[function] = original = getattr(torch.autograd, function)
             around = name if function == "backward" else None

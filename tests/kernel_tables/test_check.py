@@ -120,6 +120,8 @@ def test_steps_of_a_cpu_vary_and_have_lost_nothing(codes, tmp_path):
     operators = [event("cpu_op", "aten::mm", at, 5) for at in (10, 20, 110)]
     marks = [event("user_annotation", "step", at, 90) for at in (0, 100)]
     assert codes(written(tmp_path, *marks, *operators)) == ([], ["whole_microseconds", "steps_vary"])
+    exact = event("cpu_op", "aten::mm", 120, 5.25)
+    assert codes(written(tmp_path, *marks, *operators, exact)) == ([], [])
 
 
 STATEMENTS = {  # by code: what makes a whole capture impossible

@@ -57,7 +57,7 @@ def test_a_run_is_compared_by_phase_with_the_one_at_the_default_that_differs_in_
 
 SAID = {
     "f_precision": [
-        "\n\nIn GPU time, a training step is 2.00 times as fast in bf16 (1.50 ms; by the clock 0.800 times) as in fp32 (3.00",
+        "\n\nIn GPU time, a training step is 2.00 times as fast in bf16 (1.50 ms; by the clock 0.800 times) as in fp32",
         "no difference was tested: each run was timed in one process", "differs from that in fp32 by at most 5.0 %",
     ],
     "g_compile": [
@@ -65,7 +65,7 @@ SAID = {
         "which pay back by the clock the 5.00 s that",
     ],
     "h_attention": [
-        "1.50 times as fast with flash attention (2.00 ms; by the clock", "0.800 times as fast with math attention (3.75",
+        "1.50 times as fast with flash attention (2.00 ms; by the clock", "0.800 times as fast with math attention",
         "faster in 1 of 2 runs, slower in 1 of 2 runs, by 3 captured steps each", "in fp32 `attentions: [flash]`",
         "(without projections) takes 0.500 ms, with flash attention 0.334 ms", "4.0 GiB → 1.0 GiB",
     ],

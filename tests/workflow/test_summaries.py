@@ -29,7 +29,7 @@ def test_a_step_without_a_kernel_counts_as_zero(tmp_path):
     assert row["gpu_time_std_ms"] == pytest.approx(0.5 / 2**0.5)
 
 
-WARM_UP = [  # ms of the warm-up steps, beside measured ones of 4 ms in the same process; the number of them that is needed
+WARM_UP = [  # ms of warm-up steps, beside measured ones of 4 ms in the same process; the number that is needed
     ([12.0, 4.1, 4.0], 1), ([4.1, 4.0, 4.0], 0), ([4.0, 12.0, 4.0], 2), ([12.0, 4.0, 5.0], None),
 ]  # fmt: skip
 

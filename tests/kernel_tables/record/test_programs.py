@@ -83,6 +83,7 @@ def test_each_rank_has_its_capture(record):
     done = record(program=[sys.executable, "programs.py", "joins"])
     assert done.instances()["step"] == done.instances("recording_rank1.sqlite")["step"] == 6
     assert "recording_rank1.sqlite: steps 6 to 11 of SGD, rank 1, process" in done.err
+    assert "a mean mixes steps" not in done.err  # the recorder adds no work to the first step
     with kernel_tables.read("recording_rank1.sqlite") as profile:
         assert (profile.metadata["RECORDED_RANK"], profile.metadata["RECORDED_RANKS"]) == ("1", "2")
 
