@@ -47,8 +47,11 @@ def test_the_recording_of_the_readme_is_that_of_the_example(tmp_path):
     capture.write_bytes(gzip.decompress(RECORDING.read_bytes()))
     with read(capture) as profile:
         tree = tree_lines(profile, 100, 200, None).splitlines()
-        said = [step_time(Scope(profile, "step")).sentence]
-        said += [finding.sentence() for finding in profile.diagnose("step") if not finding.abstained][:1]
+        time = step_time(Scope(profile, "step"))
+        said = [time.sentence]
+        said += [finding.sentence(time.percent_base) for finding in profile.diagnose("step") if not finding.abstained][
+            :1
+        ]
     printed = re.search(r"```\n(range .*?)```", README, re.DOTALL).group(1)
     rows = [line for line in printed.splitlines() if re.search(r"share$|█", line)]
     made = {" ".join(line.split()[: len(row.split())]) for line in tree for row in rows}
