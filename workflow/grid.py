@@ -234,7 +234,9 @@ def convert(values: Mapping[str, Any], kind: type, path: str = "") -> Any:
     except msgspec.ValidationError as error:
         problem, _, inner = str(error).replace("`", "").replace("[...]", "").partition(" - at ")
         key = (path + inner.replace("$", "")).strip(".")
-        raise ConfigError(f"{key or 'at the top'}: {problem}; workflow/grid.py has all keys and values") from None
+        raise ConfigError(
+            f"{key or 'at the top'}: {problem}; workflow/grid.py and cs336_model/spec.py have all keys and values"
+        ) from None
 
 
 def require_known(path: str, word: str, known: Mapping[str, Any]) -> None:

@@ -90,10 +90,13 @@ def write_tables(made: Mapping[str, pd.DataFrame], outputs: Iterable[str | Path]
 
 def read_table(path: str | Path) -> pd.DataFrame:
     """The table in a Parquet file, with declared columns cast to their types; columns that are not declared are kept.
-    Integers and truth values of a column with gaps are of pandas' types that know gaps."""
+    Integers and truth values of a column with gaps are of pandas' types that know gaps. A dimension of runs that is
+    newer than the table is at its default."""
     path = Path(path)
     frame = pq.ParquetFile(path).read().to_pandas()
     declared = declared_columns(path.stem) if path.stem in declared_tables() else {}
+    newer = [key for key in KEYS[4:] if "run" in frame and key in declared and key not in frame]
+    frame = frame.assign(**{key: getattr(grid.Run(model=""), key) for key in newer})
     return _cast(frame, {name: column for name, column in declared.items() if name in frame})
 
 

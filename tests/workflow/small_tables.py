@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pandas as pd
 
+from workflow.grid import Run
 from workflow.tables import KEYS, declared_columns, write_table
 
 DEFAULTS = {
-    "model": "tiny", "context_length": 128, "mode": "forward", "precision": "fp32", "batch_size": 4, "compile": "off",
-    "attention": "eager", "checkpoint": "0", "gpus": 1, "parallel": "none", "optimizer": "adamw",
+    **{key: getattr(Run(model=""), key) for key in KEYS[4:]},
+    "model": "tiny", "context_length": 128, "mode": "forward", "batch_size": 4,
 }  # fmt: skip
 SIZES = {"d_model": 64, "d_ff": 128, "num_layers": 2, "num_heads": 2, "vocab_size": 100, "parameters": 2_000_000}
 MACHINE = {

@@ -39,7 +39,8 @@ def test_it_says_what_is_there_and_how_long_the_grid_takes(said):
 
 
 def test_a_gpu_that_is_asked_for_or_cannot_be_used_is_missing(said):
-    assert said(gpus=(), device="cuda")["GPU"][0] == "missing" and said(gpus=())["GPU"][0] == "ok"
+    assert said(gpus=(), device="cuda")["GPU"][0] == "missing" and said(gpus=())["GPU"][0] == "warning"
+    assert said(gpus=(), device="cpu")["GPU"][0] == "ok"
     assert "install one built for the driver" in said(torch="print(0, 1e9, '2.11')")["GPU"][1]
     broken = said(torch="raise ImportError('no torch here')")
     assert broken["torch"] == ("missing", "it cannot be used: ImportError: no torch here")

@@ -45,7 +45,7 @@ def test_every_shipped_grid_has_runs_that_a_program_accepts(grid):
 
 
 WRONG = [  # a change of the configuration, and words of the message
-    ({"timing": {"warmup_stepz": 1}}, "timing: Object contains unknown field warmup_stepz; workflow/grid.py has all"),
+    ({"timing": {"warmup_stepz": 1}}, "timing: Object contains unknown field warmup_stepz; workflow/grid.py and "),
     ({"timing": {"warmup_steps": -1}}, "timing.warmup_steps: Expected int >= 0"),
     ({"grid": "onn"}, "grid: 'onn' is not one of one"),
     ({"models": {"../x": {}}}, "models"),

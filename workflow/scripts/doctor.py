@@ -57,7 +57,12 @@ def describe_gpu(device: str, torch_sees_it: bool) -> Line:
     """Whether there is a GPU, and PyTorch can use it."""
     gpus, driver = freshness.find_gpus()
     if not gpus or device == "cpu":
-        return "missing" if device == "cuda" else "ok", "GPU", "none, or device is cpu: the CPU is measured"
+        word = {"cuda": "missing", "cpu": "ok"}.get(device, "warning")
+        return (
+            word,
+            "GPU",
+            "none, or device is cpu: the CPU is measured (grids for it begin with cpu: --config grid=cpu)",
+        )
     if not torch_sees_it:
         return "missing", "GPU", f"{gpus[0]}, which this PyTorch cannot use: install one built for the driver {driver}"
     return "ok", "GPU", f"{len(gpus)} × {gpus[0]}, driver {driver}"

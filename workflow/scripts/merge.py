@@ -59,7 +59,8 @@ def read_results(paths: Sequence[str], wanted: dict[str, dict]) -> dict[str, Sta
         shown = "".join(f"\n  {path}: {difference}" for path, difference in list(stale.items())[:5])
         raise BadResult(
             f"{len(stale)} of {len(paths)} results were made from something else than config.yaml and the code say now:"
-            f"{shown}{' ...' if len(stale) > 5 else ''}\nMeasure them again:\n  {command_for(stale)}"
+            f"{shown}{' ...' if len(stale) > 5 else ''}\nMeasure them again, with your --config, --configfile and"
+            f" --directory:\n  {command_for(stale)}"
         )
     stages_by_run: dict[str, Stages] = {}
     for path, result in results.items():
