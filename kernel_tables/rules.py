@@ -268,7 +268,8 @@ RULES = (
         "likely", FROM_CALLS, when="for kernels that the host launches too late", leaves_to=("unfused_optimizer",),
     ),
     Rule(
-        "small_kernels", 0.15, "fuse them (torch.compile), replay them as a CUDA graph, or work on larger tensors",
+        "small_kernels", 0.15,
+        "fuse small kernels (torch.compile), replay them as a CUDA graph, or work on larger tensors",
         "possible", ON_GPU, small_kernels, leaves_to=("unfused_optimizer", "launch_bound"),
     ),
     Rule(
