@@ -194,11 +194,13 @@ def write_range(values: pd.Series, kind: str = "number", unit: str = "") -> str:
 
 
 def write_count(truths: pd.Series, noun: str = "run") -> str:
-    """In how many runs something is true: "17 of 20 runs", "all 20 runs", "none of 20 runs", "the only run"."""
+    """In how many runs something is true: "17 of 20 runs", "all 20 runs", "both runs", "the only run"."""
     total, count = len(truths), int(truths.sum())
     if total == 1:
         return f"the only {noun}" if count else f"none of 1 {noun}"
-    return f"{'all' if count == total else f'{count} of' if count else 'none of'} {total} {noun}s"
+    if count == total:
+        return f"both {noun}s" if total == 2 else f"all {total} {noun}s"
+    return f"{f'{count} of' if count else 'none of'} {total} {noun}s"
 
 
 def list_largest(rows: pd.DataFrame, name: str, share: str, count: int, form: str = "{} {}") -> pd.Series:

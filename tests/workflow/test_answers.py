@@ -33,7 +33,7 @@ def documents(tmp_path_factory) -> dict[str, str]:
 @pytest.mark.parametrize("name", LETTERS)  # whose numbers tests/golden/test_example.py has
 def test_a_document_has_its_question_why_what_to_do_and_the_machine(documents, name):
     text = documents[name]
-    assert re.match(rf"# \({name[0]}\) .*\?\n\n.* median run .*\n\n- Because: ", text) and "What to do" in text
+    assert re.match(rf"# \({name[0]}\) .*\?\n\n.* median run.*\n\n- Because: ", text) and "What to do" in text
     html = markdown.markdown(text, extensions=["tables"])  # names of kernels have signs of Markdown and HTML
     rows = [row for row in text.splitlines() if row.startswith("|") and set(row) - set("|:- ")]
     assert html.count("<tr>") == len(rows) and "<T>" not in html and html.count("<table>") == html.count("<img") == 1

@@ -65,7 +65,7 @@ def test_a_cost_is_judged_by_the_spread_that_its_interval_quotes(study):
 def test_without_a_spread_or_within_it_a_cost_cannot_be_told(study, processes, spread):
     tables, document = study(processes=processes, spread=spread)
     assert set(tables["communication_times"]["verdict"].dropna()) == {"cannot be told"}
-    assert "beyond the spread between processes in none of 2 runs; whether it does cannot be told in all 2" in document
+    assert "beyond the spread between processes in none of 2 runs; whether it does cannot be told in both runs" in document
     assert ("one process timed each" in document) == (processes == 1)
 
 
@@ -84,7 +84,7 @@ def test_the_document_begins_with_what_communication_costs_the_typical_run(study
     )
     assert "computation overlaps 90.0 % of the time of communication: 20 collectives with 954 MiB in a step" in document
     assert "`parallels: [ddp]` takes 89.2 % of a step with naive, 58.0 ms (faster; 3 processes each)" in document
-    assert "costs time beyond the spread between processes in all 2 runs." in document
+    assert "costs time beyond the spread between processes in both runs." in document
     assert "| huge " in document and "OOM" in document and "1.72 (86.2 %)" in document
 
 

@@ -37,7 +37,7 @@ def test_several_numbers_become_a_range_or_a_count():
     assert text.write_range(values, unit=" ms") == "1.00 to 3.00 ms"
     assert text.write_range(values[:1], "percent") == "100.0 %" and text.write_range(values[3:]) == "–"
     counts = [text.write_count(pd.Series(truths)) for truths in ([True, False], [True, True], [False], [True])]
-    assert counts == ["1 of 2 runs", "all 2 runs", "none of 1 run", "the only run"]
+    assert counts == ["1 of 2 runs", "both runs", "none of 1 run", "the only run"]
     runs = pd.concat([make_tables(make_run("a"))["runs"]] * 5).assign(ms=[4.0, 1.0, 3.0, 2.0, None])
     assert text.find_middle(runs, "ms")["ms"] == 2.0
     assert text.find_middle(runs.assign(precision=["fp32", *["bf16"] * 4]), "ms")["ms"] == 4.0  # the default alone

@@ -82,7 +82,7 @@ def test_the_answer_names_what_costs_most_why_and_what_to_do():
     abstained = {"code": "idle_sync", "abstained": True, "message": "no `calls`", "gain_ms": None}
     said = document(a_finding("launch_bound", 9.0), a_finding("my_rule", 1.0), abstained)
     assert said.split("\n\n")[1] == (
-        "The largest finding is `launch_bound`, in the only run: fixing this saves at most 20.0 % of a step, 2.00 ms"
+        "`launch_bound` is the largest finding in the only run: fixing it saves at most 20.0 % of a step, 2.00 ms"
         " (nano at context 8, training step)."
     )
     assert "- Because: what was found" in said and "- What to do: do it." in said
