@@ -109,4 +109,5 @@ def test_files_are_named_whatever_their_names(capture, tmp_path):
     capture.rename(odd)
     done = run("report", odd, "-o", tmp_path / "page.html")
     assert (done.returncode, done.stderr.decode()) == (0, f"kernel-tables: open file://{tmp_path}/page.html\n")
-    assert r"caf\udce9\x1b[31m.sqlite: no range is named 'none'" in refused("ranges", odd, "--under", "none")
+    for options in (("ranges", odd, "--under", "none"), ("diagnose", odd, "--step-name", "none")):
+        assert r"caf\udce9\x1b[31m.sqlite: no range is named 'none'" in refused(*options)
