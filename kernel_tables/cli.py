@@ -158,8 +158,9 @@ class Command:
                 for note in profiles[-1].notes:
                     say(f"{path.name}: {note}")
             step_name = getattr(self.options, "step_name", "step")
-            for one in profiles if step_name != "step" else ():  # that a capture may lack; another name was given
-                one.require_range(step_name)
+            if step_name != "step":  # the default, which a capture may lack
+                for one in profiles:
+                    one.require_range(step_name)
             self.losses = [(one.capture.path.name, loss) for one in profiles for loss in losses(one, step_name)]
             if not self.wants_text:  # else they are a part of the text
                 for name, loss in self.losses:

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from workflow.grid import Run
 from workflow.tables import KEYS, make_table, read_table
 from workflow.text import environment
 from workflow.verdict import FASTER, SLOWER, judge
@@ -21,7 +20,6 @@ FACTS = {
     "device_name": "device", "driver": "driver", "cuda": "CUDA", "torch": "PyTorch", "python": "Python",
     "nsys": "nsys", "cpu_name": "processor", "cores": "cores", "threads": "threads",
 }  # fmt: skip
-DEFAULTS = {key: getattr(Run(model=""), key) for key in KEYS[4:]}  # of columns that older results lack
 
 
 def main(before: str, after: str, fail_on: str, output: str) -> None:
@@ -49,7 +47,6 @@ def read_side(folder: Path) -> dict[str, pd.DataFrame]:
         sys.exit(f"compare: {folder} has no tables/runs.parquet and steps.parquet: give a folder of results, such as a"
                  " copy of results/ made before a change")  # fmt: skip
     runs = read_table(folder / "tables/runs.parquet")
-    runs = runs.assign(**{key: value for key, value in DEFAULTS.items() if key not in runs})
     times = pd.concat([read_table(path) for path in steps], ignore_index=True)
     times["process"] = times["process"].fillna(1) if "process" in times else 1
     times = times[times["phase"] == "step"].drop_duplicates(["run", "process", "step"])

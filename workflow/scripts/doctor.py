@@ -58,11 +58,7 @@ def describe_gpu(device: str, torch_sees_it: bool) -> Line:
     gpus, driver = freshness.find_gpus()
     if not gpus or device == "cpu":
         word = {"cuda": "missing", "cpu": "ok"}.get(device, "warning")
-        return (
-            word,
-            "GPU",
-            "none, or device is cpu: the CPU is measured (grids for it begin with cpu: --config grid=cpu)",
-        )
+        return word, "GPU", "none, or device is cpu: the CPU is measured (a grid for it: --config grid=cpu)"
     if not torch_sees_it:
         return "missing", "GPU", f"{gpus[0]}, which this PyTorch cannot use: install one built for the driver {driver}"
     return "ok", "GPU", f"{len(gpus)} × {gpus[0]}, driver {driver}"
