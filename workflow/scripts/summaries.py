@@ -79,11 +79,11 @@ def summarize_forward(
     table["mean_kernel_us"] = forward["kernel_ns"] / forward["kernels"] / 1e3
     table["launch_us"] = forward["wall_ns"] / forward["kernels"] / 1e3
     table["idle_share"] = 1 - step["gpu_busy_ns"] / step["wall_ns"]
-    table["unprofiled_idle_share"] = (1 - step["gpu_busy_ns"] / 1e6 / table["unprofiled_step_ms"]).clip(lower=0)
+    idle_share = (1 - step["gpu_busy_ns"] / 1e6 / table["unprofiled_step_ms"]).clip(lower=0)
+    table["unprofiled_idle_share"] = idle_share.where((runs["device"] == "cuda").to_numpy())
     table["us_per_kernel"] = 1e3 * table["unprofiled_step_ms"] / step["kernels"]
     is_launching = table["launch_us"].between(table["mean_kernel_us"], 150, inclusive="neither")  # or it waits: memory
-    is_idle = (table["unprofiled_idle_share"] >= 0.15) & (runs["device"] == "cuda").to_numpy()
-    table["launch_bound"] = is_idle & is_launching
+    table["launch_bound"] = (table["unprofiled_idle_share"] >= 0.15) & is_launching
     table["overhead_ratio"] = table["step_wall_ms"] / table["unprofiled_step_ms"]
     stds = [table[f"{name}_std_ms"] / table[f"{name}_ms"] for name in ("step_wall", "unprofiled_step")]
     table["overhead_ratio_std"] = table["overhead_ratio"] * (stds[0] ** 2 + stds[1] ** 2) ** 0.5
