@@ -128,8 +128,9 @@ class _BackwardPass:
     def _open_parts(self, chain: tuple, gradient: Tensor | None) -> None:
         if self.marker.state.reopened_parts is chain:
             return
-        if threading.get_ident() != self.calling_thread and gradient is not None:
-            self.devices.add(gradient.device)
+        if threading.get_ident() != self.calling_thread:
+            tensors = self.roots if gradient is None else (gradient,)  # a compiled graph's first output may have none
+            self.devices.update(tensor.device for tensor in tensors if isinstance(tensor, Tensor))
         self.marker.reopen(chain)
 
 
