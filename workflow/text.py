@@ -36,6 +36,7 @@ def environment(tables: dict[str, pd.DataFrame]) -> jinja2.Environment:
     """The environment of the templates."""
     runs = tables["runs"][tables["runs"]["mode"].isin(list(MODES))]  # attention alone has no mode
     modes = [mode for mode in MODES if mode in set(runs["mode"])] or ["forward"]
+    quoted = list_quoted(tables, runs, modes[0])
     on_gpu = "cuda" in set(tables["runs"]["device"])
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, trim_blocks=True,
@@ -44,7 +45,7 @@ def environment(tables: dict[str, pd.DataFrame]) -> jinja2.Environment:
     made.filters |= {
         **{name: partial(write_each, write) for name, write in (NUMBERS | {"escape": escape, "code": code}).items()},
         "spread": write_spread, "range": write_range, "count": write_count, "largest": list_largest,
-        "middle": find_middle, "by": spread_columns, "markdown": write_markdown,
+        "middle": find_middle, "typical": lambda rows, column: find_typical(rows, column, quoted), "by": spread_columns, "markdown": write_markdown,
         "select": lambda table, mode: select(table, runs, mode),
         "filled": lambda texts, mode: fill_with_status(texts, runs, mode),
         "short": lambda names: shorten(names, tables.get("top_kernels")),
@@ -58,6 +59,8 @@ def environment(tables: dict[str, pd.DataFrame]) -> jinja2.Environment:
         "kernel": "kernel" if on_gpu else "operator",
         "gpu_time": "GPU time" if on_gpu else "operator time",
         "machine": describe_machine(tables["runs"]),
+        "grid_words": describe_grid(runs),
+        "quoted": describe_run(runs, quoted[0]).partition(", ")[0] if quoted else None,
         "columns": lambda columns: order_rows(pd.DataFrame(columns), runs),
         "describe": lambda run: describe_run(tables["runs"], run),
         "mode_name": lambda mode: MODES.get(mode, mode),
@@ -115,6 +118,15 @@ def describe_variant(row: dict | pd.Series, keys: Iterable[str]) -> list[str]:
     values = {key: str(row[key]) for key in keys if str(row[key]) != DEFAULTS.get(key)}
     texts = (VARIANT_WORDS.get(key, key.replace("_", " ") + " {}").format(value) for key, value in values.items())
     return [text.removesuffix(" on") for text in texts]  # "compiled on" is the whole
+
+
+def describe_grid(runs: pd.DataFrame) -> str:
+    """The values of the grid's dimensions in words, without options at their defaults; escaped."""
+    options = [key for key in VARIANTS if key == "precision" or set(runs[key].astype("str")) != {DEFAULTS.get(key)}]
+    keys = ["model", "context_length", "mode", *options]
+    values = {key.replace("_", " "): list(dict.fromkeys(runs[key])) for key in keys}
+    values["mode"] = [MODES[mode] for mode in values["mode"]]
+    return escape("; ".join(f"{key} {', '.join(map(str, some))}" for key, some in values.items() if some))
 
 
 def list_missing(runs: pd.DataFrame) -> list[str]:
@@ -215,6 +227,23 @@ def find_middle(rows: pd.DataFrame, column: str) -> pd.Series:
     """The row with the median of a column, the lower of two, of those that prefer_defaults gives."""
     known = prefer_defaults(rows[rows[column].notna()]).sort_values(column, kind="stable")
     return known.iloc[(len(known) - 1) // 2]
+
+
+def list_quoted(tables: dict[str, pd.DataFrame], runs: pd.DataFrame, mode: str) -> list[str]:
+    """The runs that answers quote, in every mode: of the configuration with the median time of a forward pass."""
+    times = tables.get("forward_time", pd.DataFrame(columns=["mode", "run", "unprofiled_step_ms"]))
+    times = times[(times["mode"] == mode) & times["unprofiled_step_ms"].notna()]
+    if times.empty or len(runs) == 1:
+        return []
+    median, keys = find_middle(times, "unprofiled_step_ms")["run"], index_runs(runs)
+    same = keys == keys[runs["run"].tolist().index(median)]
+    return [median, *runs["run"][same & (runs["run"] != median)]]
+
+
+def find_typical(rows: pd.DataFrame, column: str, quoted: list[str]) -> pd.Series:
+    """The row of a quoted run; if none has the column, the one with its median."""
+    some = rows[rows["run"].isin(quoted) & rows[column].notna()]
+    return find_middle(rows if some.empty else some, column)
 
 
 def prefer_defaults(rows: pd.DataFrame) -> pd.DataFrame:

@@ -33,7 +33,7 @@ def documents(tmp_path_factory) -> dict[str, str]:
 @pytest.mark.parametrize("name", LETTERS)  # whose numbers tests/golden/test_example.py has
 def test_a_document_has_its_question_why_what_to_do_and_the_machine(documents, name):
     text = documents[name]
-    assert re.match(rf"# \({name[0]}\) .*\?\n\n.* median run.*\n\n- Because: ", text) and "What to do" in text
+    assert re.match(rf"# \({name[0]}\) .*\?\n\n.*tiny at context .*\n\n- Because: ", text) and "What to do" in text
     html = markdown.markdown(text, extensions=["tables"])  # names of kernels have signs of Markdown and HTML
     rows = [row for row in text.splitlines() if row.startswith("|") and set(row) - set("|:- ")]
     assert html.count("<tr>") == len(rows) and "<T>" not in html and html.count("<table>") == html.count("<img") == 1
@@ -44,10 +44,12 @@ def test_all_documents_are_in_one_which_ends_with_what_is_missing_and_the_proven
     text = documents["answers"]
     assert re.findall("^##? (.{3})", text, re.MULTILINE) == ["Ans", "(a)", "(b)", "(c)", "(d)", "(e)", "Not", "Pro"]
     assert "\n- big at context 128, training step: out of memory\n" in text and text.count("Measured on") == 1
-    sizes, machine, launch, _ = text.rpartition("## Provenance\n\n")[2].splitlines()
-    assert sizes.startswith("- Runs: 4; tiny (2.00 M parameters, num_layers 2, d_model 64, d_ff 128); big (")
+    assert "\n\n4 runs: model tiny, big; context length 128; mode forward pass, training step; precision fp32" in text
+    assert "Answers quote tiny at context 128, the run with the median time of a forward pass" in text
+    sizes, machine, launch = text.rpartition("## Provenance\n\n")[2].splitlines()
+    assert sizes.startswith("- Models: tiny (2.00 M parameters, num_layers 2, d_model 64, d_ff 128); big (")
     assert machine.startswith("- Measured on NVIDIA H200")
-    assert launch.startswith("- Host per kernel under the profiler, NVTX `forward` ÷ its kernels: 200 µs in ")
+    assert launch.startswith("- Host per kernel under the profiler (NVTX") and ": 200 µs in " in launch
 
 
 GRIDS = {

@@ -55,5 +55,5 @@ def test_a_precision_is_compared_with_fp32(tables):
 def test_the_document_leads_with_the_pair_of_precisions(tables):
     tables["energy"] = summarize(tables)
     document = text.environment(tables).get_template("m_energy.md.j2").render()
-    assert "In bf16, a training step takes 30.0 J, 1875 mJ per token: 50.0 % of the 60.0 J in fp32" in document
-    assert "draws 150 W for 200 ms, of which 100 W even when idle, in fp32 300 W for 200 ms" in document
+    assert "A training step in bf16 takes 30.0 J, 1875 mJ per token: 50.0 % of the 60.0 J in fp32" in document
+    assert "takes 200 instead of 200 ms, and the GPU draws 150 instead of 300 W; it draws 100 W when idle" in document

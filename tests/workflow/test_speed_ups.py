@@ -57,23 +57,23 @@ def test_a_run_is_compared_by_phase_with_the_one_at_the_default_that_differs_in_
 
 SAID = {
     "f_precision": [
-        "\n\nIn GPU time, a training step is 2.00 times as fast in bf16 (1.50 ms; by the clock 0.800 times) as in fp32",
-        "no difference was tested: each run was timed in one process", "differs from that in fp32 by at most 5.0 %",
+        "\n\nThe GPU is busy for 3.00 ms of a training step in fp32, 1.50 ms in bf16 (2.00 times as fast); the step takes",
+        "were not tested: each run was timed in one process", "Accuracy: not compared",
     ],
     "g_compile": [
-        "is 1.25 times as fast compiled entirely (2.40 ms; by the clock", "only run had graph breaks",
-        "which pay back by the clock the 5.00 s that",
+        "2.40 ms compiled entirely (1.25 times as fast)", "only run had graph breaks",
+        "then win back the 5.00 s that",
     ],
     "h_attention": [
-        "1.50 times as fast with flash attention (2.00 ms; by the clock", "0.800 times as fast with math attention",
-        "faster in 1 of 2 runs, slower in 1 of 2 runs, by 3 captured steps each", "in fp32 `attentions: [flash]`",
-        "(without projections) takes 0.500 ms, with flash attention 0.334 ms", "4.0 GiB → 1.0 GiB",
+        "2.00 ms with flash attention (1.50 times as fast)", "with math attention (0.800 times as fast)",
+        "(3 captured steps each), the GPU is busy for less time in 1 of 2 runs, for more time in 1 of 2 runs", "in fp32 `attentions: [flash]`",
+        "takes 0.500 ms with eager attention, 0.334 ms with flash attention", "4.0 GiB → 1.0 GiB",
     ],
     "j_checkpoint": [
-        "With checkpoint 1, a training step needs 1.0 GiB instead of 4.0 GiB at its peak, and takes 133.3 % of the GPU",
-        "runs out of memory without checkpoints; it fits with checkpoint 1 (30.0 ms, 60.0 GiB)",
+        "With checkpoint 1, a training step needs 1.0 GiB instead of 4.0 GiB at its peak, and keeps the GPU busy for",
+        "runs out of memory without checkpoints; it fits with checkpoint 1 (GPU busy for 30.0 ms, peak of 60.0",
     ],
-    "optimizer": ["1.01 times as fast with the fused optimizer", "not told apart in the only run", "1.01 ?"],
+    "optimizer": ["with the fused optimizer (1.01 times as fast)", "or not told apart, in the only run", "1.01 ?"],
 }  # fmt: skip
 
 
