@@ -45,8 +45,9 @@ def environment(tables: dict[str, pd.DataFrame]) -> jinja2.Environment:
     made.filters |= {
         **{name: partial(write_each, write) for name, write in (NUMBERS | {"escape": escape, "code": code}).items()},
         "spread": write_spread, "range": write_range, "count": write_count, "largest": list_largest,
-        "middle": find_middle, "typical": lambda rows, column: find_typical(rows, column, quoted), "by": spread_columns, "markdown": write_markdown,
+        "middle": find_middle, "by": spread_columns, "markdown": write_markdown,
         "select": lambda table, mode: select(table, runs, mode),
+        "typical": lambda rows, column: find_typical(rows, column, quoted),
         "filled": lambda texts, mode: fill_with_status(texts, runs, mode),
         "short": lambda names: shorten(names, tables.get("top_kernels")),
     }  # fmt: skip

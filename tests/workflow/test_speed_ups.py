@@ -57,7 +57,7 @@ def test_a_run_is_compared_by_phase_with_the_one_at_the_default_that_differs_in_
 
 SAID = {
     "f_precision": [
-        "\n\nThe GPU is busy for 3.00 ms of a training step in fp32, 1.50 ms in bf16 (2.00 times as fast); the step takes",
+        "\n\nThe GPU is busy for 3.00 ms of a training step in fp32, 1.50 ms in bf16 (2.00 times as fast)",
         "were not tested: each run was timed in one process", "Accuracy: not compared",
     ],
     "g_compile": [
@@ -66,7 +66,8 @@ SAID = {
     ],
     "h_attention": [
         "2.00 ms with flash attention (1.50 times as fast)", "with math attention (0.800 times as fast)",
-        "(3 captured steps each), the GPU is busy for less time in 1 of 2 runs, for more time in 1 of 2 runs", "in fp32 `attentions: [flash]`",
+        "(3 captured steps each), the GPU is busy for less time in 1 of 2 runs, for more time in 1 of 2 runs",
+        "in fp32 `attentions: [flash]`",
         "takes 0.500 ms with eager attention, 0.334 ms with flash attention", "4.0 GiB → 1.0 GiB",
     ],
     "j_checkpoint": [
