@@ -10,9 +10,9 @@ from workflow.verdict import find_pairs, judge, judge_wall_times
 
 PARTS = {  # of a captured step, with the columns that are their time
     "computing alone": ("compute_ms", charts.BLUE),
-    "computing beside communication": ("overlapped_ms", charts.SKY),
+    "computing, overlapped": ("overlapped_ms", charts.SKY),
     "exposed communication": ("exposed_communication_ms", charts.VERMILLION),
-    "exposed copies and fills": ("exposed_memory_ms", charts.GREY),
+    "copies and fills": ("exposed_memory_ms", charts.GREY),
     "idle": ("idle_ms", charts.PALE),
 }
 

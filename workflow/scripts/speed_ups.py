@@ -57,7 +57,7 @@ def compare_dimensions(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def draw(table: pd.DataFrame, dimension: str, machine: str) -> alt.TopLevelMixin:
-    """Bars of the speed-up of a step in GPU time by run and value of the dimension, with that without a profiler as a
+    """Bars of the speed-up of a step in busy time by run and value of the dimension, with that without a profiler as a
     mark; a panel per mode."""
     rows = table[(table["dimension"] == dimension) & (table["phase"] == "step") & table["speed_up"].notna()]
     if rows.empty:
@@ -84,12 +84,12 @@ def draw(table: pd.DataFrame, dimension: str, machine: str) -> alt.TopLevelMixin
     chart = alt.layer(*layers).properties(width=520 // rows["mode"].nunique(), height=alt.Step(13))
     chart = chart.facet(alt.Column("mode:N", title=None, sort=list(rows["mode"].unique())))
     ranges = [f"{write_range(some['speed_up'])} ({value})" for value, some in rows.groupby(dimension, sort=False)]
-    quantity = "Speed-up of a step in GPU time (bars), and by the clock without a profiler (ticks, in brackets)"
+    quantity = "Speed-up in busy time of a step (bars), and in step time without a profiler (ticks, in brackets)"
     return charts.titled(chart, f"A step is {', '.join(ranges)} times as fast as {base}", quantity, machine)
 
 
 def draw_checkpoints(table: pd.DataFrame, runs: pd.DataFrame, machine: str) -> alt.TopLevelMixin:
-    """A panel per configuration: GPU time of a step against peak memory, a point per value of checkpoint."""
+    """A panel per configuration: busy time of a step against peak memory, a point per value of checkpoint."""
     rows = table[(table["dimension"] == "checkpoint") & (table["phase"] == "step") & table["speed_up"].notna()]
     bases = rows.assign(run=rows["base_run"], gpu_time_ms=rows["base_gpu_time_ms"], checkpoint="none")
     rows = charts.label_rows(pd.concat([bases.drop_duplicates("run"), rows]), but=("checkpoint",))
@@ -98,7 +98,7 @@ def draw_checkpoints(table: pd.DataFrame, runs: pd.DataFrame, machine: str) -> a
     if rows.empty:
         return charts.text_chart("No two runs with times and memory differ in checkpoints alone.")
     x = alt.X("gib:Q", title="peak memory (GiB)", scale=alt.Scale(zero=False, padding=24))
-    y = alt.Y("gpu_time_ms:Q", title="GPU time of a step (ms)", scale=alt.Scale(zero=False, padding=16))
+    y = alt.Y("gpu_time_ms:Q", title="busy time of a step (ms)", scale=alt.Scale(zero=False, padding=16))
     panels = []
     for label, panel in rows.groupby("label", sort=False):
         points = alt.Chart(panel).encode(x=x, y=y)
@@ -106,7 +106,7 @@ def draw_checkpoints(table: pd.DataFrame, runs: pd.DataFrame, machine: str) -> a
         panels.append(points.properties(title=label, width=280, height=170))
     lines = [alt.hconcat(*panels[start : start + 2]) for start in range(0, len(panels), 2)]
     speed_ups = rows.loc[rows["checkpoint"] != "none", "speed_up"]
-    result = f"With checkpoints, a step takes {write_range(1 / speed_ups, 'percent')} of the GPU time"
+    result = f"With checkpoints, the device is busy for {write_range(1 / speed_ups, 'percent')} of the time"
     quantity = "A point is a number of blocks that share a checkpoint; lower left is better. The axes do not begin at 0"
     return charts.titled(alt.vconcat(*lines), result, quantity, machine)
 
