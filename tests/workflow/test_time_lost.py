@@ -82,10 +82,12 @@ def test_the_answer_names_what_costs_most_why_and_what_to_do():
     abstained = {"code": "idle_sync", "abstained": True, "message": "no `calls`", "gain_ms": None}
     said = document(a_finding("launch_bound", 9.0), a_finding("my_rule", 1.0), abstained)
     assert said.split("\n\n")[1] == (
-        "`launch_bound` is the largest finding in the only run. Fixing it saves at most 2.00 ms of a step, 20.0 %"
-        " (nano at context 8, training step)."
+        "`launch_bound` is the largest finding in the only run. Fixing it saves at most 2.00 of 10.0 ms of a"
+        " step, 20.0 % (nano at context 8, training step)."
     )
-    assert "- Because: in the profiled step, what was found" in said and "- What to do: do it." in said
+    assert (
+        "- Because: under the profiler, which prolongs steps, what was found" in said and "- What to do: do it." in said
+    )
     assert "- `my_rule` in the only run: the bound is 10.0 % of a step." in said
     assert "- Not checked: `idle_sync` in the only run: no \\`calls\\`" in said
     assert "| nano    | 8         | launch_bound 20.0 %, my_rule 10.0 % |" in said
