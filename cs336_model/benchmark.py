@@ -15,12 +15,11 @@ from torch.autograd.profiler import profile
 
 from cs336_model import ranges, variants
 from cs336_model.device import Place, mark_moment, seconds_between, synchronize
-from cs336_model.flops import forward_flops
 from cs336_model.loading import build_model, loss_arguments, loss_of, read_output
 from cs336_model.optimizer import AdamW
 from cs336_model.ranges import span
 from cs336_model.results import STAGES, Timing
-from cs336_model.spec import PHASES, Spec
+from cs336_model.spec import PHASES, Spec, forward_flops
 
 
 class Progress:

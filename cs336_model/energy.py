@@ -7,9 +7,8 @@ import torch
 
 from cs336_model import benchmark
 from cs336_model import device as devices
-from cs336_model.flops import forward_flops
 from cs336_model.results import Energy, Window
-from cs336_model.spec import Spec
+from cs336_model.spec import Spec, forward_flops
 from cs336_model.variants import Unsupported
 
 

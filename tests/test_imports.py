@@ -21,7 +21,6 @@ MAY_IMPORT = {
     "cs336_model": ("kernel_tables.marks", "kernel_tables.trace"),
     # it takes what is measured and how it ended, and starts the rest as programs
     "workflow": (
-        "cs336_model.flops",
         "cs336_model.locks",
         "cs336_model.ranges",
         "cs336_model.results",

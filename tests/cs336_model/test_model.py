@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.nn import functional
 from torch.testing import assert_close
 
-from cs336_model.flops import forward_flops
 from cs336_model.model import TransformerLM, cross_entropy, scaled_dot_product_attention, softmax
+from cs336_model.spec import forward_flops
 from tests.cs336_model.conftest import make_spec
 
 

@@ -16,8 +16,7 @@ from pathlib import Path
 import msgspec
 
 from cs336_model import locks
-from cs336_model.flops import forward_flops
-from cs336_model.spec import Spec
+from cs336_model.spec import Spec, forward_flops
 from workflow import freshness, runner
 
 TRY_TORCH = """

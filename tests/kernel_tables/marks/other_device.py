@@ -41,6 +41,19 @@ torch.library.impl("aten::view", "privateuseone")(lambda x, size: OnDevice(x.val
 torch.library.impl("aten::empty.memory_format", "privateuseone")(lambda size, **options: OnDevice(torch.empty(size)))
 
 
+class TwoOutputs(torch.autograd.Function):
+    """The negative twice; a compiled model that returns logits and loss is such a node."""
+
+    @staticmethod
+    def forward(context, x):
+        context.set_materialize_grads(False)  # so the gradient of what is not used is None
+        return torch.neg(x), torch.neg(x)
+
+    @staticmethod
+    def backward(context, unused, gradient):
+        return torch.neg(gradient)
+
+
 def main() -> None:
     opened, caller = [], threading.get_ident()
     marker = Marker(
@@ -55,9 +68,9 @@ def main() -> None:
     for _ in range(2):
         x = OnDevice(torch.ones(3)).requires_grad_(True)
         with marker.part("first"):
-            y = torch.neg(x)
+            _, y = TwoOutputs.apply(x)
         with marker.part("second"):
-            y = torch.neg(y)
+            _, y = TwoOutputs.apply(y)
         with marker.range("backward"):
             y.backward(OnDevice(torch.ones(3)))
     print(json.dumps({"opened": opened, "has_sympy": has_sympy}))
