@@ -39,7 +39,7 @@ def a_finding(code: str, gain_ms: float, **evidence) -> dict:
         (a_finding("launch_bound", 9.0), 2.0),  # the GPU idles for 10 - 8 ms
         (a_finding("launch_bound", 1.0), 1.0),
         (a_finding("unfused_optimizer", 9.0, running_ms=1.5), 3.5),  # and its own kernels
-        (a_finding("small_kernels", 9.0, gaps_between_ms=6.0), 5.0),
+        (a_finding("small_kernels", 9.0, running_ms=3.0), 5.0),
         (a_finding("idle_copy", 9.0, copying_alone_ms=0.5), 2.5),
         (a_finding("unfused_attention", 6.0), 6.0),  # kernels alone
         (a_finding("unfused_attention", 12.0), 10.0),  # a profiler's step may take longer
