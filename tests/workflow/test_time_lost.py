@@ -88,7 +88,7 @@ def test_the_answer_names_what_costs_most_why_and_what_to_do():
     assert (
         "- Because: under the profiler, which prolongs steps, what was found" in said and "- What to do: do it." in said
     )
-    assert "- `my_rule` in the only run: the bound is 10.0 % of a step." in said
+    assert "- `my_rule` is found in the only run: the bound is 10.0 % of a step." in said
     assert "- Not checked: `idle_sync` in the only run: no \\`calls\\`" in said
     assert "| nano    | 8         | launch_bound 20.0 %, my_rule 10.0 % |" in said
 
