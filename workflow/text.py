@@ -237,8 +237,7 @@ def list_quoted(tables: dict[str, pd.DataFrame], runs: pd.DataFrame, mode: str) 
     if times.empty or len(runs) == 1:
         return []
     median, keys = find_middle(times, "unprofiled_step_ms")["run"], index_runs(runs)
-    same = keys == keys[runs["run"].tolist().index(median)]
-    return [median, *runs["run"][same & (runs["run"] != median)]]
+    return list(runs["run"][keys == keys[list(runs["run"]).index(median)]])
 
 
 def find_typical(rows: pd.DataFrame, column: str, quoted: list[str]) -> pd.Series:
