@@ -55,7 +55,7 @@ def save(chart: alt.TopLevelMixin, *paths: str | Path) -> None:
     """Writes a chart as .svg or .png, by the end of each path; the same bytes for the same chart on any machine."""
     new: dict[str, str] = {}  # the library goes on numbering clips from figure to figure
     svg = vl_convert.vegalite_to_svg(chart.to_dict() | {"config": THEME})
-    svg = re.sub(r"\d+\.\d{5,}", lambda match: f"{float(match[0]):.4f}", svg)  # last digits depend on the processor
+    svg = re.sub(r"\d+\.\d{5,}", lambda match: str(round(float(match[0]), 4)), svg)  # last digits depend on the processor
     svg = re.sub(r"\bclip\d+", lambda match: new.setdefault(match[0], f"clip{len(new)}"), svg)
     for path in map(Path, paths):
         path.parent.mkdir(parents=True, exist_ok=True)

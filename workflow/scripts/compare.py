@@ -42,16 +42,14 @@ def main(before: str, after: str, fail_on: str, output: str) -> None:
 def read_side(folder: Path) -> dict[str, pd.DataFrame]:
     """The tables runs, times (a row per run and process: its median step) and kernels of a folder of results.
     Exits with one line if they are missing."""
-    steps = [path for path in (folder / "tables/steps.parquet", folder / "processes/steps.parquet") if path.exists()]
-    if not steps or not (folder / "tables/runs.parquet").exists():
+    tables = folder / "tables"
+    if not ((tables / "steps.parquet").exists() and (tables / "runs.parquet").exists()):
         sys.exit(f"compare: {folder} has no tables/runs.parquet and steps.parquet: give a folder of results, such as a"
                  " copy of results/ made before a change")  # fmt: skip
-    runs = read_table(folder / "tables/runs.parquet")
-    times = pd.concat([read_table(path) for path in steps], ignore_index=True)
-    times["process"] = times["process"].fillna(1) if "process" in times else 1
-    times = times[times["phase"] == "step"].drop_duplicates(["run", "process", "step"])
+    runs, times = read_table(tables / "runs.parquet"), read_table(tables / "steps.parquet")
+    times = times[times["phase"] == "step"]
     times = times.groupby(["run", "process"], sort=False)["ms"].median().reset_index()
-    kernels = folder / "tables/kernels.parquet"
+    kernels = tables / "kernels.parquet"
     kernels = read_table(kernels) if kernels.exists() else make_table("kernels")
     return {"runs": runs, "times": times, "kernels": kernels}
 
