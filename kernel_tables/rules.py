@@ -264,8 +264,8 @@ RULES = (
     ),
     Rule(
         "launch_bound", 0.15,
-        "compile the model (torch.compile) unless it is, replay CUDA graphs, or give each launch more work (a larger"
-        " batch)",
+        "compile the model if it is not compiled (torch.compile), replay CUDA graphs, or give each launch more work (a"
+        " larger batch)",
         "likely", FROM_CALLS, when="for kernels that the host launches too late", leaves_to=("unfused_optimizer",),
     ),
     Rule(

@@ -42,7 +42,7 @@ THEME = {
     "axis": {"labelColor": INK, "titleColor": INK, "domainColor": SOFT, "tickColor": SOFT, "gridColor": "#dfe3e8",
              "labelFontSize": 11, "titleFontSize": 11, "titleFontWeight": "normal", "labelLimit": 0, "titleLimit": 0},
     "legend": {"orient": "bottom", "title": None, "labelColor": INK, "labelLimit": 0, "labelFontSize": 11,
-               "symbolSize": 70},
+               "symbolSize": 70, "columnPadding": 24},
     "header": {"labelColor": INK, "labelFontSize": 12, "labelAnchor": "start", "labelLimit": 0, "title": None},
     "title": {"anchor": "start", "color": INK, "fontSize": 12, "fontWeight": "normal", "subtitleColor": SOFT,
               "subtitleFontSize": 11, "limit": 0, "frame": "group", "offset": 10},
@@ -55,7 +55,8 @@ def save(chart: alt.TopLevelMixin, *paths: str | Path) -> None:
     """Writes a chart as .svg or .png, by the end of each path; the same bytes for the same chart on any machine."""
     new: dict[str, str] = {}  # the library goes on numbering clips from figure to figure
     svg = vl_convert.vegalite_to_svg(chart.to_dict() | {"config": THEME})
-    svg = re.sub(r"\d+\.\d{5,}", lambda match: str(round(float(match[0]), 4)), svg)  # last digits depend on the processor
+    # The last digits depend on the processor.
+    svg = re.sub(r"\d+\.\d{5,}", lambda match: str(round(float(match[0]), 4)), svg)
     svg = re.sub(r"\bclip\d+", lambda match: new.setdefault(match[0], f"clip{len(new)}"), svg)
     for path in map(Path, paths):
         path.parent.mkdir(parents=True, exist_ok=True)
