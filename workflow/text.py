@@ -143,7 +143,8 @@ def list_missing(runs: pd.DataFrame) -> list[str]:
             if status == "out_of_memory" and not pd.isna(row["oom_requested_bytes"]):
                 requested, total = write_size(row["oom_requested_bytes"]), write_size(row["oom_total_bytes"])
                 during = row["oom_during"].replace("initialise", "initialization").replace("_", " ")
-                text += f" in {during}: {requested} more requested, on a GPU of {total}"
+                during = re.sub(r"(.*) step (\d+): (.*)", r"\3 of \1 step \2", during)
+                text += f" in {during}, where {requested} more were requested, on a GPU of {total}"
             elif not pd.isna(row["reason"]):
                 text += f": {row['reason']}"
             lines.append(f"{describe_run(runs, row['run'])}{some}: {escape(text)}")
