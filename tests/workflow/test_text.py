@@ -81,6 +81,7 @@ def test_machines_and_what_was_not_measured_are_named():
     machine = "Measured on NVIDIA H200, driver 580, CUDA 13.0, PyTorch 2.11 and 2.12, Nsight Systems 2025.3."
     assert text.describe_machine(runs) == machine
     assert text.list_missing(runs) == [
-        "b at context 128, forward pass: out of memory in initialization, where 1 MiB more were requested, on a GPU of 1.0 GiB",
+        "b at context 128, forward pass: out of memory in initialization, where 1 MiB more were requested, on a GPU of"
+        " 1.0 GiB",
         "tiny at context 128, forward pass (energy): unsupported: no counter &#124; here",
     ]

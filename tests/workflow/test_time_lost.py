@@ -86,7 +86,8 @@ def test_the_answer_names_what_costs_most_why_and_what_to_do():
         " step, 20.0 % (nano at context 8, training step)."
     )
     assert (
-        "- Because: under the profiler, whose steps are longer than those of Python's timer, what was found" in said and "- What to do: do it." in said
+        "- Because: under the profiler, whose steps are longer than those of Python's timer, what was found" in said
+        and "- What to do: do it." in said
     )
     assert "- `my_rule` is found in the only run: the bound is 10.0 % of a step." in said
     assert "- Not checked: `idle_sync` in the only run: no \\`calls\\`" in said
