@@ -65,3 +65,11 @@ def test_every_question_has_a_document_whatever_was_measured(tmp_path, name):
     documents = answer(tmp_path, *GRIDS[name])
     assert set(documents) == {*LETTERS, "answers"} and all(text.startswith("# ") for text in documents.values())
     assert not any(re.search(r"\b(nan|NaN|None)\b|\[\]", text) for text in documents.values())
+
+
+def test_no_document_of_an_earlier_grid_stays_nor_one_printed_from_it(tmp_path):
+    (tmp_path / "answers").mkdir()
+    for name in ("f_precision.md", "answers.pdf"):
+        (tmp_path / "answers" / name).write_text("of an earlier grid")
+    assert "of an earlier grid" not in answer(tmp_path, make_run("forward")).values()
+    assert {path.name for path in (tmp_path / "answers").iterdir()} == {f"{name}.md" for name in [*LETTERS, "answers"]}

@@ -71,8 +71,8 @@ SAID = {
         "takes 0.500 ms with eager attention, 0.334 ms with flash attention", "4.0 GiB → 1.0 GiB",
     ],
     "j_checkpoint": [
-        "With checkpoint 1, a training step needs 1.0 GiB instead of 4.0 GiB at its peak, and keeps the GPU busy for",
-        "runs out of memory without checkpoints; it fits with checkpoint 1 (GPU busy for 30.0 ms, peak of 60.0",
+        "With a checkpoint for each block, a training step needs 1.0 GiB instead of 4.0 GiB at its peak, and keeps",
+        "runs out of memory without checkpoints; it fits with a checkpoint for each block (GPU busy for 30.0 ms, peak",
     ],
     "optimizer": ["with the fused optimizer (1.01 times as fast)", "or not told apart, in the only run", "1.01 ?"],
 }  # fmt: skip

@@ -16,7 +16,8 @@ SMALL_SHARE = 0.02  # classes below it everywhere share the column "other"
 
 
 def main(tables: list[str], templates: list[str], folder: str) -> None:
-    """Reads tables (.parquet), renders templates (NAME.md.j2) into folder/NAME.md; removes other documents there."""
+    """Reads tables (.parquet), renders templates (NAME.md.j2) into folder/NAME.md; removes what other
+    grids or formats left there."""
     frames, documents = read_tables(tables), {}
     environment = text.environment(frames)
     environment.globals["share_by_class"] = share_by_class
@@ -26,8 +27,8 @@ def main(tables: list[str], templates: list[str], folder: str) -> None:
     documents["answers"] = environment.get_template("answers.md.j2").render(parts).strip()
     Path(folder).mkdir(parents=True, exist_ok=True)
     for path in Path(folder).iterdir():
-        if path.suffix in (".md", ".tex", ".typ", ".pdf") and path.stem not in documents:
-            path.unlink()  # of an earlier grid
+        if path.suffix in (".tex", ".typ", ".pdf") or (path.suffix == ".md" and path.stem not in documents):
+            path.unlink()  # of an earlier grid, or printed from an earlier document
     for name, document in documents.items():
         Path(folder, f"{name}.md").write_text(document + "\n", encoding="utf-8")
 

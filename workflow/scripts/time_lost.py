@@ -27,7 +27,8 @@ def limit_gains(
     """The table `time_lost`: in each run the largest gain first, then the rules that lack data. Gains of a run that was
     not timed are those of the captured step."""
     step_ms = timings[timings["phase"] == "step"].set_index("run")["mean_ms"]
-    busy_ms = phases[phases["phase"] == "step"].groupby("run")["gpu_busy_ns"].mean() / 1e6
+    captured_ms = phases[phases["phase"] == "step"].groupby("run")[["gpu_busy_ns", "wall_ns"]].mean() / 1e6
+    busy_ms, wall_ms = captured_ms["gpu_busy_ns"], captured_ms["wall_ns"]
     step_ms = findings["run"].map(step_ms).astype("float64")
     idle_ms = (step_ms - findings["run"].map(busy_ms).astype("float64")).clip(lower=0.0)
     facts = findings["evidence"].map(json.loads, na_action="ignore")
@@ -46,7 +47,9 @@ def limit_gains(
     saved = saved.astype("float64").where(findings["code"] == "no_tensor_cores").fillna(1.0)
     gain_ms = (findings["gain_ms"] * saved).clip(upper=limit_ms.fillna(np.inf))
     percent = (100 * gain_ms / step_ms).fillna(findings["gain_percent"] * saved)
-    table = findings.assign(gain_ms=gain_ms, gain_percent=percent)
+    table = findings.assign(
+        gain_ms=gain_ms, gain_percent=percent, profiled_step_ms=findings["run"].map(wall_ms).astype("float64")
+    )
     return sort_runs(table.sort_values(["abstained", "gain_ms"], ascending=[True, False], kind="stable"), runs)
 
 
