@@ -75,4 +75,4 @@ def test_the_document_leads_with_the_typical_run(tables):
     document = text.environment(tables).get_template("i_memory.md.j2").render()
     lead = document.split("\n\n")[1]
     assert "80 MiB at its peak: 87.5 % activations, 12.5 % parameters (nano at context 32" in lead
-    assert "most by head 75.0 %, norm 25.0 %" in document
+    assert "most by `head` 75.0 %, `norm` 25.0 %" in document
