@@ -14,6 +14,7 @@ from msgspec import Meta
 
 from cs336_model.results import STAGES
 from cs336_model.spec import OWN_MODEL, Compile, Mode, Optimizer, Parallel, Precision, Spec, explain_impossible
+from kernel_tables.verdict import FAIL_ON
 
 KEYS = (
     "model", "context_length", "mode", "precision", "batch_size", "compile", "attention", "checkpoint", "gpus",
@@ -160,7 +161,7 @@ class Config(Struct):
     formats: tuple[Literal["markdown", "latex", "typst"], ...]
     before: str = ""  # of `snakemake compare`, as are the next two
     after: str = ""
-    fail_on: Literal["nothing", "slower", "faster", "changed"] = "nothing"
+    fail_on: Annotated[str, Meta(pattern=f"^{FAIL_ON}$")] = "nothing"
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):

@@ -105,6 +105,16 @@ def read_tables(paths: Iterable[str | Path]) -> dict[str, pd.DataFrame]:
     return {Path(path).stem: read_table(path) for path in paths}
 
 
+def find_pairs(runs: pd.DataFrame, key: str, base: str | int) -> pd.DataFrame:
+    """Runs (`after`) with those that differ from them in one dimension alone, in which they have the value `base`
+    (`before`), in the order of the table."""
+    alike = [name for name in KEYS[1:] if name != key]
+    is_base = runs[key] == base
+    before = runs.loc[is_base, ["run", *alike]].rename(columns={"run": "before"})
+    pairs = runs.loc[~is_base, ["run", *alike]].rename(columns={"run": "after"}).merge(before, on=alike)
+    return pairs[["before", "after"]]
+
+
 def sort_runs(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """The rows in the order of the grid, that of their runs in `runs`; otherwise their order stays."""
     order = {run: number for number, run in enumerate(runs["run"])}

@@ -3,10 +3,10 @@
 import altair as alt
 import pandas as pd
 
+from kernel_tables.verdict import judge, judge_wall_times
 from workflow import charts
-from workflow.tables import KEYS, read_tables, write_tables
+from workflow.tables import KEYS, find_pairs, read_tables, write_tables
 from workflow.text import describe_machine, find_middle, write_percent
-from workflow.verdict import find_pairs, judge, judge_wall_times
 
 PARTS = {  # of a captured step, with the columns that are their time
     "computing alone": ("compute_ms", charts.BLUE),

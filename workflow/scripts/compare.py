@@ -8,14 +8,12 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
+from kernel_tables import verdict
 from workflow.tables import KEYS, make_table, read_table
 from workflow.text import environment
-from workflow.verdict import FASTER, SLOWER, judge
 
-FEWEST_PROCESSES = 6  # on each side: with fewer, only large differences would be found
 FACTS = {
     "device_name": "device", "driver": "driver", "cuda": "CUDA", "torch": "PyTorch", "python": "Python",
     "nsys": "nsys", "cpu_name": "processor", "cores": "cores", "threads": "threads",
@@ -29,13 +27,12 @@ def main(before: str, after: str, fail_on: str, output: str) -> None:
     text = (
         environment({"runs": sides[1]["runs"]})
         .get_template("compare.md.j2")
-        .render(times=runs, facts=list_facts(*sides), changes=list_changes(sides, runs), fewest=FEWEST_PROCESSES)
+        .render(times=runs, facts=list_facts(*sides), changes=list_changes(sides, runs), verdict=verdict)
     )
     path = Path(output)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text.strip() + "\n", encoding="utf-8")
-    failing = {"nothing": (), "slower": (SLOWER,), "faster": (FASTER,), "changed": (SLOWER, FASTER)}
-    if found := runs["verdict"].isin(failing[fail_on]).sum():
+    if found := verdict.fails(runs, fail_on).sum():
         sys.exit(f"compare: {found} of {len(runs)} runs: fail_on={fail_on}; see {output}")
 
 
@@ -60,20 +57,16 @@ def pair_runs(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame]) -
     names = list(dict.fromkeys([*old.index, *new.index]))
     table = pd.concat([new[KEYS], old[KEYS]]).drop_duplicates("run").set_index("run", drop=False).loc[names]
     table["reason"] = [reason_against(name, old, new) for name in names]
-    logarithms = []
+    samples = []
     for label, side in (("before", before), ("after", after)):
-        times = np.log(side["times"].set_index("run")["ms"]).groupby(level=0)
-        summary = pd.DataFrame({"mean": np.exp(times.mean()), "spread": times.std(), "n": times.size()})
-        table[f"processes_{label}"] = summary["n"].reindex(names).fillna(0).astype(int).to_numpy()
-        logarithms.append(summary.set_axis(label + "/" + summary.index.astype(str)))
+        times = side["times"].set_index("run")["ms"]
+        table[f"processes_{label}"] = times.groupby(level=0).size().reindex(names).fillna(0).astype(int).to_numpy()
+        samples.append(times.set_axis(label + "/" + times.index.astype(str)))
     pairs = pd.DataFrame({"before": [f"before/{name}" for name in names], "after": [f"after/{name}" for name in names]})
     is_equal = table["reason"] == ""
-    judged = judge(pd.concat(logarithms), pairs[is_equal.to_numpy()], "process")
-    judged = judged.set_axis(table.index[is_equal]).drop(columns=["before", "after"])
-    few = table[["processes_before", "processes_after"]].min(axis=1) < FEWEST_PROCESSES
-    table = table.join(judged)
-    table["verdict"] = table["verdict"].mask(few, "too few processes to tell").mask(~is_equal, "not comparable")
-    table.loc[few, ["low", "high", "p"]] = np.nan
+    judged = verdict.judge_processes(pd.concat(samples), pairs[is_equal.to_numpy()])
+    table = table.join(judged.set_axis(table.index[is_equal]).drop(columns=["before", "after"]))
+    table["verdict"] = table["verdict"].mask(~is_equal, "not comparable")
     for label, side in (("before", old), ("after", new)):
         table[f"peak_{label}"] = side.get("peak_allocated_bytes", pd.Series(dtype="float64")).reindex(names).to_numpy()
     return table.reset_index(drop=True)
@@ -106,7 +99,7 @@ def list_facts(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame]) 
 def list_changes(sides: list[dict[str, pd.DataFrame]], runs: pd.DataFrame) -> pd.DataFrame:
     """Of each run that is faster or slower, the five kernels whose time in a step changed most: run, kernel,
     before, after and the difference `more`, in ms."""
-    told, times = runs["run"][runs["verdict"].isin([FASTER, SLOWER])], {}
+    told, times = runs["run"][runs["verdict"].isin([verdict.FASTER, verdict.SLOWER])], {}
     for label, side in zip(("before", "after"), sides, strict=True):
         kernels = side["kernels"][side["kernels"]["run"].isin(told) & (side["kernels"]["step"] >= 0)]
         ms = kernels.groupby(["run", "kernel"], sort=False)["total_ns"].sum() / 1e6

@@ -6,9 +6,8 @@ import pandas as pd
 
 from cs336_model.results import Energy
 from workflow import charts
-from workflow.tables import KEYS, read_tables, write_tables
+from workflow.tables import KEYS, find_pairs, read_tables, write_tables
 from workflow.text import MODES, describe_machine, find_middle, write_range
-from workflow.verdict import find_pairs
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:

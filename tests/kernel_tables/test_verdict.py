@@ -3,8 +3,8 @@
 import pandas as pd
 import pytest
 
+from kernel_tables.verdict import judge, judge_gpu_times, judge_wall_times
 from tests.workflow.small_tables import make_run, make_tables
-from workflow.verdict import judge, judge_gpu_times, judge_wall_times
 
 PAIR = pd.DataFrame({"before": ["base"], "after": ["other"]})
 

@@ -1,0 +1,115 @@
+"""Whether something is faster than before: the only place that decides it, from the spread that was measured.
+
+Welch's t-test compares the logarithms of two samples; all tests of one table share a false discovery rate. GPU time is
+judged by captured steps. Another process of the same work has the same GPU time within 1.2 % (73 runs on H200s), so a
+difference below 2 % decides nothing. Wall time also depends on the host, by up to 125 % there: only means of several
+processes judge it, and never a spread that was assumed.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kernel_tables.errors import TraceError
+from kernel_tables.output import percent
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FASTER, SLOWER, UNKNOWN = "faster", "slower", "cannot be told"
+PROCESSES = 6  # on each side of a comparison, if nothing else is asked for
+FAIL_ON = r"(nothing|slower|faster|changed)( \d+(\.\d+)? ?%)?"
+
+
+def judge(times: pd.DataFrame, pairs: pd.DataFrame, sample: str, least: float = 0.0) -> pd.DataFrame:
+    """The pairs (columns `before` and `after`, which are in the index of `times`) with further columns.
+
+    `times` has the mean, its `spread` (the standard deviation of the logarithms of the samples, which is the relative
+    one) and `n`, the number of samples. `sample` names one, `least` is the smallest relative difference that decides.
+    The columns: `before_ms`, `after_ms`, `ratio` (below 1 is faster), its interval `low` to `high` (empty if no spread
+    was measured), `p`, `verdict`, `used`, which says from what, and `findable`, the relative difference that so many
+    samples with this spread find in 8 of 10 comparisons.
+    """
+    import numpy as np
+    from scipy import stats
+
+    before, after = (times.reindex(pairs[name]).reset_index(drop=True) for name in ("before", "after"))
+    table = pairs.reset_index(drop=True).assign(before_ms=before["mean"], after_ms=after["mean"])
+    table["ratio"] = after["mean"] / before["mean"]
+    shift = np.log(table["ratio"])
+    # a side with one sample has no spread; samples that are equal to the last digit give no 0 ÷ 0
+    parts = [(side["spread"].where(side["n"] >= 2) ** 2 / side["n"]).clip(lower=1e-18) for side in (before, after)]
+    squares = sum(part**2 / (side["n"] - 1).clip(lower=1) for part, side in zip(parts, (before, after), strict=True))
+    error, freedom = (parts[0] + parts[1]) ** 0.5, (parts[0] + parts[1]) ** 2 / squares
+    needed = stats.t.ppf(0.975, freedom)  # of an interval with 95 % confidence
+    table["low"], table["high"] = np.exp(shift - needed * error), np.exp(shift + needed * error)
+    table["findable"] = np.expm1((needed + stats.t.ppf(0.8, freedom)) * error).clip(lower=least)
+    table["p"] = 2 * stats.t.sf(np.abs(shift) / error, freedom)
+    tested = table["p"].notna()
+    adjusted = table["p"].copy()  # by Benjamini and Hochberg
+    if tested.any():
+        adjusted[tested] = stats.false_discovery_control(table["p"][tested])
+    decided = (adjusted <= 0.05) & (np.abs(shift) > np.log1p(least))  # 5 % of the verdicts of one table may be wrong
+    table["verdict"] = np.where(decided, np.where(shift < 0, FASTER, SLOWER), UNKNOWN)
+    counts = zip(before["n"].fillna(0).astype(int), after["n"].fillna(0).astype(int), strict=True)
+    plural = "processes" if sample == "process" else f"{sample}s"
+    table["used"] = [
+        f"{first} and {second} {plural}" if first != second else f"{first} {sample if first == 1 else plural} each"
+        for first, second in counts
+    ]
+    return table.set_index(pairs.index)
+
+
+def judge_samples(samples: pd.Series, pairs: pd.DataFrame, sample: str, least: float) -> pd.DataFrame:
+    """The pairs with a verdict, as of judge, from samples in ms, each with the name of its side in the index."""
+    import numpy as np
+    import pandas as pd
+
+    logs = np.log(samples.astype("float64")).groupby(level=0)
+    times = pd.DataFrame({"mean": np.exp(logs.mean()), "spread": logs.std(), "n": logs.size()})
+    return judge(times, pairs, sample, least)
+
+
+def judge_processes(samples: pd.Series, pairs: pd.DataFrame) -> pd.DataFrame:
+    """The pairs with a verdict, as of judge, from the time of a step in each process in ms."""
+    return judge_samples(samples, pairs, "process", least=0.01)
+
+
+def judge_gpu_times(phases: pd.DataFrame, pairs: pd.DataFrame, phase: str = "step") -> pd.DataFrame:
+    """The pairs with a verdict on the GPU time of a phase, from the merged table `phases`; see judge for columns."""
+    rows = phases[(phases["phase"] == phase) & (phases["gpu_busy_ns"] > 0)].set_index("run")
+    return judge_samples(rows["gpu_busy_ns"] / 1e6, pairs, "captured step", least=0.02)
+
+
+def judge_wall_times(timings: pd.DataFrame, pairs: pd.DataFrame, phase: str = "step") -> pd.DataFrame:
+    """The pairs with a verdict on the time of a phase without a profiler, from the merged table `timings`."""
+    rows = timings[timings["phase"] == phase].set_index("run")
+    columns = {"mean_ms": "mean", "process_spread": "spread", "processes": "n"}
+    times = rows[list(columns)].rename(columns=columns).astype("float64")
+    return judge(times.fillna({"n": 1.0}), pairs, "process")
+
+
+def sentence(row: pd.Series) -> str:
+    """The verdict on a pair in words: "2.7 % slower (2.3 % to 3.1 %)"."""
+    if row["verdict"] == UNKNOWN:
+        return "neither faster nor slower, as far as can be told"
+    change, ends = abs(row["ratio"] - 1), sorted((abs(row["low"] - 1), abs(row["high"] - 1)))
+    return f"{percent(change)} {row['verdict']} ({percent(ends[0])} to {percent(ends[1])})"
+
+
+def findable_sentence(findable: float, processes: int) -> str:
+    """What so many processes a side find, in words; `findable` as of judge. Twice as small a change takes about four
+    times as many."""
+    found = f"{processes} processes each find a change of {percent(findable)} in 8 of 10 comparisons"
+    return f"{found}, about {4 * processes} one of {percent(findable / 2)}" if findable > 0.02 else found
+
+
+def fails(table: pd.DataFrame, fail_on: str) -> pd.Series:
+    """Which rows have the verdict, and at least the change, that a text such as "slower 2%" names. Raises TraceError
+    for another text."""
+    if not (match := re.fullmatch(FAIL_ON, fail_on)):
+        raise TraceError(f"{fail_on!r}: expected slower, faster, changed or nothing, and maybe a percentage: slower 2%")
+    verdicts = {"slower": (SLOWER,), "faster": (FASTER,), "changed": (SLOWER, FASTER)}.get(match[1], ())
+    least = float(match[2].rstrip(" %")) / 100 if match[2] else 0.0
+    return table["verdict"].isin(verdicts) & ((table["ratio"] - 1).abs() >= least)
