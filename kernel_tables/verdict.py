@@ -3,7 +3,7 @@
 Welch's t-test compares the logarithms of two samples; all tests of one table share a false discovery rate. GPU time is
 judged by captured steps. Another process of the same work has the same GPU time within 1.2 % (73 runs on H200s), so a
 difference below 2 % decides nothing. Wall time also depends on the host, by up to 125 % there: only means of several
-processes judge it, and never a spread that was assumed.
+processes judge it, never a spread that was assumed, and a difference below 1 % decides nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PROCESSES = 6  # on each side of a comparison, if nothing else is asked for
 FAIL_ON = r"(nothing|slower|faster|changed)( \d+(\.\d+)? ?%)?"
 
 
-def judge(times: pd.DataFrame, pairs: pd.DataFrame, sample: str, least: float = 0.0) -> pd.DataFrame:
+def judge(times: pd.DataFrame, pairs: pd.DataFrame, sample: str, least: float = 0.01) -> pd.DataFrame:
     """The pairs (columns `before` and `after`, which are in the index of `times`) with further columns.
 
     `times` has the mean, its `spread` (the standard deviation of the logarithms of the samples, which is the relative
@@ -61,7 +61,7 @@ def judge(times: pd.DataFrame, pairs: pd.DataFrame, sample: str, least: float = 
     return table.set_index(pairs.index)
 
 
-def judge_samples(samples: pd.Series, pairs: pd.DataFrame, sample: str, least: float) -> pd.DataFrame:
+def judge_samples(samples: pd.Series, pairs: pd.DataFrame, sample: str, least: float = 0.01) -> pd.DataFrame:
     """The pairs with a verdict, as of judge, from samples in ms, each with the name of its side in the index."""
     import numpy as np
     import pandas as pd
@@ -69,11 +69,6 @@ def judge_samples(samples: pd.Series, pairs: pd.DataFrame, sample: str, least: f
     logs = np.log(samples.astype("float64")).groupby(level=0)
     times = pd.DataFrame({"mean": np.exp(logs.mean()), "spread": logs.std(), "n": logs.size()})
     return judge(times, pairs, sample, least)
-
-
-def judge_processes(samples: pd.Series, pairs: pd.DataFrame) -> pd.DataFrame:
-    """The pairs with a verdict, as of judge, from the time of a step in each process in ms."""
-    return judge_samples(samples, pairs, "process", least=0.01)
 
 
 def judge_gpu_times(phases: pd.DataFrame, pairs: pd.DataFrame, phase: str = "step") -> pd.DataFrame:

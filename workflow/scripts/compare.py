@@ -64,7 +64,7 @@ def pair_runs(before: dict[str, pd.DataFrame], after: dict[str, pd.DataFrame]) -
         samples.append(times.set_axis(label + "/" + times.index.astype(str)))
     pairs = pd.DataFrame({"before": [f"before/{name}" for name in names], "after": [f"after/{name}" for name in names]})
     is_equal = table["reason"] == ""
-    judged = verdict.judge_processes(pd.concat(samples), pairs[is_equal.to_numpy()])
+    judged = verdict.judge_samples(pd.concat(samples), pairs[is_equal.to_numpy()], "process")
     table = table.join(judged.set_axis(table.index[is_equal]).drop(columns=["before", "after"]))
     table["verdict"] = table["verdict"].mask(~is_equal, "not comparable")
     for label, side in (("before", old), ("after", new)):
