@@ -4,11 +4,12 @@ what to record, and the notes of the processes, one line of JSON per event. Impo
 import json
 import os
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-TORCH, NSYS = "torch", "nsys"  # profilers
+TORCH, NSYS, TIMER = "torch", "nsys", "timer"  # profilers, and what takes the time without one
 STEPS, CALLS, RANGE = "steps", "calls", "range"  # what opens a window
 # what defines a step, beside RANGE: the step of an optimizer, the replay of a CUDA graph, the call of a model
 OPTIMIZER, GRAPH, MODULE = "optimizer", "graph", "module"
@@ -27,7 +28,8 @@ class Settings:
 
     `window` says what opens it: STEPS of any kind, CALLS of a model, or instances of a RANGE; `skip` of them are
     skipped, `steps` recorded. `added_ranges`: whether steps and modules get ranges: both (MODULES), NONE, or with AUTO
-    steps, if the program has opened no range `step` before, and modules, if it has opened no range itself.
+    steps, if the program has opened no range `step` before, and modules, if it has opened no range itself. `remedies`
+    are the names of those that are applied in the program, see remedies.Remedies.
     """
 
     profiler: str = TORCH
@@ -36,6 +38,7 @@ class Settings:
     steps: int = DEFAULT_STEPS
     range: str | None = None
     added_ranges: str = AUTO
+    remedies: Sequence[str] = ()
 
     def write(self, folder: Path) -> None:
         """Writes the settings for the processes of the program."""
@@ -52,7 +55,8 @@ class Notes:
 
     Its events: python; torch, once it is imported; profile, if the program uses PyTorch's profiler;
     rank, if it has joined others before its window; elsewhere, if another process is recorded; of a window: open,
-    steps, closed, saved, lost; refused, if the profiler did not start; exit.
+    steps, closed, timed, saved, lost; refused, if the profiler did not start; remedy, if one was applied or cannot be;
+    exit.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -125,9 +125,9 @@ class Outcome:
         """What was recorded: "steps 6 to 8 of AdamW, process 123, by nsys"."""
         profiler = "nsys" if self.is_by_nsys else "PyTorch's profiler"
         rank = f", rank {self.rank_note['number']}" if self.rank_note else ""
-        return f"{self._content_phrase()}{rank}, process {self.opened['pid']}, by {profiler}"
+        return f"{self.content_phrase()}{rank}, process {self.opened['pid']}, by {profiler}"
 
-    def _content_phrase(self) -> str:
+    def content_phrase(self) -> str:
         opened, done = self.opened, self.closed.get("done", 0)
         if "first" not in opened:  # the window opened for the capture of a CUDA graph, and no step began
             return "from the first capture of a CUDA graph until the program ended, without a step"

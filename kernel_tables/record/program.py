@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_tables.errors import TraceError
+from kernel_tables.record.handover import read_notes
 from kernel_tables.record.nsys import profile_command
 
 INJECTED_FOLDER = Path(__file__).with_name("injected")
@@ -25,6 +26,7 @@ class ProgramEnd:
 
     returncode: int  # negative: the signal
     by_request: bool = False  # this command ended it once its window was recorded, as --end requests
+    interrupted: bool = False  # meanwhile, a signal asked this command to end
 
     @property
     def exit_status(self) -> int:
@@ -51,45 +53,54 @@ def require_program(program: Sequence[str]) -> None:
 
 
 def run_recorded(
-    program: Sequence[str], folder: Path, *, nsys_options: Sequence[str] | None, end_when: Callable[[], bool]
-) -> ProgramEnd:
+    program: Sequence[str], folder: Path, *, nsys_options: Sequence[str] | None, end_when: Callable[[], bool],
+    log: Path | None = None,
+) -> ProgramEnd:  # fmt: skip
     """Runs the program, under nsys unless `nsys_options` is None, and ends it once `end_when`, which is called
-    regularly, returns true.
+    regularly, returns true. With a `log`, that gets what the program prints; the program has no input, and ends with
+    all its processes, also if a signal asks this process to end.
 
     The notes of its processes and the files of nsys are in the folder afterwards. Ctrl-C reaches the program from the
     terminal, as always; this process passes other signals on.
     """
-    with _running_program(program, folder, nsys_options) as process, _signals_passed_to(process):
+    with (
+        open(log or os.devnull, "wb") as log_file,
+        _running_program(program, folder, nsys_options, log_file.fileno() if log else None) as process,
+        _signals_passed_to(process) as received,
+    ):
         while True:
             try:
-                return ProgramEnd(process.wait(0.2))
+                return ProgramEnd(process.wait(0.2), interrupted=bool(received))
             except subprocess.TimeoutExpired:
-                if end_when():
-                    return ProgramEnd(_end_program(process), by_request=True)
+                if end_when() or (log and received):
+                    is_alone = log and nsys_options is None
+                    status = _kill_all(process, folder) if is_alone else _end_program(process)
+                    return ProgramEnd(status, by_request=True, interrupted=bool(received))
 
 
 @contextmanager
 def _running_program(
-    program: Sequence[str], folder: Path, nsys_options: Sequence[str] | None
+    program: Sequence[str], folder: Path, nsys_options: Sequence[str] | None, log: int | None
 ) -> Iterator[subprocess.Popen]:
     paths = [str(INJECTED_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {"KINETO_LOG_LEVEL": "99"}  # else PyTorch's profiler reports its start and stop on standard error
     environment |= os.environ | {HANDOVER_VARIABLE: str(folder), "PYTHONPATH": os.pathsep.join(paths)}
+    null = subprocess.DEVNULL
     if nsys_options is None:
-        with subprocess.Popen(program, env=environment) as process:
+        own = {} if log is None else {"stdin": null, "stdout": log, "stderr": log, "start_new_session": True}
+        with subprocess.Popen(program, env=environment, **own) as process:
             yield process
         return
     # Under nsys the program gets the original standard streams, so that nsys's own messages stay out of them.
     own_streams = "import os, sys; [(os.dup2(int(s), n), os.close(int(s))) for n, s in enumerate(sys.argv[1:4])];"
     own_streams += " os.execvp(sys.argv[4], sys.argv[4:])"
     with ExitStack() as stack:
-        streams = [os.dup(number) for number in (0, 1, 2)]
+        streams = [os.dup(number) for number in ((0, 1, 2) if log is None else (0, log, log))]
         command = [*profile_command((folder / REPORT_FILE).with_suffix(""), nsys_options), sys.executable, "-I", "-S"]
         command += ["-c", own_streams, *map(str, streams), *program]
-        log = stack.enter_context((folder / NSYS_LOG_FILE).open("wb"))
-        null = subprocess.DEVNULL
+        nsys_log = stack.enter_context((folder / NSYS_LOG_FILE).open("wb"))
         process = stack.enter_context(
-            subprocess.Popen(command, env=environment, pass_fds=streams, stdin=null, stdout=log, stderr=log)
+            subprocess.Popen(command, env=environment, pass_fds=streams, stdin=null, stdout=nsys_log, stderr=nsys_log)
         )
         for stream in streams:
             os.close(stream)
@@ -97,21 +108,43 @@ def _running_program(
 
 
 @contextmanager
-def _signals_passed_to(process: subprocess.Popen) -> Iterator[None]:
-    """Inside the block, passes signals on, and ignores SIGINT and SIGQUIT: the program gets them as well."""
+def _signals_passed_to(process: subprocess.Popen) -> Iterator[list[int]]:
+    """Inside the block, passes signals on, but not SIGINT and SIGQUIT: the program gets them as well. Yields the list
+    of those received that ask to end."""
+    received: list[int] = []
+
+    def hear(number: int, _: object) -> None:
+        if number not in (signal.SIGUSR1, signal.SIGUSR2):
+            received.append(number)
+        if number in passed:
+            process.send_signal(number)
+
     passed = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-    handlers = {number: lambda received, _: process.send_signal(received) for number in passed}
-    handlers |= {signal.SIGINT: lambda *_: None, signal.SIGQUIT: lambda *_: None}
-    originals = {number: signal.getsignal(number) for number in handlers}
+    originals = {number: signal.getsignal(number) for number in (*passed, signal.SIGINT, signal.SIGQUIT)}
     # signals that this process ignores, as under nohup, its program ignores, too
     replaced = {number: original for number, original in originals.items() if original is not signal.SIG_IGN}
     try:
         for number in replaced:
-            signal.signal(number, handlers[number])
-        yield
+            signal.signal(number, hear)
+        yield received
     finally:
         for number, original in replaced.items():
             signal.signal(number, original)
+
+
+def _kill_all(process: subprocess.Popen, folder: Path) -> int:
+    """Ends a program that leads a session, and its other processes, as those of torchrun, which lead their own; not by
+    SIGINT, after which programs save what they have learnt. Returns its return code."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(ENDING_PATIENCE_S)
+    for pid in {note["pid"] for note in read_notes(folder)}:
+        with suppress(OSError):
+            if str(folder).encode() in Path(f"/proc/{pid}/environ").read_bytes():  # else it is another's by now
+                os.kill(pid, signal.SIGKILL)
+    return process.wait()
 
 
 def _end_program(process: subprocess.Popen) -> int:

@@ -17,6 +17,7 @@ from kernel_tables.marks.marker import is_in_backward
 from kernel_tables.record.handover import Notes, one_line_error
 from kernel_tables.record.profilers import NsysProfiler, Ranks, TorchProfiler
 from kernel_tables.record.ranges import AddedRanges
+from kernel_tables.record.timer import Timer
 
 
 class Recorder:
@@ -24,8 +25,10 @@ class Recorder:
     rank, all ranks of its run. `completed` counts the steps, or the instances of a range, in the window; the Window
     object sets `progress`, a function that returns facts for the notes."""
 
-    def __init__(self, notes: Notes, ranks: Ranks, profiler: TorchProfiler | NsysProfiler, ranges: AddedRanges) -> None:
-        self.notes, self._ranks, self._profiler, self.ranges = notes, ranks, profiler, ranges
+    def __init__(
+        self, notes: Notes, ranks: Ranks, profiler: TorchProfiler | NsysProfiler | Timer, ranges: AddedRanges
+    ) -> None:
+        self.notes, self._ranks, self.profiler, self.ranges = notes, ranks, profiler, ranges
         self.is_waiting, self.is_open = True, False  # neither once the window is over
         self.completed = 0
         self.progress: Callable[[], dict[str, Any]] = lambda: {"repeated": []}
@@ -38,7 +41,7 @@ class Recorder:
         the thread has another state, the process later ends with a SIGSEGV."""
         if not self.is_waiting or is_in_backward():
             return
-        if self._profiler.is_taken:
+        if self.profiler.is_taken:
             self.note_profile()
             return
         self.is_waiting = False
@@ -48,12 +51,13 @@ class Recorder:
             return
         try:
             # All garbage, if Python may collect it soon: after an import of PyTorch it takes 0.2 s, which would be in
-            # the first step, since recording creates objects, too.
-            if gc.isenabled() and gc.get_count()[2] >= gc.get_threshold()[2]:
+            # the first step, since recording creates objects, too. A timed program's garbage is its own.
+            is_timed = isinstance(self.profiler, Timer)
+            if not is_timed and gc.isenabled() and gc.get_count()[2] >= gc.get_threshold()[2]:
                 gc.collect()
             self.ranges.begin()
             wait_for_device()
-            self._profiler.start()
+            self.profiler.start()
         except Exception as error:
             self.ranges.end()
             self.notes.add("refused", reason=one_line_error(error))
@@ -64,6 +68,8 @@ class Recorder:
             multiprocessing.util.Finalize(None, self.end, exitpriority=0)
         self._compiled_before = count_compiled()
         self.notes.add("open", torch=torch.__version__, has_steps=self.ranges.has_steps, **facts)
+        if is_timed:
+            self.profiler.start_clock()
 
     def note_profile(self) -> None:
         """Notes, once, that the program uses PyTorch's profiler itself."""
@@ -88,9 +94,9 @@ class Recorder:
             with suppress(RuntimeError):  # the device may have failed
                 wait_for_device()
             self.ranges.end()
-            self._profiler.stop(at_exit=at_exit)
+            self.profiler.stop(at_exit=at_exit)
             self.notes.add("closed", done=self.completed, **facts, **self.progress())
-            self._profiler.save(self.notes.folder)
+            self.profiler.save(self.notes.folder)
             self.notes.add("saved")
         except Exception as error:
             self.notes.add("lost", reason=one_line_error(error))

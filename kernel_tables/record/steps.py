@@ -24,6 +24,7 @@ from kernel_tables.record.handover import Notes, Settings
 from kernel_tables.record.profilers import NsysProfiler, Ranks, TorchProfiler, with_callbacks
 from kernel_tables.record.ranges import AddedRanges, ProgramRanges, follow_compilation
 from kernel_tables.record.recorder import Recorder, is_capturing
+from kernel_tables.record.timer import ModelCalls, Timer
 
 
 class Window:
@@ -98,21 +99,24 @@ class StepsWindow(Window):
     parameters count until the program creates an optimizer, with the setting CALLS, or if they opened the window.
 
     A replay runs no Python: its kernels belong to the ranges that are open while the graph is captured. So the window
-    opens before the first capture.
+    opens before the first capture, unless there are `calls`: then it has no ranges, and is only timed.
     """
 
-    def __init__(self, recorder: Recorder, settings: Settings) -> None:
+    def __init__(self, recorder: Recorder, settings: Settings, calls: ModelCalls | None) -> None:
         super().__init__(recorder, settings)
         self._actions: dict[tuple[str, int], RepeatedAction] = {}  # by kind and id of the object
         self._step_action: RepeatedAction | None = None  # defines what a step is
         self._has_optimizer = False
         self._calling_thread: int | None = None  # the one that made the first call
-        self._calls = ModuleParts(nullcontext, lambda module: None, self._before_call)
+        self._calls = calls or ModuleParts(nullcontext, lambda module: None, self._before_call)
+        if calls:
+            calls.before, calls.after = self._before_call, self._after_call
         self._calls.begin()
         if settings.window != handover.CALLS:
             graph = torch.cuda.graphs.CUDAGraph
             graph.replay = with_callbacks(graph.replay, after=self._after_replay)
-            graph.capture_begin = with_callbacks(graph.capture_begin, before=self._before_capture)
+            if not calls:
+                graph.capture_begin = with_callbacks(graph.capture_begin, before=self._before_capture)
             Optimizer.__init__ = with_callbacks(Optimizer.__init__, after=self._after_new_optimizer)
 
     def after_range(self, name: str, optimizer: Any = None) -> None:
@@ -155,6 +159,13 @@ class StepsWindow(Window):
         if self._calling_thread == threading.get_ident():
             self._count_call(module)
         return nullcontext()
+
+    def _after_call(self, output: Any) -> None:
+        """Keeps the output of the last call in a window of calls that is timed."""
+        recorder, action = self.recorder, self._step_action
+        is_last = recorder.is_open and recorder.completed == self.settings.steps - 1
+        if is_last and action is not None and action.kind == handover.MODULE:
+            recorder.profiler.keep_output(output)
 
     def _count_call(self, module: nn.Module) -> None:
         was_waiting = self.recorder.is_waiting
@@ -209,14 +220,26 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
         raise RuntimeError("this PyTorch is built without CUDA, so nsys has nothing to record of it")
     if has_ranges:
         follow_compilation(in_torch_profile=not to_nvtx)
-    ranks = Ranks(notes)
-    profiler = NsysProfiler(ranks) if to_nvtx else TorchProfiler()
+    ranks, calls = Ranks(notes), None
+    if settings.profiler == handover.TIMER:
+        from kernel_tables.record.remedies import Remedies
+
+        remedies = Remedies(settings.remedies, notes)
+        profiler, calls = Timer(notes, remedies.check), ModelCalls(remedies.improve)
+    else:
+        profiler = NsysProfiler(ranks) if to_nvtx else TorchProfiler()
     added_ranges = AddedRanges(has_modules=has_ranges, has_steps=has_ranges, to_nvtx=to_nvtx)
     recorder = Recorder(notes, ranks, profiler, added_ranges)
-    window = (RangeWindow if settings.window == handover.RANGE else StepsWindow)(recorder, settings)
+    if settings.window == handover.RANGE:
+        window = RangeWindow(recorder, settings)
+        if calls:
+            calls.begin()
+    else:
+        window = StepsWindow(recorder, settings, calls)
     ranges = ProgramRanges(
-        to_nvtx=to_nvtx, is_recording=lambda: recorder.is_open, before=window.before_range, after=window.after_range
-    )
+        to_nvtx=to_nvtx, is_recording=lambda: recorder.is_open and not calls, before=window.before_range,
+        after=window.after_range,
+    )  # fmt: skip
     ranges.watch_torch()
     when_imported("nvtx", ranges.watch_nvtx)
     # nsys records on while the program profiles itself; PyTorch's profiler is left to the program.

@@ -1,0 +1,170 @@
+"""What `kernel-tables try` changes in a program that it runs: the remedies for findings that need no change of the code.
+
+Nothing is changed that the program set itself. A value equal to PyTorch's default counts as not set, since libraries
+pass defaults on. What fails here is noted, for the command to print, and never raised in the program.
+"""
+
+import gc
+import inspect
+import os
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils._pytree import tree_map
+from torch.utils.data import DataLoader, IterableDataset
+
+from kernel_tables.record.handover import Notes, one_line_error
+from kernel_tables.record.profilers import with_callbacks
+from kernel_tables.record.timer import Call
+
+
+class Remedies:
+    """Applies the remedies of these names; the method with the name of a remedy does it.
+
+    Each is noted with the line to write into the program, or the reason why it is not applied.
+    """
+
+    FOR_MODELS = ("channels_last", "gc_freeze", "compile", "graphs", "bf16")  # in this order, by `improve`
+
+    def __init__(self, names: Sequence[str], notes: Notes) -> None:
+        self._names, self._notes, self._noted = names, notes, set[tuple[str, str]]()
+        self._has_compiled = False  # the program itself
+        self._compile = torch.compile
+        if names:
+            torch.compile = with_callbacks(torch.compile, before=self._note_compiled)
+        for name in names:
+            if name not in self.FOR_MODELS:
+                self._try(name, getattr(self, name))
+
+    def improve(self, model: nn.Module, call: Call) -> Call:
+        """Applies those for a model before its second call, and returns what the call shall run instead of `call`."""
+        for name in self.FOR_MODELS:
+            if name in self._names:
+                call = self._try(name, partial(getattr(self, name), model, call)) or call
+        return call
+
+    def tf32(self) -> None:
+        torch.set_float32_matmul_precision("high")  # what the program sets later stays
+
+    def check(self) -> None:
+        """Once the window is over: whether what was applied first is still so."""
+        if "tf32" in self._names and torch.cuda.is_available():
+            if torch.get_float32_matmul_precision() == "high":
+                self._note("tf32", line='torch.set_float32_matmul_precision("high")')
+            else:
+                self._note("tf32", reason="the program sets the precision of products itself")
+
+    def fused(self) -> None:
+        for kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad):
+            kind.__init__ = self._fused_init(kind, kind.__init__)
+
+    def _fused_init(self, kind: type, original: Callable[..., None]) -> Callable[..., None]:
+        @wraps(original)
+        def init(optimizer: Any, params: Any, *args: Any, **kwargs: Any) -> None:
+            if type(optimizer) is not kind:  # a subclass passes on what it sets
+                return original(optimizer, params, *args, **kwargs)
+            params = params if isinstance(params, torch.Tensor) else list(params)  # for two tries
+            given = [f"{name}={kwargs[name]}" for name in ("fused", "foreach") if kwargs.get(name) is not None]
+            if given:
+                self._note("fused", reason=f"the program passes {given[0]} itself")
+                return original(optimizer, params, *args, **kwargs)
+            try:
+                original(optimizer, params, *args, **kwargs | {"fused": True})
+            except (RuntimeError, ValueError) as error:
+                self._note("fused", reason=one_line_error(error))
+                return original(optimizer, params, *args, **kwargs)
+            self._note("fused", line=f"{kind.__name__}(..., fused=True)")
+
+        return init
+
+    def workers(self) -> None:
+        original, signature = DataLoader.__init__, inspect.signature(DataLoader.__init__)
+
+        @wraps(original)
+        def init(*args: Any, **kwargs: Any) -> None:
+            call = signature.bind(*args, **kwargs)
+            if isinstance(call.arguments["dataset"], IterableDataset):
+                self._note("workers", reason="each worker of an IterableDataset would give all samples again")
+                return original(*args, **kwargs)
+            count, has_gpu = min(4, len(os.sched_getaffinity(0))), torch.cuda.is_available()
+            values = {"num_workers": count, "pin_memory": has_gpu, "persistent_workers": True}
+            added = {name: value for name, value in values.items() if value and not call.arguments.get(name)}
+            if added:
+                self._note("workers", line=f"DataLoader(..., {', '.join(f'{key}={one}' for key, one in added.items())})")
+            else:
+                self._note("workers", reason="the program sets workers and pinned memory itself")
+            call.arguments.update(added)
+            return original(*call.args, **call.kwargs)
+
+        DataLoader.__init__ = init
+
+    def channels_last(self, model: nn.Module, call: Call) -> None:
+        weights = [module.weight for module in model.modules() if isinstance(module, nn.Conv2d)]
+        is_last = [one.is_contiguous(memory_format=torch.channels_last) > one.is_contiguous() for one in weights]
+        if any(is_last) or torch.backends.cudnn.benchmark:
+            self._note("channels_last", reason="the program sets the memory format, or cuDNN's benchmark mode, itself")
+        elif weights:
+            model.to(memory_format=torch.channels_last)
+            torch.backends.cudnn.benchmark = True
+            line = "model.to(memory_format=torch.channels_last); torch.backends.cudnn.benchmark = True"
+            self._note("channels_last", line=line)
+
+    def gc_freeze(self, model: nn.Module, call: Call) -> None:
+        if ("gc_freeze", "line") in self._noted:
+            return
+        if not gc.isenabled() or gc.get_freeze_count():
+            self._note("gc_freeze", reason="the program controls garbage collection itself")
+        else:
+            gc.collect()
+            gc.freeze()
+            self._note("gc_freeze", line="gc.collect(); gc.freeze()  # before the first step")
+
+    def compile(self, model: nn.Module, call: Call, name: str = "compile", **options: Any) -> Call | None:
+        if self._has_compiled or call != model._call_impl:
+            self._note(name, reason="the program compiles itself")
+            return None
+        given = "".join(f', {key}="{value}"' for key, value in options.items())
+        self._note(name, line=f"model = torch.compile(model{given})")
+        return self._compile(call, **options)
+
+    def graphs(self, model: nn.Module, call: Call) -> Call | None:
+        is_on_gpu = next(model.parameters()).device.type == "cuda"
+        return self.compile(model, call, "graphs", mode="reduce-overhead") if is_on_gpu else None
+
+    def bf16(self, model: nn.Module, call: Call) -> Call | None:
+        device, types = next(model.parameters()).device.type, {one.dtype for one in model.parameters()}
+        if torch.is_autocast_enabled(device) or types & {torch.float16, torch.bfloat16}:
+            self._note("bf16", reason="the program sets the precision itself")
+            return None
+
+        def in_fp32(leaf: Any) -> Any:  # as a loss inside the block, which autocast computes in fp32
+            return leaf.float() if isinstance(leaf, torch.Tensor) and leaf.dtype == torch.bfloat16 else leaf
+
+        @wraps(call)
+        def in_bf16(*args: Any, **kwargs: Any) -> Any:
+            with torch.autocast(device, torch.bfloat16):
+                output = call(*args, **kwargs)
+            return tree_map(in_fp32, output)
+
+        self._note("bf16", line=f'with torch.autocast("{device}", torch.bfloat16): ...  # forward pass and loss')
+        return in_bf16
+
+    def _try(self, name: str, apply: Callable[[], Call | None]) -> Call | None:
+        try:
+            return apply()
+        except Exception as error:
+            self._note(name, reason=one_line_error(error))
+            return None
+
+    def _note_compiled(self, *_: Any) -> None:
+        self._has_compiled = True
+
+    def _note(self, name: str, **facts: str) -> None:
+        """Notes a `line` or a `reason`, the first of each."""
+        (kind,) = facts
+        if (name, kind) not in self._noted:
+            self._noted.add((name, kind))
+            self._notes.add("remedy", name=name, **facts)
