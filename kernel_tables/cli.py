@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from kernel_tables import files, output, version
 from kernel_tables.errors import ERROR, IMPOSSIBLE, ImpossibleCapture, TraceError
-from kernel_tables.record.command import add_options, record
+from kernel_tables.record.command import add_options, add_window, record
 
 if TYPE_CHECKING:
     from kernel_tables.errors import Finding
@@ -51,12 +51,30 @@ ARGUMENTS: dict[str, tuple[dict, str]] = {
         TEXTS | {"metavar": "RULE|PERCENT"},
         "exit status 1 if this rule reports a finding, or one costs this percent of a step or more; repeatable",
     ),
+    "commands": (
+        {"dest": "commands", "nargs": 2, "metavar": "COMMAND"},
+        "each quoted: 'python train.py' 'python train.py --compile'",
+    ),
+    "--processes": ({"type": int, "default": 6, "metavar": "N"}, "processes of each side (default: 6)"),
+    "--budget": ({"type": float, "default": inf, "metavar": "MINUTES"}, "start no process that would end later"),
+    "--fail-on of compare": (
+        {"default": "nothing", "metavar": "VERDICT"},
+        "exit status 1 if the second command is slower, faster, or changed, maybe by a percentage: 'slower 2%%'",
+    ),
+    "--precision": (
+        {"choices": ("fp32", "tf32", "bf16"), "default": "tf32"},
+        "the lowest precision of products that remedies may use (default: tf32)",
+    ),
     "--all": (FLAG, "list names that are the same, too"),
     "--tolerance": ({"type": float, "default": 1.0, "metavar": "PERCENT"}, "smaller changes are none (default: 1)"),
     "--collectives": (FLAG, "by collective: its bytes, times and bandwidth"),
 }  # fmt: skip
 COMMANDS = {  # in the order of the help: the arguments, beside the format and the output, and what the command does
     "record": ("", "run a Python program unchanged, record some of its steps, and print where the time goes"),
+    "compare": ("commands --processes --budget --fail-on",
+        "whether the steps of one command are faster than those of another, from processes of both in turns"),
+    "try": ("--precision --processes --budget",
+        "record a program, apply what may help from inside it, unchanged, and measure whether it does"),
     "report": ("capture --step-name --class", "an HTML page of a capture, which needs no network"),
     "ranges": ("captures --under --ranks --top --tree", "time by range name, inner ranges included"),
     "kernels": ("captures --under --ranks --top --class", "launches and times by range path and kernel"),
@@ -85,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
         options = parser.parse_args(arguments)
         if options.command == "record":
             return record(options)
-        return getattr(Command(options), options.command)()
+        return getattr(Command(options), {"try": "compare"}.get(options.command, options.command))()
     except TraceError as error:
         say(str(error))
     except KeyboardInterrupt:
@@ -118,8 +136,17 @@ def command_parser() -> argparse.ArgumentParser:
             flags = [argument] if argument[0] == "-" or argument == "name" else []  # dest names captures
             flags += ["-o"] if argument == "--output" else []
             command.add_argument(*flags, **keywords, help=text)
+        if name in ("compare", "try"):
+            add_window(command, skip=10, steps=30)
         if name == "record":
             add_options(command)
+        if name in ("record", "try"):
+            program = {
+                "nargs": argparse.REMAINDER,
+                "metavar": "-- PROGRAM ...",
+                "help": "the program and its arguments",
+            }
+            command.add_argument("program", **program)
     return parser
 
 
@@ -201,6 +228,16 @@ class Command:
             output.write_table(table, self.options.output, self.format)
 
     # The commands
+
+    def compare(self) -> int:
+        """Runs `compare` or `try`, and writes its table. The status is 1 if --fail-on says so, and 130 if Ctrl-C ended
+        it early."""
+        from kernel_tables.record import compare
+
+        run = compare.try_remedies if self.options.command == "try" else compare.compare_commands
+        table, text, status = run(self.options)
+        self._write(table, lambda: text)
+        return status
 
     def ranges(self) -> int:
         """Writes the table of the command: in text one table per rank, else rows with a column `rank`."""

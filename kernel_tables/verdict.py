@@ -88,7 +88,8 @@ def judge_wall_times(timings: pd.DataFrame, pairs: pd.DataFrame, phase: str = "s
 def sentence(row: pd.Series) -> str:
     """The verdict on a pair in words: "2.7 % slower (2.3 % to 3.1 %)"."""
     if row["verdict"] == UNKNOWN:
-        return UNKNOWN
+        interval = f" ({100 * row['low'] - 100:+.1f} % to {100 * row['high'] - 100:+.1f} %)"
+        return UNKNOWN + (interval if row["low"] > 0 else "")
     change, ends = abs(row["ratio"] - 1), sorted((abs(row["low"] - 1), abs(row["high"] - 1)))
     return f"{percent(change)} {row['verdict']} ({percent(ends[0])} to {percent(ends[1])})"
 

@@ -27,24 +27,30 @@ if TYPE_CHECKING:
     from kernel_tables.record.outcome import Outcome
 
 
-def add_options(command: argparse.ArgumentParser) -> None:
-    """Adds the arguments of the command."""
+def add_window(command: argparse.ArgumentParser, skip: int, steps: int) -> None:
+    """Adds the arguments that say which steps are recorded or timed, with these defaults."""
     window = command.add_argument_group(
         "the window",
-        f"By default, the first {handover.DEFAULT_SKIP} steps are skipped and the next {handover.DEFAULT_STEPS}"
-        " recorded. A step is an optimizer step or, without an optimizer, a call of the model or a replay of a CUDA"
-        " graph.",
+        f"By default, the first {skip} steps are skipped and the next {steps} {'timed' if skip > 5 else 'recorded'}. A"
+        " step is an optimizer step or, without an optimizer, a call of the model or a replay of a CUDA graph.",
     )
     kinds = window.add_mutually_exclusive_group()
     for group, name, details in (
-        (window, "--skip", {"type": int, "default": handover.DEFAULT_SKIP, "metavar": "N", "help":
-            f"steps, calls, or instances of the range, to skip first (default: {handover.DEFAULT_SKIP}; at least 1 for"
+        (window, "--skip", {"type": int, "default": skip, "metavar": "N", "help":
+            f"steps, calls, or instances of the range, to skip first (default: {skip}; at least 1 for"
             " steps, since a step begins where the one before it ends)"}),
-        (window, "--steps", {"type": int, "default": handover.DEFAULT_STEPS, "metavar": "N", "help":
-            f"how many of them to record after that (default: {handover.DEFAULT_STEPS})"}),
-        (kinds, "--range", {"metavar": "NAME", "help": "record instances of this range of the program instead"}),
-        (kinds, "--calls", {"action": "store_true", "help":
-            "record calls of the model, even if there is an optimizer"}),
+        (window, "--steps", {"type": int, "default": steps, "metavar": "N", "help":
+            f"how many of them to take after that (default: {steps})"}),
+        (kinds, "--range", {"metavar": "NAME", "help": "take instances of this range of the program instead"}),
+        (kinds, "--calls", {"action": "store_true", "help": "take calls of the model, even if there is an optimizer"}),
+    ):  # fmt: skip
+        group.add_argument(name, **details)
+
+
+def add_options(command: argparse.ArgumentParser) -> None:
+    """Adds the arguments of the command."""
+    add_window(command, handover.DEFAULT_SKIP, handover.DEFAULT_STEPS)
+    for group, name, details in (
         (command, "--ranges", {"choices": (handover.MODULES, handover.NONE), "default": handover.AUTO, "help":
             "ranges for every module of the models, or none; default: modules, if the program opens no ranges itself;"
             " otherwise only a range for each step, unless it opens `step` itself"}),
@@ -61,24 +67,35 @@ def add_options(command: argparse.ArgumentParser) -> None:
         "-o", "--output", type=Path, metavar="FILE",
         help="the capture (default: recording.sqlite; if it exists, recording-2.sqlite and so on)",
     )  # fmt: skip
-    program = {"nargs": argparse.REMAINDER, "metavar": "-- PROGRAM ...", "help": "the program and its arguments"}
-    command.add_argument("program", **program)
+
+
+def window_of(options: argparse.Namespace) -> dict[str, object]:
+    """The settings from the arguments of the window. TraceError if one is invalid."""
+    window = handover.CALLS if options.calls else handover.STEPS if options.range is None else handover.RANGE
+    if options.steps < 1 or options.skip < 0:
+        raise TraceError("--steps has to be at least 1, and --skip at least 0")
+    if window == handover.STEPS and options.skip < 1:
+        raise TraceError("--skip 0: a step begins where the one before ends, so the first cannot be recorded; --skip 1")
+    return {"window": window, "skip": options.skip, "steps": options.steps, "range": options.range}
+
+
+def default_profiler() -> str:
+    """nsys, if it is on PATH and the driver shows a GPU."""
+    from kernel_tables.record import nsys
+
+    # without importing torch
+    has_gpu = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
+    return NSYS if nsys.find() and has_gpu else TORCH
 
 
 def settings_of(options: argparse.Namespace) -> handover.Settings:
     """The settings from the arguments. TraceError if one is invalid."""
     from kernel_tables.record import nsys
 
-    window = handover.CALLS if options.calls else handover.STEPS if options.range is None else handover.RANGE
-    # a GPU that the driver shows, without importing torch
-    has_gpu = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
-    profiler = options.profiler or (NSYS if nsys.find() and has_gpu else TORCH)
+    window, profiler = window_of(options), options.profiler or default_profiler()
     ours = r"--(output|export|force-overwrite|capture-range|command-file)"
     refused = [one for one in options.nsys_options if re.match(ours, one) or not one.startswith("--")]
     for is_invalid, message in (
-        (options.steps < 1 or options.skip < 0, "--steps has to be at least 1, and --skip at least 0"),
-        (window == handover.STEPS and options.skip < 1,
-         "--skip 0: a step begins where the one before ends, so the first cannot be recorded; --skip 1"),
         (profiler == NSYS and nsys.find() is None,
          "--profiler nsys: there is no nsys on PATH; install Nsight Systems, or take --profiler torch"),
         (options.nsys_options and profiler != NSYS,
@@ -87,21 +104,16 @@ def settings_of(options: argparse.Namespace) -> handover.Settings:
     ):  # fmt: skip
         if is_invalid:
             raise TraceError(message)
-    return handover.Settings(
-        profiler=profiler, window=window, skip=options.skip, steps=options.steps, range=options.range,
-        added_ranges=options.ranges,
-    )  # fmt: skip
+    return handover.Settings(profiler=profiler, added_ranges=options.ranges, **window)
 
 
 def record(options: argparse.Namespace) -> int:
     """Records the program, and returns the exit status. Raises TraceError before it runs if it cannot be recorded."""
     from kernel_tables.record import keeping
     from kernel_tables.record.outcome import is_recorded, outcomes_of
-    from kernel_tables.record.program import require_program, run_recorded
+    from kernel_tables.record.program import run_recorded
 
-    settings = settings_of(options)
-    program = options.program[1:] if options.program[:1] == ["--"] else options.program
-    require_program(program)
+    settings, program = settings_of(options), program_of(options.program)
     output = keeping.free_output(options.output)
     with tempfile.TemporaryDirectory(prefix="kernel-tables-") as temporary:
         folder = Path(temporary)
@@ -190,6 +202,15 @@ def say(*sentences: str) -> None:
     """Prints sentences on lines of standard error."""
     for sentence in sentences:
         print(f"kernel-tables record: {visible(' '.join(sentence.split()))}", file=sys.stderr, flush=True)
+
+
+def program_of(words: Sequence[str]) -> list[str]:
+    """The program from the words of a command line, without the `--` before it. TraceError if it cannot be run."""
+    from kernel_tables.record.program import require_program
+
+    program = [*words[1:]] if words[:1] == ["--"] else [*words]
+    require_program(program)
+    return program
 
 
 def program_text(arguments: Sequence[str]) -> str:

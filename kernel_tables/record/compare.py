@@ -7,24 +7,29 @@ them, and timed without a profiler: the device is waited for at both ends of the
 
 from __future__ import annotations
 
+import argparse
+import math
+import re
+import shlex
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_tables import verdict
 from kernel_tables.errors import TraceError
 from kernel_tables.output import percent, visible
 from kernel_tables.record import handover
+from kernel_tables.record.command import default_profiler, program_of, program_text, window_of
 from kernel_tables.record.outcome import Outcome, is_recorded, outcomes_of
 from kernel_tables.record.program import run_recorded
 
 if TYPE_CHECKING:
     import pandas as pd
-
 
 
 class Remedy(NamedTuple):
@@ -40,11 +45,13 @@ REMEDIES = {
     "fused": Remedy(("unfused_optimizer",), "the program creates no Adam, AdamW, SGD or Adagrad of PyTorch"),
     "compile": Remedy(("launch_bound", "small_kernels"), "no model with parameters is called"),
     "graphs": Remedy(("launch_bound", "small_kernels"), "no model on a GPU is called", needs_gpu=True),
-    "channels_last": Remedy(("convolutions",), "no model with nn.Conv2d is called"),
+    "channels_last": Remedy((), "no model with nn.Conv2d is called"),
     "gc_freeze": Remedy(("idle_host",), "no model with parameters is called", needs_gpu=True),
     "tf32": Remedy(("no_tensor_cores",), "there is no GPU", needs_gpu=True),
     "bf16": Remedy(("no_tensor_cores",), "no model with parameters is called"),
 }
+PRECISIONS = ("fp32", "tf32", "bf16")  # each allows those before it
+BASE = "as it is"  # the side of a program without remedies
 AGREEMENT = 0.01  # results differ by no more than this if they agree
 
 
@@ -55,7 +62,6 @@ class Sample:
     ms: float  # of a step
     seconds: float  # that the process took
     steps: str  # which were timed, in words
-    count: int  # of all steps until then
     losses: list[float]
     output: list[float]
     lines: list[str]  # to write into the program, for the remedies that were applied
@@ -71,45 +77,58 @@ class Side:
     samples: list[Sample] = field(default_factory=list)
     reason: str = ""  # why it is not measured any further
 
-    def results(self) -> list[list[float]]:
-        """What the program computed, by process: the last loss or, without one, numbers of the last output."""
-        return [sample.losses[-1:] or sample.output for sample in self.samples]
-
 
 class Measurement:
-    """Runs the sides in turns. `interrupted` and `exhausted` say whether Ctrl-C or the budget ended it early."""
+    """Runs the sides in turns, as the options say. `interrupted` and `exhausted`: Ctrl-C or the budget ended it
+    early."""
 
-    def __init__(self, command: str, settings: handover.Settings, budget_s: float) -> None:
-        self._command, self._settings = command, settings
-        self._deadline_s = time.monotonic() + budget_s
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._command, self._processes = options.command, options.processes
+        self._settings = handover.Settings(profiler=handover.TIMER, added_ranges=handover.NONE, **window_of(options))
+        if options.processes < 1 or options.budget <= 0:
+            raise TraceError("--processes has to be at least 1, and --budget more than 0 minutes")
+        self._deadline_s = time.monotonic() + 60 * options.budget
         self.interrupted = self.exhausted = False
+
+    @property
+    def status(self) -> int:
+        """The exit status."""
+        return 130 if self.interrupted else 0
 
     def say(self, text: str) -> None:
         """Prints a line on standard error."""
         print(f"kernel-tables {self._command}: {visible(' '.join(text.split()))}", file=sys.stderr, flush=True)
 
-    def run_in_turns(self, sides: Sequence[Side], processes: int) -> None:
-        """Runs so many processes of each side, and prints the progress. A side whose process fails is not run again;
-        TraceError if that is the first one, with which the others are compared."""
-        done, total = 0, processes * len(sides)
+    def run_in_turns(self, sides: Sequence[Side], seconds: float | None = None) -> None:
+        """Runs the processes of each side, and prints the progress; before, what it costs, if it is known how many
+        seconds a process takes. A side whose process fails is not run again; TraceError if it has no remedies."""
+        done, processes, total = 0, self._processes, self._processes * len(sides)
+        minutes = f", about {total * seconds / 60:.1f} minutes" if seconds else ""
+        last = self._settings.skip + self._settings.steps
+        self.say(f"{total} processes in turns{minutes}; each runs until step {last}, and writes what it writes by then")
         for number in range(processes):
             for side in sides if number % 2 == 0 else sides[::-1]:
                 longest_s = max((sample.seconds for one in sides for sample in one.samples), default=0.0)
                 self.exhausted |= time.monotonic() + longest_s > self._deadline_s
-                if self.interrupted or self.exhausted:
+                if self.exhausted:
+                    self.say("the next process would exceed the --budget; what is measured counts")
                     return
                 if side.reason:
                     continue
                 done += 1
                 try:
-                    side.samples.append(sample := self._run(side))
+                    sample = self._run(side)
+                    if side.remedies and sample.steps != sides[0].samples[0].steps:
+                        raise TraceError(f"not comparable: it has other steps ({sample.steps})")
+                    side.samples.append(sample)
                 except KeyboardInterrupt:
                     self.interrupted = True
+                    self.say("interrupted; what is measured counts")
                     return
                 except TraceError as error:
                     side.reason, side.samples[:] = str(error), []
                     total -= processes - number - 1
-                    if side is sides[0]:
+                    if not side.remedies:
                         raise TraceError(f"{side.name}: {error}") from None
                     self.say(f"{done} of {total}, {side.name}: {error}")
                     continue
@@ -136,9 +155,10 @@ class Measurement:
                 f"the program ended after {done} of the {steps} steps to time; take a smaller --steps or --skip"
                 if outcome.opened else outcome.missing_reason()
             )  # fmt: skip
+        compiled = ", in which torch.compile compiled" if outcome.closed.get("compilations") else ""
         return Sample(
             ms=1e3 * max(one["seconds"] for one in timed) / steps,  # a step lasts until the last rank has ended it
-            seconds=seconds, steps=outcome.content_phrase(), count=outcome.opened["first"] - 1 + steps,
+            seconds=seconds, steps=f"{outcome.content_phrase()}{compiled}",
             losses=timed[0]["losses"], output=timed[0]["output"],
             lines=list(dict.fromkeys(note["line"] for about in notes.values() for note in about if "line" in note)),
         )  # fmt: skip
@@ -173,23 +193,22 @@ def compare(sides: Sequence[Side]) -> pd.DataFrame:
     times = pd.Series([ms for _, ms in samples], index=[name for name, _ in samples], dtype="float64")
     pairs = pd.DataFrame({"before": base.name, "after": [side.name for side in others]})
     table = verdict.judge_samples(times, pairs, "process")
-    facts = pd.DataFrame([compare_results(base, side) for side in others], columns=RESULTS, index=table.index)
+    facts = pd.DataFrame([compare_results(base, side) for side in others], index=table.index)
     lines = ["; ".join(side.samples[0].lines) if side.samples else "" for side in others]
     return table.join(facts).assign(line=lines, reason=[side.reason for side in others])
 
 
-RESULTS = ("result", "result_before", "result_after", "difference", "process_difference", "agree")
-
-
-def compare_results(before: Side, after: Side) -> tuple[str, float | None, float | None, float | None, float | None, bool | None]:
-    """What the two computed, as RESULTS names it. A loss is that of the last backward pass which all processes made."""
+def compare_results(before: Side, after: Side) -> dict[str, object]:
+    """What the two computed, as columns of `compare`. A loss is that of the last backward pass that all processes
+    made."""
     import numpy as np
 
     samples = [*before.samples, *after.samples]
     count = min((len(sample.losses) for sample in samples), default=0)
     length = min((len(sample.output) for sample in samples), default=0)
     if not (before.samples and after.samples and (count or length)):
-        return "", None, None, None, None, None
+        return {"result": "", "result_before": None, "result_after": None, "difference": None,
+                "process_difference": None, "agree": None}  # fmt: skip
     values = [
         np.array([one.losses[count - 1 : count] if count else one.output[:length] for one in side.samples])
         for side in (before, after)
@@ -200,31 +219,142 @@ def compare_results(before: Side, after: Side) -> tuple[str, float | None, float
     spread = float(max(np.ptp(of_side, axis=0).max() for of_side in values) / scale)
     agree = difference <= max(AGREEMENT, spread)  # not, if any is not a number
     losses = [float(mean[0]) for mean in means] if count else [None, None]
-    return "loss" if count else "output", *losses, difference, spread, agree
+    return {"result": "loss" if count else "output", "result_before": losses[0], "result_after": losses[1],
+            "difference": difference, "process_difference": spread, "agree": agree}  # fmt: skip
 
 
-def comparison_lines(table: pd.DataFrame, sides: Sequence[Side]) -> str:
-    """The only row of a comparison of two commands in words."""
+def compare_commands(options: argparse.Namespace) -> tuple[pd.DataFrame, str, int]:
+    """Runs `kernel-tables compare`: returns its table, that in words, and the exit status."""
+    if not re.fullmatch(verdict.FAIL_ON, options.fail_on):
+        raise TraceError(f"--fail-on {options.fail_on!r}: expected slower, faster or changed, as in 'slower 2%'")
+    sides = [
+        Side(name, program_of(["env", *words] if "=" in (words or [""])[0] else words))
+        for name, words in zip(("before", "after"), map(shlex.split, options.commands), strict=True)
+    ]
+    measurement = Measurement(options)
+    measurement.run_in_turns(sides)
+    if not all(side.samples for side in sides):
+        raise KeyboardInterrupt if measurement.interrupted else TraceError("--budget: too short for a process a side")
+    table = compare(sides)
+    failed = verdict.fails(table, options.fail_on).any()
+    if failed:
+        measurement.say(f"--fail-on {options.fail_on}: after is {verdict.sentence(table.iloc[0])}")
     row, samples = table.iloc[0], [side.samples for side in sides]
-    lines = [f"{side.name:9}{row[f'{side.name}_ms']:.4g} ms per step" for side in sides]
+    spread = f"; processes of one side differ by {percent(row['process_difference'])}" if row["result"] else ""
     interval = f" ({row['low']:.4g} to {row['high']:.4g}, 95 % confidence)" if row["low"] > 0 else ""
-    lines += [f"{'ratio':9}{row['ratio']:.4g}{interval}, {row['used']}"]
-    lines += [f"{'verdict':9}{verdict.sentence(row)}"]
-    phrases = list(dict.fromkeys(one[0].steps for one in samples))
-    lines += ["", f"timed: {'; then '.join(phrases)}"]
-    if row["low"] > 0:
-        lines += [verdict.findable_sentence(row["findable"], min(map(len, samples)))]
-    else:
-        lines += ["one process has no spread, which a verdict needs: take more --processes"]
-    return "\n".join([*lines, result_sentence(row, samples[0][0].count)]) + "\n"
+    lines = [
+        *(f"{side.name:9}{row[f'{side.name}_ms']:.4g} ms per step" for side in sides),
+        f"ratio    {row['ratio']:.4g}{interval}, {row['used']}",
+        f"verdict  {verdict.sentence(row)}",
+        f"timed    {'; after: '.join(dict.fromkeys(one[0].steps for one in samples))}",
+        f"results  {result_phrase(row)}{spread}",
+        verdict.findable_sentence(row["findable"], min(map(len, samples))) if row["low"] > 0
+        else "one process a side has no spread, which a verdict needs: take more --processes",
+    ]  # fmt: skip
+    return table, "".join(f"{line}\n" for line in lines), measurement.status or int(failed)
 
 
-def result_sentence(row: pd.Series, steps: int) -> str:
-    """Whether the results of a row agree."""
+def try_remedies(options: argparse.Namespace) -> tuple[pd.DataFrame, str, int]:
+    """Runs `kernel-tables try`: returns its table, that in words, and the exit status.
+
+    Rows are as of `compare`, each of a remedy, with `predicted_percent`, what `diagnose` says that it saves at most of
+    a step, if that says so. The last one is of all remedies that helped, if there are several: without those after
+    which results differ, and with the faster one of `compile` and `graphs`.
+    """
+    import pandas as pd
+
+    program, measurement = program_of(options.program), Measurement(options)
+    began_s = time.monotonic()
+    measurement.say("records the program, to find where its time goes")
+    predicted, reasons = find_remedies(program, options)
+    seconds, tables = time.monotonic() - began_s, []
+    rounds = [[Side(BASE, program), *(Side(name, program, (name,)) for name in predicted)]] if predicted else []
+    for sides in rounds:
+        measurement.run_in_turns(sides, seconds)
+        if sides[0].samples:
+            tables.append(compare(sides))
+        if len(tables) == 1 and len(rounds) == 1 and not (measurement.interrupted or measurement.exhausted):
+            names = names_of_helpful(tables[0])
+            rounds += [[Side(BASE, program), Side(" + ".join(names), program, names)]] if len(names) > 1 else []
+    left = [{"after": name, "reason": reason} for name, reason in reasons.items()]
+    table = pd.concat([*tables, pd.DataFrame(left, columns=["after", "reason"])], ignore_index=True)
+    table.insert(0, "remedy", table.pop("after"))
+    table.insert(1, "predicted_percent", table["remedy"].map(predicted).astype("float64"))
+    table = table.drop(columns=["before", "used", "p"], errors="ignore")
+    return table, trial_lines(table), measurement.status
+
+
+def names_of_helpful(table: pd.DataFrame) -> tuple[str, ...]:
+    """The remedies that helped, and left the results as they were; of `compile` and `graphs` the faster one."""
+    rows = table[(table["verdict"] == verdict.FASTER) & table["agree"].ne(False)].sort_values("ratio")
+    slower = [name for name in rows["after"] if name in ("compile", "graphs")][1:]
+    return tuple(name for name in rows["after"] if name not in slower)
+
+
+def find_remedies(
+    program: Sequence[str], options: argparse.Namespace
+) -> tuple[dict[str, float | None], dict[str, str]]:
+    """Records the program, and returns which remedies to try, each with the percent of a step that `diagnose` says that
+    it saves at most, if that says so; and of the others, why not."""
+    from kernel_tables.profile import read
+    from kernel_tables.record.keeping import write_captures
+    from kernel_tables.steps import Scope
+
+    window = window_of(options) | {"skip": handover.DEFAULT_SKIP, "steps": handover.DEFAULT_STEPS}
+    with tempfile.TemporaryDirectory(prefix="kernel-tables-") as temporary:
+        folder = Path(temporary)
+        outcome = run_quietly(program, folder, handover.Settings(profiler=default_profiler(), **window))[0]
+        if not outcome.has_recording:
+            raise TraceError(f"nothing was recorded: {outcome.missing_reason()}")
+        (capture,) = write_captures(folder, folder / "capture.sqlite", [outcome.recording(program_text(program))])
+        if isinstance(capture, TraceError):
+            raise capture
+        with read(capture) as profile:
+            scope = Scope(profile, options.range or handover.STEP)
+            findings = {one.code: one for one in profile.diagnose(options.range or handover.STEP)}
+            on_cpu = profile.is_cpu_only
+            convolving = scope.is_of_class("other/convolution") & scope.is_in_span
+            has_convolutions = scope.share(scope.busy_ns(convolving)) >= 0.05
+    predicted: dict[str, float | None] = {}
+    reasons: dict[str, str] = {}
+    for name, remedy in REMEDIES.items():
+        about = [findings[code] for code in remedy.codes if code in findings]
+        gains = [one.gain_percent for one in about if not one.abstained]
+        if name in PRECISIONS[PRECISIONS.index(options.precision) + 1 :]:
+            reasons[name] = f"--precision {options.precision}"
+        elif gains:
+            predicted[name] = min(sum(gains), 100.0)
+        elif remedy.needs_gpu and on_cpu:
+            reasons[name] = "the program ran without a GPU"
+        elif about or (not remedy.codes and has_convolutions):  # the rules cannot say whether it would help
+            predicted[name] = None
+        else:
+            reasons[name] = "no finding calls for it"
+    return predicted, reasons
+
+
+def trial_lines(table: pd.DataFrame) -> str:
+    """The table of `try` in words."""
+    from kernel_tables.text import Column, aligned
+
+    rows = table[table["ratio"].notna()] if "ratio" in table else table[:0]
+    columns = {
+        "remedy": list(rows["remedy"]),
+        "saves at most": ["–" if math.isnan(one) else f"{one:.1f} %" for one in rows["predicted_percent"]],
+        "measured": [verdict.sentence(row) for _, row in rows.iterrows()],
+        "results": [result_phrase(row) for _, row in rows.iterrows()],
+    }
+    text = aligned(
+        [Column(name, cells, "text") for name, cells in columns.items()], get_terminal_size((120, 24)).columns
+    )
+    notes = [f"{row.remedy}: {row.line}" for row in rows.itertuples()]
+    notes += [f"{row.remedy}: {row.reason}" for row in table.itertuples() if row.reason]
+    return "".join(f"{line}\n" for line in [*([text] if len(rows) else ["no remedy was measured", ""]), *notes])
+
+
+def result_phrase(row: pd.Series) -> str:
+    """Whether the results of a row agree, in words."""
     if not row["result"]:
-        return "whether the results agree is not known: no loss of a backward pass and no output of a model was seen"
-    between = f"{percent(row['difference'])}; between processes of one side {percent(row['process_difference'])}"
-    verb = "agree" if row["agree"] else "DIFFER"
-    if row["result"] == "loss":
-        return f"losses {verb}: after {steps} steps {row['result_before']:.6g}, then {row['result_after']:.6g} ({between})"
-    return f"outputs {verb}: at most by {between} of the largest number"
+        return "unknown: no loss, no output of a model"
+    values = f" {row['result_before']:.5g}, then {row['result_after']:.5g}" if row["result"] == "loss" else ""
+    return f"{'agree' if row['agree'] else 'DIFFER'}: {row['result']}{values} ({percent(row['difference'])})"

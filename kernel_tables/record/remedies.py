@@ -1,4 +1,4 @@
-"""What `kernel-tables try` changes in a program that it runs: the remedies for findings that need no change of the code.
+"""The remedies that `kernel-tables try` applies in a program that it runs, without a change of its code.
 
 Nothing is changed that the program set itself. A value equal to PyTorch's default counts as not set, since libraries
 pass defaults on. What fails here is noted, for the command to print, and never raised in the program.
@@ -93,7 +93,8 @@ class Remedies:
             values = {"num_workers": count, "pin_memory": has_gpu, "persistent_workers": True}
             added = {name: value for name, value in values.items() if value and not call.arguments.get(name)}
             if added:
-                self._note("workers", line=f"DataLoader(..., {', '.join(f'{key}={one}' for key, one in added.items())})")
+                given = ", ".join(f"{name}={value}" for name, value in added.items())
+                self._note("workers", line=f"DataLoader(..., {given})")
             else:
                 self._note("workers", reason="the program sets workers and pinned memory itself")
             call.arguments.update(added)
