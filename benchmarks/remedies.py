@@ -1,8 +1,8 @@
 """Is a comparison right, and what do remedies save? `python benchmarks/remedies.py same|planted|NAME ...`.
 
-`same` compares a small training loop with itself, `planted` with one whose step is 5 % longer, --comparisons times each,
-and prints how often a difference is told. A NAME of PROGRAMS, or `all`, runs `kernel-tables try` on programs of public
-libraries, and prints what was predicted and measured. `run NAME` is that program itself.
+`same` compares a small training loop with itself, `planted` with one whose step is 5 % longer, and prints how often a
+difference is told. A NAME of PROGRAMS, or `all`, runs `kernel-tables try` on programs of public libraries, and prints
+what was predicted and measured. `run NAME` is that program itself.
 """
 
 import argparse
@@ -201,6 +201,7 @@ if __name__ == "__main__":
     parser.add_argument("arguments", nargs="*", help="of `run`")
     parser.add_argument("--comparisons", type=int, default=100)
     parser.add_argument("--processes", default="6")
+    parser.add_argument("--budget", default="30", help="minutes for each program (default: 30)")
     options = parser.parse_args()
     if options.what == "run":
         {"loop": loop, **PROGRAMS}[options.arguments[0]](*map(float, options.arguments[1:]))
@@ -210,5 +211,6 @@ if __name__ == "__main__":
         count_verdicts(command("loop", *planted), options.comparisons, options.processes)
     else:
         for name in PROGRAMS if options.what == "all" else [options.what]:
-            table = measure(["try", "--processes", options.processes, "--precision", "bf16", "--", *command(name)])
+            words = ["--processes", options.processes, "--budget", options.budget, "--precision", "bf16"]
+            table = measure(["try", *words, "--", *command(name)])
             print(f"\n{name}: {PROGRAMS[name].__doc__}", table.to_markdown(index=False), sep="\n", flush=True)
