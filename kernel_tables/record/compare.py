@@ -108,13 +108,13 @@ class Measurement:
         self.say(f"{total} processes in turns{minutes}; each runs until step {last}, and writes what it writes by then")
         for number in range(processes):
             for side in sides if number % 2 == 0 else sides[::-1]:
-                longest_s = max((sample.seconds for one in sides for sample in one.samples), default=0.0)
+                if side.reason:
+                    continue
+                longest_s = max((sample.seconds for sample in side.samples or sides[0].samples), default=0.0)
                 self.exhausted |= time.monotonic() + longest_s > self._deadline_s
                 if self.exhausted:
                     self.say("the next process would exceed the --budget; what is measured counts")
                     return
-                if side.reason:
-                    continue
                 done += 1
                 try:
                     sample = self._run(side)
@@ -326,7 +326,8 @@ def find_remedies(
             predicted[name] = min(sum(gains), 100.0)
         elif remedy.needs_gpu and on_cpu:
             reasons[name] = "the program ran without a GPU"
-        elif about or (not remedy.codes and has_convolutions):  # the rules cannot say whether it would help
+        elif has_convolutions if name == "channels_last" else len(about) == len(remedy.codes):
+            # no rule is about it, or none of its rules can say whether it would help
             predicted[name] = None
         else:
             reasons[name] = "no finding calls for it"

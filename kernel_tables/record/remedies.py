@@ -31,10 +31,11 @@ class Remedies:
 
     def __init__(self, names: Sequence[str], notes: Notes) -> None:
         self._names, self._notes, self._noted = names, notes, set[tuple[str, str]]()
-        self._has_compiled = False  # the program itself
-        self._compile = torch.compile
+        self._called = set[str]()  # of the functions watched below, by the program itself
+        self._compile, self._freeze = torch.compile, gc.freeze
         if names:
-            torch.compile = with_callbacks(torch.compile, before=self._note_compiled)
+            torch.compile = with_callbacks(torch.compile, before=lambda *_: self._called.add("compile"))
+            gc.freeze = with_callbacks(gc.freeze, before=lambda *_: self._called.add("freeze"))
         for name in names:
             if name not in self.FOR_MODELS:
                 self._try(name, getattr(self, name))
@@ -116,15 +117,15 @@ class Remedies:
     def gc_freeze(self, model: nn.Module, call: Call) -> None:
         if ("gc_freeze", "line") in self._noted:
             return
-        if not gc.isenabled() or gc.get_freeze_count():
+        if not gc.isenabled() or "freeze" in self._called:
             self._note("gc_freeze", reason="the program controls garbage collection itself")
         else:
             gc.collect()
-            gc.freeze()
+            self._freeze()
             self._note("gc_freeze", line="gc.collect(); gc.freeze()  # before the first step")
 
     def compile(self, model: nn.Module, call: Call, name: str = "compile", **options: Any) -> Call | None:
-        if self._has_compiled or call != model._call_impl:
+        if "compile" in self._called or call != model._call_impl:
             self._note(name, reason="the program compiles itself")
             return None
         given = "".join(f', {key}="{value}"' for key, value in options.items())
@@ -159,9 +160,6 @@ class Remedies:
         except Exception as error:
             self._note(name, reason=one_line_error(error))
             return None
-
-    def _note_compiled(self, *_: Any) -> None:
-        self._has_compiled = True
 
     def _note(self, name: str, **facts: str) -> None:
         """Notes a `line` or a `reason`, the first of each."""

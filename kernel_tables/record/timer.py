@@ -2,8 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +72,8 @@ class Timer:
 
 
 class ModelCalls:
-    """Calls `before(model)` and `after(output)` around each outermost call of a model, and lets `improve`, which gets a
-    model and the function that its calls run, return another one.
+    """Calls `before(model)` and `after(output)` around each outermost call of a module with parameters, and lets
+    `improve`, which gets this model and the function that its calls run, return another one.
 
     Hooks around all modules find the models, until one of them is called again: they take 3 µs of each call of a
     module. From then on, a model runs a function in the attribute `_compiled_call_impl`, which PyTorch calls if it is
@@ -86,7 +86,7 @@ class ModelCalls:
         self.after: Callable[[Any], object] = lambda output: None
         self._models: dict[int, nn.Module] = {}  # by id; kept alive, so that no other gets its id
         self._local = threading.local()  # `is_inside` a call of a model
-        self._hooks = ModuleParts(nullcontext, lambda module: None, self._first_call)
+        self._hooks = ModuleParts(self._call_of_model, self._name_of)
 
     def begin(self) -> None:
         """Looks for models from now on."""
@@ -96,12 +96,23 @@ class ModelCalls:
         """Looks for no further models; calls of those that were found are still told."""
         self._hooks.end()
 
-    def _first_call(self, model: nn.Module) -> nullcontext:
-        if id(model) not in self._models and next(model.parameters(), None) is not None:
-            self._models[id(model)] = model
-            self.before(model)
-            model._compiled_call_impl = self._wrapper(model)
-        return nullcontext()
+    def _name_of(self, model: nn.Module) -> str | None:
+        """Of a module that a hook finds: a name if it is a model, which is called for the first time."""
+        is_inside = is_in_backward() or getattr(self._local, "is_inside", False)
+        if is_inside or id(model) in self._models or next(model.parameters(), None) is None:
+            return None
+        self._models[id(model)] = model
+        self.before(model)
+        model._compiled_call_impl = self._wrapper(model)
+        return "model"
+
+    @contextmanager
+    def _call_of_model(self, _: str = "") -> Iterator[None]:
+        self._local.is_inside = True
+        try:
+            yield
+        finally:
+            self._local.is_inside = False
 
     def _wrapper(self, model: nn.Module) -> Call:
         call = model._compiled_call_impl or model._call_impl
@@ -115,11 +126,8 @@ class ModelCalls:
             if not is_improved:
                 call, is_improved = self._improve(model, call), True
             self.before(model)
-            self._local.is_inside = True
-            try:
+            with self._call_of_model():
                 output = call(*args, **kwargs)
-            finally:
-                self._local.is_inside = False
             self.after(output)
             return output
 
