@@ -75,7 +75,8 @@ def trainer() -> None:
     import torch
     from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
-    tokens = torch.randint(0, 30000, (4000, 128), generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    tokens = torch.randint(0, 30000, (4000, 128))
     data = [{"input_ids": row, "labels": number % 2} for number, row in enumerate(tokens)]
     config = BertConfig(hidden_size=512, num_hidden_layers=8, num_attention_heads=8, intermediate_size=2048)
     with tempfile.TemporaryDirectory() as folder:

@@ -37,22 +37,22 @@ class Remedy(NamedTuple):
 
     codes: tuple[str, ...]  # the rules whose finding calls for it
     reason: str  # why it cannot be applied if the program says nothing about it
-    needs_gpu: bool = False
+    on_cpu: bool = False  # whether it is tried without a GPU, where its rules cannot say whether it would help
 
 
 REMEDIES = {
     "workers": Remedy(("waiting_for_data", "pageable_copy"), "the program creates no DataLoader"),
     "fused": Remedy(("unfused_optimizer",), "the program creates no Adam, AdamW, SGD or Adagrad of PyTorch"),
-    "compile": Remedy(("launch_bound", "small_kernels"), "no model with parameters is called"),
-    "graphs": Remedy(("launch_bound", "small_kernels"), "no model on a GPU is called", needs_gpu=True),
+    "compile": Remedy(("launch_bound", "small_kernels"), "no model with parameters is called", on_cpu=True),
+    "graphs": Remedy(("launch_bound", "small_kernels"), "no model on a GPU is called"),
     "channels_last": Remedy((), "no model with nn.Conv2d is called"),
-    "gc_freeze": Remedy(("idle_host",), "no model with parameters is called", needs_gpu=True),
-    "tf32": Remedy(("no_tensor_cores",), "there is no GPU", needs_gpu=True),
-    "bf16": Remedy(("no_tensor_cores",), "no model with parameters is called"),
+    "gc_freeze": Remedy(("idle_host",), "no model with parameters is called"),
+    "tf32": Remedy(("no_tensor_cores",), "there is no GPU"),
+    "bf16": Remedy(("no_tensor_cores",), "no model with parameters is called", on_cpu=True),
 }
 PRECISIONS = ("fp32", "tf32", "bf16")  # each allows those before it
 BASE = "as it is"  # the side of a program without remedies
-AGREEMENT = 0.01  # results differ by no more than this if they agree
+AGREEMENT = 0.01  # results that agree differ by no more
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ def compare_results(before: Side, after: Side) -> dict[str, object]:
     scale = np.abs(means[0]).max() or 1.0
     difference = float(np.abs(means[1] - means[0]).max() / scale)
     spread = float(max(np.ptp(of_side, axis=0).max() for of_side in values) / scale)
-    agree = difference <= max(AGREEMENT, spread)  # not, if any is not a number
+    agree = None if difference <= 3 * spread and spread > AGREEMENT else difference <= AGREEMENT
     losses = [float(mean[0]) for mean in means] if count else [None, None]
     return {"result": "loss" if count else "output", "result_before": losses[0], "result_after": losses[1],
             "difference": difference, "process_difference": spread, "agree": agree}  # fmt: skip
@@ -324,13 +324,10 @@ def find_remedies(
             reasons[name] = f"--precision {options.precision}"
         elif gains:
             predicted[name] = min(sum(gains), 100.0)
-        elif remedy.needs_gpu and on_cpu:
-            reasons[name] = "the program ran without a GPU"
-        elif has_convolutions if name == "channels_last" else len(about) == len(remedy.codes):
-            # no rule is about it, or none of its rules can say whether it would help
+        elif (remedy.on_cpu and on_cpu) or (name == "channels_last" and has_convolutions):
             predicted[name] = None
         else:
-            reasons[name] = "no finding calls for it"
+            reasons[name] = about[0].message if about else "no finding calls for it"
     return predicted, reasons
 
 
@@ -357,5 +354,6 @@ def result_phrase(row: pd.Series) -> str:
     """Whether the results of a row agree, in words."""
     if not row["result"]:
         return "unknown: no loss, no output of a model"
+    words = {True: "agree", False: "DIFFER"}.get(row["agree"], "cannot be told, as for a program without a seed")
     values = f" {row['result_before']:.5g}, then {row['result_after']:.5g}" if row["result"] == "loss" else ""
-    return f"{'agree' if row['agree'] else 'DIFFER'}: {row['result']}{values} ({percent(row['difference'])})"
+    return f"{words}: {row['result']}{values} ({percent(row['difference'])})"
