@@ -27,7 +27,7 @@ import numpy as np
 from kernel_tables import graphs
 from kernel_tables.capture import NONE, Activities, Calls, Capture, Ranges, blocks, numbered, process_of, rows_by_value
 from kernel_tables.errors import impossible
-from kernel_tables.impossible import leave_out
+from kernel_tables.losses import leave_out
 
 NO_RANGE, BEFORE_CAPTURE = 0, 1  # paths: launched in no range; the launch is not in the capture
 SEPARATOR = " > "
