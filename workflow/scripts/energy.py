@@ -4,7 +4,6 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from cs336_model.results import Energy
 from workflow import charts
 from workflow.tables import KEYS, find_pairs, read_tables, write_tables
 from workflow.text import MODES, describe_machine, find_middle, write_range
@@ -15,17 +14,6 @@ def main(inputs: list[str], outputs: list[str]) -> None:
     table = summarize_energy(tables["energy_windows"], tables["runs"])
     write_tables({"energy": table}, outputs)
     charts.save_all({"energy": draw(table, tables["runs"])}, outputs)
-
-
-def list_windows(result: Energy) -> list[dict]:
-    """The rows of a run in `energy_windows`."""
-    return [
-        {
-            "window": number, "kind": window.kind, "seconds": window.seconds, "joules": 1e-6 * window.microjoules,
-            "steps": window.steps,
-        }
-        for number, window in enumerate(result.windows)
-    ]  # fmt: skip
 
 
 def summarize_energy(windows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
