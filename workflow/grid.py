@@ -1,4 +1,5 @@
-"""From the values of config.yaml to the runs of a grid, and to what the process of each is told. Imports no torch.
+"""From the values of config.yaml to the runs of a grid, to what the process of each is told, and to the questions that
+the grid asks. Imports no torch.
 
 config.yaml -> Config (checked; an error names the key) -> Run (one per combination of values) -> Spec (per stage)
 """
@@ -355,6 +356,24 @@ def describe(config: Config, run: Run, stage: str, process: int = 1) -> Spec:
     told |= {"run": run.name, "stage": stage, "process": process, "seed": config.seed, "device": config.device}
     told["environment"] = {name: os.environ.get(name) for name in sorted(config.environment)}
     return Spec(**{name: told[name] for name in Spec.__struct_fields__ if name in told})
+
+
+SUMMARIES = ["forward_time", "top_kernels", "forward_parts", "class_shares", "training_parts"]  # of (a) to (e)
+SUMMARIES += ["attention", "attention_backward"]
+STUDIES = {  # by question: its script, its tables and figures, and what else its document shows
+    "time_lost": ("time_lost", ["time_lost"], [], []),
+    "f_precision": ("speed_ups", ["speed_ups"], ["speed_ups_precision"], []),
+    "g_compile": ("speed_ups", ["speed_ups"], ["speed_ups_compile"], []),
+    "h_attention": ("speed_ups", ["speed_ups"], ["speed_ups_attention"], []),
+    "i_memory": ("memory_parts", ["memory_peak"], ["memory_timeline"], ["memory_activations", "memory_totals"]),
+    "j_checkpoint": ("speed_ups", ["speed_ups"], ["speed_ups_checkpoint"], ["memory_totals", "memory_activations"]),
+    "l_counters": ("counters", ["counter_kernels"], ["measured_roofline"], []),
+    "m_energy": ("energy", ["energy"], ["energy"], []),
+    "n_communication": ("communication", ["communication_times", "communication_scaling"], ["communication"],
+                        ["communication_steps"]),
+    "optimizer": ("speed_ups", ["speed_ups"], ["speed_ups_optimizer"], []),
+    "attention_sweep": ("attention_sweep", ["attention_sweep"], ["attention_sweep"], []),
+}  # fmt: skip
 
 
 def questions(runs: Mapping[str, Run]) -> list[str]:

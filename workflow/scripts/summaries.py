@@ -11,8 +11,6 @@ from kernel_tables.attribution import innermost, names_in
 from kernel_tables.classes import family
 from workflow.tables import KEYS, make_table, read_tables, sort_runs, write_tables
 
-SUMMARIES = ["forward_time", "top_kernels", "forward_parts", "class_shares", "training_parts", "attention"]
-SUMMARIES += ["attention_backward"]
 SCORES, SOFTMAX, VALUES = "computing attention scores", "computing softmax", "final matmul"
 NO_RANGE, ALL_PHASES, RECOMPUTATION = "(no inner range)", "all phases", "recomputation"
 # FLOPs of one layer for each of its B·H·S² scores: (times d_head, alone). Of P = softmax(S): dS = P (dP - sum of P dP).
