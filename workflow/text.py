@@ -24,7 +24,7 @@ ABSENT = "–"
 LONG_CELL = 30  # characters, from which a column is read as text and aligned on the left
 TEMPLATES = Path(__file__).parent / "templates"
 VARIANTS = KEYS[3:]  # without model, context_length and mode
-DEFAULTS = {key: str(getattr(Run(model=""), key)) for key in VARIANTS if key != "batch_size"}  # that has no usual one
+DEFAULTS = {key: str(getattr(Run(), key)) for key in VARIANTS if key != "batch_size"}  # that has no usual one
 VARIANT_WORDS = {  # what is said of a value that is no default
     "batch_size": "batch {}", "compile": "compiled {}", "attention": "{} attention", "checkpoint": "checkpoint {}",
     "gpus": "{} GPUs", "optimizer": "{} optimizer", "precision": "{}", "parallel": "{}",
