@@ -35,7 +35,7 @@ MODES = {"forward": "forward pass", "forward_backward": "forward + backward", "t
 def environment(tables: dict[str, pd.DataFrame]) -> jinja2.Environment:
     """The environment of the templates."""
     runs = tables["runs"][tables["runs"]["mode"].isin(list(MODES))]  # attention alone has no mode
-    modes = [mode for mode in MODES if mode in set(runs["mode"])] or ["forward"]
+    modes = choose_modes(runs) or ["forward"]
     quoted = list_quoted(tables, runs, modes[0])
     on_gpu = "cuda" in set(tables["runs"]["device"])
     made = jinja2.Environment(
@@ -68,6 +68,12 @@ def environment(tables: dict[str, pd.DataFrame]) -> jinja2.Environment:
         "peak_flop_per_s": peak_flop_per_s,
     }
     return made
+
+
+def choose_modes(rows: pd.DataFrame) -> list[str]:
+    """Inference and training: the modes with the fewest and with the most phases that there are."""
+    modes = [mode for mode in MODES if mode in set(rows["mode"])]
+    return list(dict.fromkeys([*modes[:1], *modes[-1:]]))
 
 
 def index_runs(runs: pd.DataFrame) -> pd.MultiIndex:

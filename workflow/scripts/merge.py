@@ -87,7 +87,6 @@ def describe_run(stages: Stages, warnings: Sequence[str]) -> dict[str, object]:
     capture = by_stage.get("capture") or Capture(status="unsupported")
     spec, machine = results[0].key["spec"], next((result.machine for result in results if result.machine), None)
     memory = next((result.out_of_memory for result in results if result.out_of_memory), None)
-    facts = ("device", "device_name", "driver", "cuda", "torch", "python", "cpu_name", "cores", "threads")
     sizes = {name: value for name, value in spec["sizes"].items() if isinstance(value, int)}
     return list_keys(stages) | {
         "head_dim": spec.get("head_dim"), **{name: sizes.get(name) for name in SIZES},
@@ -96,7 +95,7 @@ def describe_run(stages: Stages, warnings: Sequence[str]) -> dict[str, object]:
         "reason": next((result.reason for result in results if result.reason), None),
         **{f"oom_{name}": getattr(memory, name, None)
            for name in ("during", "requested_bytes", "total_bytes")},
-        "backend": capture.profiler, "nsys": capture.nsys, **{name: getattr(machine, name, None) for name in facts},
+        "backend": capture.profiler, "nsys": capture.nsys, **(msgspec.structs.asdict(machine) if machine else {}),
         "steps_timed": len(timing.step_seconds),
         "steps_captured": capture.key["spec"]["measured_steps"] if capture.status == "complete" else 0,
         "peak_allocated_bytes": timing.peak_allocated_bytes, "loss": timing.losses[-1] if timing.losses else None,
