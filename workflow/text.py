@@ -67,6 +67,7 @@ def environment(tables: dict[str, pd.DataFrame]) -> jinja2.Environment:
         "mode_name": lambda mode: MODES.get(mode, mode),
         "peak_flop_per_s": peak_flop_per_s,
     }
+    made.globals["gained"] = made.get_template("macros.md.j2").module.gained
     return made
 
 
