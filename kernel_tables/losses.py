@@ -13,7 +13,6 @@ import numpy as np
 
 from kernel_tables.capture import KINDS, LAUNCHES, NONE, Activities, Capture, process_of, rows_by_value, take
 from kernel_tables.errors import RESOLUTION_KEY
-from kernel_tables.graphs import stream_capture_begins
 
 if TYPE_CHECKING:
     from kernel_tables.profile import Profile
@@ -111,7 +110,7 @@ def launches_without_kernels(profile: Profile) -> np.ndarray:
     capture.load_call_ends()
     start, end, thread = calls.start[launches], calls.end[launches], calls.thread[launches]
     is_fine = has_run[launches] | calls.failed[launches]
-    is_fine |= stream_capture_begins(calls, start, calls.process[thread]) != NONE
+    is_fine |= calls.stream_capture_begins(start, calls.process[thread]) != NONE
     lost = [np.empty(0, np.int64)]
     for number in np.unique(thread[~is_fine]).tolist():
         mine = np.flatnonzero(thread == number)
