@@ -12,7 +12,7 @@ import re
 import subprocess
 import time
 from collections.abc import Iterable
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
 
@@ -21,7 +21,7 @@ TURNSTILE, HOST = "turnstile", "host"
 NVIDIA, DEVICES = Path("/proc/driver/nvidia/gpus"), Path("/dev")
 
 
-class Held:
+class Held(AbstractContextManager):
     """Locks of these devices, which this process holds until `release`, the end of a with block, or its own end."""
 
     def __init__(self, names: Iterable[str], files: Iterable[int]) -> None:
@@ -32,9 +32,6 @@ class Held:
         while self.files:
             fcntl.flock(self.files[-1], fcntl.LOCK_UN)  # a child that was forked has the same locks
             os.close(self.files.pop())
-
-    def __enter__(self) -> "Held":
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.release()
@@ -111,9 +108,11 @@ def visible_gpus() -> list[str]:
     return list(dict.fromkeys(visible))
 
 
-def _open(folder: Path, name: str) -> int:
-    """A descriptor of a lock's file, which every user may open, to read: flock needs no more. It is not created where
-    it exists: in a sticky folder, Linux refuses that to other users."""
+def _lock(folder: Path, name: str, kind: int) -> int | None:
+    """A descriptor that has the lock; None if another has it, and `kind` says not to wait.
+
+    Every user may open the file, to read: flock needs no more. It is not created where it exists: in a sticky folder,
+    Linux refuses that to other users."""
     if not folder.exists():
         with suppress(FileExistsError):
             folder.mkdir(parents=True)
@@ -125,12 +124,7 @@ def _open(folder: Path, name: str) -> int:
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_CREAT | os.O_EXCL, 0o666))
             path.chmod(0o666)  # whatever the umask
-    return os.open(path, os.O_RDONLY)
-
-
-def _lock(folder: Path, name: str, kind: int) -> int | None:
-    """A descriptor that has the lock; None if another has it, and `kind` says not to wait."""
-    file = _open(folder, name)
+    file = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(file, kind)
     except BlockingIOError:

@@ -25,18 +25,12 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 CheckpointSizes = Annotated[str, msgspec.Meta(pattern="^(0|[1-9][0-9]{0,3}(-[1-9][0-9]{0,3})*)$")]
 
 
-class Spec(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
-    """One stage of one run. What other stages need keeps its default.
+class Dimensions(msgspec.Struct, kw_only=True, frozen=True):
+    """What tells runs apart, in the order in which names, tables and documents have it.
 
-    The model is constructor(**arguments), or with `config`, constructor(config(**arguments)). An argument "$name" is
-    the run's value of that name; without arguments, the constructor gets the values named in SHAPE. `annotate` maps
-    the name of a range to the "module:function" that becomes it, or is "modules". `replace` maps a "module:function" to
-    the one that takes its place. `checkpoint` is "0" for none, "8" if every 8 consecutive blocks share a checkpoint,
-    "8-2" if these are divided again. `model`, `mode` and the sizes are unset if attention alone is measured."""
+    `checkpoint` is "0" for none, "8" if every 8 consecutive blocks share a checkpoint, "8-2" if these are divided
+    again. `model`, `context_length` and `mode` are unset if attention alone is measured."""
 
-    run: str
-    stage: Stage = "timing"
-    process: Count = 1
     model: str | None = None
     context_length: Count | None = None
     mode: Mode | None = None
@@ -48,6 +42,19 @@ class Spec(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True
     gpus: Count = 1
     parallel: Parallel = "none"
     optimizer: Optimizer = "adamw"
+
+
+class Spec(Dimensions, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """One stage of one run. What other stages need keeps its default.
+
+    The model is constructor(**arguments), or with `config`, constructor(config(**arguments)). An argument "$name" is
+    the run's value of that name; without arguments, the constructor gets the values named in SHAPE. `annotate` maps
+    the name of a range to the "module:function" that becomes it, or is "modules". `replace` maps a "module:function" to
+    the one that takes its place. The sizes are unset if attention alone is measured."""
+
+    run: str
+    stage: Stage = "timing"
+    process: Count = 1
     sizes: dict[str, Any] = {}
     vocab_size: Count | None = None
     seed: int = 0
@@ -103,7 +110,7 @@ def split_sizes(checkpoint: str) -> tuple[int, ...]:
     return () if checkpoint == "0" else tuple(int(size) for size in checkpoint.split("-"))
 
 
-def explain_impossible(spec: Spec) -> str | None:
+def find_conflict(spec: Spec) -> str | None:
     """Why no machine can measure this combination, in one line; None if it is possible, or only a machine knows."""
     if spec.stage == "attention":
         return None

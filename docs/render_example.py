@@ -10,26 +10,14 @@ from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from workflow.grid import STUDIES, SUMMARIES
 from workflow.scripts import answers, compare, figures, summaries
-from workflow.scripts.summaries import SUMMARIES
 from workflow.tables import declared_columns, declared_tables, dictionary, make_table, read_table, write_table
 
 H200 = Path(__file__).with_name("example-h200")
 MERGED = ["runs", "timings", "phases", "kernels", "ranges"]  # which a study of memory lacks: then empty
 COURSE = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention"]
-STUDIES = {  # by question: its script, the tables that it makes, its figure
-    "time_lost": ("time_lost", ["time_lost"], []),
-    "f_precision": ("speed_ups", ["speed_ups"], ["speed_ups_precision"]),
-    "g_compile": ("speed_ups", ["speed_ups"], ["speed_ups_compile"]),
-    "h_attention": ("speed_ups", ["speed_ups"], ["speed_ups_attention"]),
-    "i_memory": ("memory_parts", ["memory_peak"], ["memory_timeline"]),
-    "j_checkpoint": ("speed_ups", ["speed_ups"], ["speed_ups_checkpoint"]),
-    "l_counters": ("counters", ["counter_kernels"], ["measured_roofline"]),
-    "m_energy": ("energy", ["energy"], ["energy"]),
-    "n_communication": ("communication", ["communication_times", "communication_scaling"], ["communication"]),
-    "attention_sweep": ("attention_sweep", ["attention_sweep"], ["attention_sweep"]),
-}
-MADE = {*SUMMARIES, *(name for _, names, _ in STUDIES.values() for name in names)}
+MADE = {*SUMMARIES, *(name for _, names, *_ in STUDIES.values() for name in names)}
 ASKED = {  # by folder, the questions that its document answers
     ".": [*COURSE, "time_lost"], "precision": ["f_precision", "g_compile"], "attention": ["h_attention"],
     "energy": ["m_energy"], "memory": ["i_memory"], "checkpoint": ["j_checkpoint"], "counters": ["l_counters"],
@@ -48,7 +36,7 @@ def render_study(study: Path, questions: list[str], into: Path) -> None:
         summaries.main(tables, made)
         if questions[:5] == COURSE:
             figures.main([*tables, *made], [f"{into}/figures/{name}.svg" for name in figures.DRAWN])
-        for script, names, drawn in (STUDIES[question] for question in questions if question in STUDIES):
+        for script, names, drawn, _ in (STUDIES[question] for question in questions if question in STUDIES):
             written = list_files(Path(scratch), names)
             drawings = [f"{into}/figures/{name}.svg" for name in drawn]
             import_module(f"workflow.scripts.{script}").main(tables, [*written, *drawings])

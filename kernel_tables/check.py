@@ -66,7 +66,7 @@ def _check_contents(profile: Profile) -> Iterator[Finding]:
 
 
 def _check_times(profile: Profile) -> Iterator[Finding]:
-    """The findings about times that no activity can have; see impossible.py."""
+    """The findings about times that no activity can have; see losses.py."""
     work = profile.capture.activities
     facts = {
         "zero_time": "have no time: it is 0, or far from all others",
@@ -194,9 +194,8 @@ def _check_graphs(profile: Profile) -> Iterator[Finding]:
     count = np.count_nonzero(attribution.has_unknown_node)
     advice = "record from the start of the program (`nsys profile --cuda-graph-trace=node` without --capture-range)"
     if not count and capture.is_torch:  # whose profiler records no nodes; those that are certain the reader found
-        is_replay = np.zeros(len(capture.calls.start) + 1, bool)
-        is_replay[capture.calls.named("GraphLaunch")] = True
-        count = np.count_nonzero(is_replay[attribution.launch_row] & (work.node == NONE))
+        is_replay = np.isin(attribution.launch_row, capture.calls.named("GraphLaunch"))
+        count = np.count_nonzero(is_replay & (work.node == NONE))
         advice = "PyTorch's profiler records no nodes; record with nsys (`kernel-tables record --profiler nsys`)"
     if count:
         fact = f"{count} activities of replayed CUDA graphs belong to the range that launched them, not to modules"

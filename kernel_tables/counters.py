@@ -12,7 +12,6 @@ import io
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -202,14 +201,6 @@ def launch_facts(grid: pd.Series, metrics: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-@dataclass(frozen=True)
-class Roofs:
-    """The highest possible rates of a GPU; None if unknown."""
-
-    memory_bytes_per_s: float | None
-    flop_per_s: Mapping[str, float | None]  # by kind of FLOPs
-
-
 def work_of(metrics: pd.DataFrame) -> pd.DataFrame:
     """The work of the launch of each row, which adds up over launches: fp32_flops, tf32_flops, bf16_flops, fp16_flops,
     dram_bytes, l2_bytes. Operations of tensor cores that are NaN in all rows are 0: this GPU has no counter for them.
@@ -229,26 +220,29 @@ def _flops_in(work: pd.DataFrame) -> pd.Series:
     return sum(work[f"{kind}_flops"] for kind in FLOP_KINDS)
 
 
-def rates_of(work: pd.DataFrame, seconds: pd.Series, roofs: Roofs) -> pd.DataFrame:
-    """The rates of every row of `work` (see work_of), NaN if unknown.
+def rates_of(
+    work: pd.DataFrame, seconds: pd.Series, peak_flop_per_s: Mapping[str, float], peak_bytes_per_s: float
+) -> pd.DataFrame:
+    """The rates of every row of `work` (see work_of), NaN if unknown; the peaks are those of the GPU, by kind of FLOPs,
+    and of its memory.
 
-    Columns: flops, flop_per_s, dram_bytes_per_s, flops_per_byte; compute_share: the time of its FLOPs at the roofs of
+    Columns: flops, flop_per_s, dram_bytes_per_s, flops_per_byte; compute_share: the time of its FLOPs at the peaks of
     their kinds ÷ its time; memory_share: the same for its bytes.
     """
     flops = _flops_in(work)
     seconds = seconds.astype("float64").where(seconds > 0)
-    at_roofs = 0.0  # seconds; those of no FLOPs are 0, even if the rate is unknown
+    at_peaks = 0.0  # seconds; those of no FLOPs are 0, even if the peak is unknown
     for kind in FLOP_KINDS:
         of_kind = work[f"{kind}_flops"]
-        at_roofs = at_roofs + (of_kind / (roofs.flop_per_s.get(kind) or math.nan)).where(of_kind != 0, 0.0)
+        at_peaks = at_peaks + (of_kind / peak_flop_per_s[kind]).where(of_kind != 0, 0.0)
     return pd.DataFrame(
         {
             "flops": flops,
             "flop_per_s": flops / seconds,
             "dram_bytes_per_s": work["dram_bytes"] / seconds,
             "flops_per_byte": flops / work["dram_bytes"].where(work["dram_bytes"] > 0),
-            "compute_share": at_roofs / seconds,
-            "memory_share": work["dram_bytes"] / (roofs.memory_bytes_per_s or math.nan) / seconds,
+            "compute_share": at_peaks / seconds,
+            "memory_share": work["dram_bytes"] / peak_bytes_per_s / seconds,
         }
     )
 

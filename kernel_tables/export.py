@@ -23,7 +23,6 @@ from kernel_tables import payloads
 from kernel_tables.capture import (
     NONE,
     THREAD_BITS,
-    UNNAMED,
     Activities,
     Calls,
     Capture,
@@ -350,7 +349,7 @@ class Export(Source):
         if lost := len(set(keys) - known.keys()):
             message = f"{lost} names of ranges are not among its strings: {CONSEQUENCE}"
             raise impossible(self.path, "ranges_without_names", message)
-        labels = [range_name(known[key]) or UNNAMED for key in keys]
+        labels = [range_name(known[key]) for key in keys]
         names = sorted(set(labels))  # so that the order of rows does not count
         place = {name: number for number, name in enumerate(names)}
         return Ranges.in_order(

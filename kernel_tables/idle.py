@@ -31,8 +31,6 @@ CAUSES = (
 # evaluation waited for data.
 HOST, LAUNCHING, GPU, UNKNOWN = "idle_host", "launch_bound", "gpu", "unknown"
 PROFILER, FUNCTION, EVALUATION = "profiler", "host_function", "evaluation"
-# The host makes no CUDA call for this long: 70 times the 14 us that it takes per launch in eager PyTorch.
-LONG_PAUSE_NS = 1_000_000
 
 
 def kind_of(function: str) -> int:
@@ -241,7 +239,8 @@ class Idle:
     def _paused_ns(self, device: Device, between: Intervals, launch_ns: np.ndarray) -> np.ndarray:
         """By gap: the time of long pauses in which the device's process made no API call, and of the launch after."""
         busy = self.calls.time_of(self.calls.process == device.process)
-        pauses = gaps(busy, device.first_ns, device.last_ns, LONG_PAUSE_NS)
+        # long: 70 times the 14 us that the host takes per launch in eager PyTorch
+        pauses = gaps(busy, device.first_ns, device.last_ns, least_ns=1_000_000)
         _, gap, start_ns, end_ns = overlapping_pairs(pauses.start_ns, pauses.end_ns, between)
         paused_ns = np.zeros(len(between), np.int64)
         np.add.at(paused_ns, gap, end_ns - start_ns)

@@ -21,7 +21,6 @@ from kernel_tables import errors, modules
 from kernel_tables.capture import (
     NONE,
     THREAD_BITS,
-    UNNAMED,
     Activities,
     Calls,
     Capture,
@@ -274,7 +273,7 @@ class Events(Source):
         """The capture with these ranges and facts."""
         calls = self._device_work() if on_gpu else self._operator_work()
         activities = self._activities()
-        texts = {text: range_name(text) or UNNAMED for text in dict.fromkeys(one.name for one in ranges)}
+        texts = {text: range_name(text) for text in dict.fromkeys(one.name for one in ranges)}
         names = Numbers()
         name = names.of([texts[one.name] for one in ranges])
         start, end, thread = (np.array([one[place] for one in ranges], np.int64) for place in range(3))
@@ -375,12 +374,10 @@ class Events(Source):
     # What only some commands need
 
     def sizes(self) -> dict[str, np.ndarray]:
-        """The grid and the block of each activity as text, "16x6x8"; "" if unknown."""
         texts = np.array(["x".join(re.findall(r"\d+", text.decode())) for text in self.size_texts] + [""], object)
         return {name: texts[self[KERNEL][name]] for name in ("grid", "block")}
 
     def copies(self) -> dict[str, np.ndarray]:
-        """The bytes, and the kinds of the source's and the target's memory (ENUM_CUDA_MEM_KIND), of each activity."""
         kinds = ["pageable", "pinned", "device", "array", "managed", "device static", "managed static"]  # by number
         pairs = []
         for name, *pair in self.copy_words:
@@ -414,7 +411,6 @@ class Events(Source):
         return found
 
     def gpus(self) -> list[str]:
-        """The names of the GPUs, sorted."""
         found = self.file.facts.device_properties
         gpus = found if isinstance(found, list) else []
         return sorted(str(one.get("name", "unnamed")) for one in gpus if isinstance(one, dict))

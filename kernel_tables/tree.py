@@ -33,12 +33,6 @@ class Node:
         self.memops += other.memops
 
 
-def range_tree(profile: Profile, under: str | None = None, process: int | None = None) -> list[Node]:
-    """The ranges that launched something (inside `under`, of a process): see tree_of."""
-    launched = _launched(profile, under, process)
-    return tree_of(zip(with_phases_as_siblings(list(launched)), launched.values(), strict=True))
-
-
 def tree_of(launched: Iterable[tuple[tuple[str, ...], Node]]) -> list[Node]:
     """The ranges of what was launched directly in each path, inner ones below outer ones, the longest first. Time
     outside of inner ranges is a node "(own)", so that the nodes below one add up to it."""
@@ -71,16 +65,16 @@ def longest(nodes: Sequence[Node], count: int) -> list[Node]:
     return [nodes[row] for row in sorted(rows)]
 
 
-def _launched(profile: Profile, under: str | None, process: int | None) -> dict[tuple[str, ...], Node]:
-    """What was launched directly in each path of ranges. Communication is in its phase, not in the range that happened
-    to start it. With `under`, paths begin with that name."""
+def range_tree(profile: Profile, under: str | None = None, process: int | None = None) -> list[Node]:
+    """The ranges that launched something (inside `under`, of a process): see tree_of. Communication is in its phase,
+    not in the range that happened to start it."""
     if under is not None:
         profile.require_range(under)
     paths, group = profile.attribution.paths, profile.grouped(process)
     is_collective = [family(name) == COMMUNICATION for name in profile.activity_classes]
     # FSDP2 opens a range for each of its units.
     short = {name: re.sub(r"^(FSDP::\w+) (?:\(.*\)|for .*)$", r"\1", name) for name in paths.names}
-    sums: dict[tuple[str, ...], Node] = defaultdict(Node)
+    sums: dict[tuple[str, ...], Node] = defaultdict(Node)  # of what was launched directly in each path
     inside: dict[int, tuple[str, ...]] = {}
     instances = np.bincount(instance_paths(profile, process), minlength=len(paths)).tolist()
     for path, names in enumerate(paths.tuples):
@@ -94,7 +88,7 @@ def _launched(profile: Profile, under: str | None, process: int | None) -> dict[
                 phase = min(names.index("step") + 1 if "step" in names else 0, len(names) - 1)
                 names = (*names[: phase + 1], COMMUNICATION)
             sums[names].add(Node(kernels=0 if is_memop else launches, total_ns=ns, memops=launches if is_memop else 0))
-    return sums
+    return tree_of(zip(with_phases_as_siblings(list(sums)), sums.values(), strict=True))
 
 
 def _label(name: str, outer: str) -> str:

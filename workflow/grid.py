@@ -1,4 +1,5 @@
-"""From the values of config.yaml to the runs of a grid, and to what the process of each is told. Imports no torch.
+"""From the values of config.yaml to the runs of a grid, to what the process of each is told, and to the questions that
+the grid asks. Imports no torch.
 
 config.yaml -> Config (checked; an error names the key) -> Run (one per combination of values) -> Spec (per stage)
 """
@@ -13,13 +14,10 @@ import msgspec
 from msgspec import Meta
 
 from cs336_model.results import STAGES
-from cs336_model.spec import OWN_MODEL, Compile, Mode, Optimizer, Parallel, Precision, Spec, explain_impossible
+from cs336_model.spec import OWN_MODEL, Compile, Dimensions, Mode, Optimizer, Parallel, Precision, Spec, find_conflict
 from kernel_tables.verdict import FAIL_ON
 
-KEYS = (
-    "model", "context_length", "mode", "precision", "batch_size", "compile", "attention", "checkpoint", "gpus",
-    "parallel", "optimizer",
-)  # fmt: skip
+KEYS = Dimensions.__struct_fields__
 EXTRA_STAGES = tuple(stage for stage in STAGES if stage not in ("timing", "capture", "attention"))  # on request
 
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]  # it becomes a part of the name of a file
@@ -164,20 +162,9 @@ class Config(Struct):
     fail_on: Annotated[str, Meta(pattern=f"^{FAIL_ON}$")] = "nothing"
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One configuration of the grid. Of attention alone, context_length and mode are None."""
+class Run(Dimensions, frozen=True, kw_only=True):
+    """One configuration of the grid."""
 
-    model: str
-    context_length: int | None = None
-    mode: str | None = None
-    precision: str = "fp32"
-    batch_size: int = 4
-    compile: str = "off"
-    attention: str = "eager"
-    checkpoint: str = "0"
-    gpus: int = 1
-    parallel: str = "none"
-    optimizer: str = "adamw"
     head_dim: int | None = None  # of attention alone, as are the context lengths that it measures
     context_lengths: tuple[int, ...] = ()
     stages: tuple[str, ...] = ()
@@ -190,7 +177,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
             "compile": "compile-{}", "attention": "{}-attention", "checkpoint": "checkpoint{}", "gpus": "gpus{}",
             "parallel": "{}", "optimizer": "{}",
         }  # fmt: skip
-        default = Run(model="")
+        default = Run()
         changed = [key for key in labels if getattr(self, key) != getattr(default, key)]
         parts = [labels[key].format(getattr(self, key)).replace(":", "-") for key in changed]
         return "_".join([self.model, *parts])
@@ -327,7 +314,7 @@ def find_impossibility(config: Config, run: Run) -> str | None:
         return f"compile {run.compile} with attention {run.attention}: a fused kernel is not compiled; list eager"
     if run.gpus > 1 and (alone := {"energy", "counters"} & {*run.stages}):
         return f"stage {min(alone)} needs one GPU; list the other runs in another product"
-    return explain_impossible(describe(config, run, run.stages[0]))
+    return find_conflict(describe(config, run, run.stages[0]))
 
 
 def choose_shown(runs: Mapping[str, Run]) -> str | None:
@@ -355,6 +342,24 @@ def describe(config: Config, run: Run, stage: str, process: int = 1) -> Spec:
     told |= {"run": run.name, "stage": stage, "process": process, "seed": config.seed, "device": config.device}
     told["environment"] = {name: os.environ.get(name) for name in sorted(config.environment)}
     return Spec(**{name: told[name] for name in Spec.__struct_fields__ if name in told})
+
+
+SUMMARIES = ["forward_time", "top_kernels", "forward_parts", "class_shares", "training_parts"]  # of (a) to (e)
+SUMMARIES += ["attention", "attention_backward"]
+STUDIES = {  # by question: its script, its tables and figures, and what else its document shows
+    "time_lost": ("time_lost", ["time_lost"], [], []),
+    "f_precision": ("speed_ups", ["speed_ups"], ["speed_ups_precision"], []),
+    "g_compile": ("speed_ups", ["speed_ups"], ["speed_ups_compile"], []),
+    "h_attention": ("speed_ups", ["speed_ups"], ["speed_ups_attention"], []),
+    "i_memory": ("memory_parts", ["memory_peak"], ["memory_timeline"], ["memory_activations", "memory_totals"]),
+    "j_checkpoint": ("speed_ups", ["speed_ups"], ["speed_ups_checkpoint"], ["memory_totals", "memory_activations"]),
+    "l_counters": ("counters", ["counter_kernels"], ["measured_roofline"], []),
+    "m_energy": ("energy", ["energy"], ["energy"], []),
+    "n_communication": ("communication", ["communication_times", "communication_scaling"], ["communication"],
+                        ["communication_steps"]),
+    "optimizer": ("speed_ups", ["speed_ups"], ["speed_ups_optimizer"], []),
+    "attention_sweep": ("attention_sweep", ["attention_sweep"], ["attention_sweep"], []),
+}  # fmt: skip
 
 
 def questions(runs: Mapping[str, Run]) -> list[str]:

@@ -160,11 +160,6 @@ def list_children() -> list[int]:
     return children
 
 
-def describe_ending(status: int) -> str:
-    """How a program ended, in words."""
-    return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
-
-
 def choose_window(spec: Spec, has_gpu: bool) -> str | None:
     """What nsys records: None, the whole program, on a CPU, where nsys knows no call that starts it.
 

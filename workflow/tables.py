@@ -96,7 +96,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     frame = pq.ParquetFile(path).read().to_pandas()
     declared = declared_columns(path.stem) if path.stem in declared_tables() else {}
     newer = [key for key in KEYS[4:] if "run" in frame and key in declared and key not in frame]
-    frame = frame.assign(**{key: getattr(grid.Run(model=""), key) for key in newer})
+    frame = frame.assign(**{key: getattr(grid.Run(), key) for key in newer})
     return _cast(frame, {name: column for name, column in declared.items() if name in frame})
 
 

@@ -24,7 +24,7 @@ ABSENT = "–"
 LONG_CELL = 30  # characters, from which a column is read as text and aligned on the left
 TEMPLATES = Path(__file__).parent / "templates"
 VARIANTS = KEYS[3:]  # without model, context_length and mode
-DEFAULTS = {key: str(getattr(Run(model=""), key)) for key in VARIANTS if key != "batch_size"}  # that has no usual one
+DEFAULTS = {key: str(getattr(Run(), key)) for key in VARIANTS if key != "batch_size"}  # that has no usual one
 VARIANT_WORDS = {  # what is said of a value that is no default
     "batch_size": "batch {}", "compile": "compiled {}", "attention": "{} attention", "checkpoint": "checkpoint {}",
     "gpus": "{} GPUs", "optimizer": "{} optimizer", "precision": "{}", "parallel": "{}",
@@ -35,7 +35,7 @@ MODES = {"forward": "forward pass", "forward_backward": "forward + backward", "t
 def environment(tables: dict[str, pd.DataFrame]) -> jinja2.Environment:
     """The environment of the templates."""
     runs = tables["runs"][tables["runs"]["mode"].isin(list(MODES))]  # attention alone has no mode
-    modes = [mode for mode in MODES if mode in set(runs["mode"])] or ["forward"]
+    modes = choose_modes(runs) or ["forward"]
     quoted = list_quoted(tables, runs, modes[0])
     on_gpu = "cuda" in set(tables["runs"]["device"])
     made = jinja2.Environment(
@@ -67,7 +67,14 @@ def environment(tables: dict[str, pd.DataFrame]) -> jinja2.Environment:
         "mode_name": lambda mode: MODES.get(mode, mode),
         "peak_flop_per_s": peak_flop_per_s,
     }
+    made.globals["gained"] = made.get_template("macros.md.j2").module.gained
     return made
+
+
+def choose_modes(rows: pd.DataFrame) -> list[str]:
+    """Inference and training: the modes with the fewest and with the most phases that there are."""
+    modes = [mode for mode in MODES if mode in set(rows["mode"])]
+    return list(dict.fromkeys([*modes[:1], *modes[-1:]]))
 
 
 def index_runs(runs: pd.DataFrame) -> pd.MultiIndex:

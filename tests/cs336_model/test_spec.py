@@ -3,7 +3,7 @@
 import pytest
 
 from cs336_model import __main__ as program
-from cs336_model.spec import explain_impossible
+from cs336_model.spec import find_conflict
 from tests.cs336_model.conftest import SIZES, make_spec
 
 
@@ -34,7 +34,7 @@ def test_a_specification_that_is_wrong_ends_the_program_in_one_line(tmp_path, te
     ids=str,
 )
 def test_a_combination_that_no_machine_can_measure_has_a_reason(changes, message):
-    assert message in explain_impossible(make_spec(**changes)) and explain_impossible(make_spec()) is None
+    assert message in find_conflict(make_spec(**changes)) and find_conflict(make_spec()) is None
 
 
 def test_arguments_are_the_values_of_the_run_by_name_and_all_of_the_shape_if_there_are_none():

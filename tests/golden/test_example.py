@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from workflow.grid import SUMMARIES
 from workflow.scripts import answers, summaries
 
 FROZEN = Path(__file__).parent / "example_cells.csv"
@@ -19,7 +20,7 @@ NUMBER = re.compile(r"[−<]? ?\d+(?:[.,]\d+)*")
 def make_answers(tables: Path, folder: Path) -> None:
     """Writes the documents, made from the merged tables in a folder, into another: all that is known of how here."""
     merged = [str(tables / f"{name}.parquet") for name in ("runs", "timings", "phases", "kernels", "ranges")]
-    made = [str(folder / "tables" / f"{name}.parquet") for name in summaries.SUMMARIES]
+    made = [str(folder / "tables" / f"{name}.parquet") for name in SUMMARIES]
     summaries.main(merged, made)
     answers.main([*merged, *made], [f"{name}.md.j2" for name in DOCUMENTS], str(folder))
 

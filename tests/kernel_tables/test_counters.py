@@ -13,7 +13,6 @@ from kernel_tables.counters import (
     METRICS,
     NO_COUNTED_ROW,
     OPERATION_INDICATORS,
-    Roofs,
     join_counters,
     launch_facts,
     rates_of,
@@ -109,12 +108,12 @@ def test_a_matrix_multiply_of_several_depths_goes_to_the_one_that_took_as_long()
 
 def test_shares_of_the_roofs_add_up_the_time_of_every_kind_of_flops():
     work = pd.DataFrame([[1e6, 0.0, 4e6, 0.0, 2e3, 5e3]], columns=work_of(counters({})).columns)
-    roofs = Roofs(1e9, {"fp32": 1e12, "tf32": None, "bf16": 8e12, "fp16": None})
-    row = rates_of(work, pd.Series([4e-6]), roofs).iloc[0]
+    peaks = {"fp32": 1e12, "tf32": np.nan, "bf16": 8e12, "fp16": np.nan}
+    row = rates_of(work, pd.Series([4e-6]), peaks, 1e9).iloc[0]
     assert row["compute_share"] == pytest.approx((1e-6 + 0.5e-6) / 4e-6)
     assert row["memory_share"] == pytest.approx(2e3 / 1e9 / 4e-6)
     assert (row["flops"], row["flops_per_byte"], row["flop_per_s"]) == pytest.approx((5e6, 2500.0, 1.25e12))
-    unknown = rates_of(work, pd.Series([4e-6]), Roofs(None, dict.fromkeys(FLOP_KINDS))).iloc[0]
+    unknown = rates_of(work, pd.Series([4e-6]), dict.fromkeys(FLOP_KINDS, np.nan), np.nan).iloc[0]
     assert unknown[["compute_share", "memory_share"]].isna().all()
 
 

@@ -8,7 +8,7 @@ from workflow.grid import Run
 from workflow.tables import KEYS, declared_columns, write_table
 
 DEFAULTS = {
-    **{key: getattr(Run(model=""), key) for key in KEYS[4:]},
+    **{key: getattr(Run(), key) for key in KEYS[4:]},
     "model": "tiny", "context_length": 128, "mode": "forward", "batch_size": 4,
 }  # fmt: skip
 SIZES = {"d_model": 64, "d_ff": 128, "num_layers": 2, "num_heads": 2, "vocab_size": 100, "parameters": 2_000_000}

@@ -7,8 +7,8 @@ import markdown
 import pytest
 
 from tests.workflow.small_tables import make_run, write_tables
+from workflow.grid import SUMMARIES
 from workflow.scripts import answers, summaries
-from workflow.scripts.summaries import SUMMARIES
 
 LETTERS = ["a_forward_time", "b_top_kernels", "c_other_kernels", "d_training_vs_inference", "e_attention"]
 FAILED = {"timing_status": "out_of_memory", "capture_status": "out_of_memory"}

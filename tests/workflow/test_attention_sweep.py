@@ -6,6 +6,7 @@ import pytest
 from cs336_model.results import Attention, Cell
 from workflow import text
 from workflow.scripts import attention_sweep
+from workflow.scripts.merge import list_cells
 from workflow.tables import make_table
 
 MS = {  # of a forward and of a backward pass, by attention and context length; None: out of memory
@@ -32,7 +33,7 @@ def make_tables(ms: dict = MS) -> dict[str, pd.DataFrame]:
         keys["attention"] = attention
         key = {"spec": {"head_dim": 64}}
         made = [make_cell(attention, length, value) for (name, length), value in ms.items() if name == attention]
-        rows = attention_sweep.list_cells(Attention(status="complete", key=key, cells=made))
+        rows = list_cells(Attention(status="complete", key=key, cells=made))
         cells += [keys | row for row in rows]
         runs.append(keys | {"device": "cuda", "device_name": "NVIDIA H200", "attention_status": "complete"})
     return {"attention_cells": make_table("attention_cells", cells), "runs": make_table("runs", runs)}

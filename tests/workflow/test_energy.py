@@ -7,6 +7,7 @@ from cs336_model.results import Energy, Window
 from tests.workflow.small_tables import DEFAULTS
 from workflow import text
 from workflow.scripts import energy
+from workflow.scripts.merge import list_windows
 from workflow.tables import make_table
 
 
@@ -19,7 +20,7 @@ def make_windows(step_j: float, steps: int = 10) -> list[dict]:
     """Idle at 100 W, and three windows of 2 s with these steps and joules of a step."""
     windows = [Window(kind="idle", seconds=1.0, microjoules=100_000_000, steps=0)]
     windows += [Window(kind="steps", seconds=2.0, microjoules=int(1e6 * step_j * steps), steps=steps)] * 3
-    return energy.list_windows(Energy(status="complete", counter="NVML", windows=[*windows, windows[0]]))
+    return list_windows(Energy(status="complete", counter="NVML", windows=[*windows, windows[0]]))
 
 
 @pytest.fixture

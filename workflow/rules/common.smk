@@ -6,7 +6,7 @@ import shlex
 
 from workflow.freshness import PLAN as PLAN_FILE
 from workflow.freshness import find_gpus, list_sources, write_digest
-from workflow.grid import choose_shown
+from workflow.grid import STUDIES, SUMMARIES, choose_shown
 
 # --- measurements
 
@@ -59,8 +59,6 @@ CAPTURE_TABLES = ["kernels", "phases", "ranges", "findings", "communication_step
 MEMORY_TABLES = ["memory_phases", "memory_activations", "memory_timeline", "memory_totals"]
 MERGED = ["runs", "timings", "steps", "warmup_steps", *CAPTURE_TABLES, *MEMORY_TABLES, "energy_windows", "counters"]
 MERGED += ["attention_cells"]
-SUMMARIES = ["forward_time", "top_kernels", "forward_parts", "class_shares", "training_parts"]
-SUMMARIES += ["attention", "attention_backward"]
 STAGE_TABLES = {"capture": CAPTURE_TABLES, "memory": MEMORY_TABLES, "counters": ["counters"]}  # of a run
 CAPTURED = [name for name, run in RUNS.items() if "capture" in run.stages]
 CAPTURE_FILES = expand("results/runs/{run}/{file}", run=CAPTURED, file=["capture.sqlite", "status.json"])
@@ -71,23 +69,10 @@ for name, run in RUNS.items():
 
 # --- studies, documents, figures
 
-STUDIES = {  # by question: its tables and figures, and what else its document shows
-    "time_lost": (["time_lost"], [], []),
-    "f_precision": (["speed_ups"], ["speed_ups_precision"], []),
-    "g_compile": (["speed_ups"], ["speed_ups_compile"], []),
-    "h_attention": (["speed_ups"], ["speed_ups_attention"], []),
-    "i_memory": (["memory_peak"], ["memory_timeline"], ["memory_activations", "memory_totals"]),
-    "j_checkpoint": (["speed_ups"], ["speed_ups_checkpoint"], ["memory_totals", "memory_activations"]),
-    "l_counters": (["counter_kernels"], ["measured_roofline"], []),
-    "m_energy": (["energy"], ["energy"], []),
-    "n_communication": (["communication_times", "communication_scaling"], ["communication"], ["communication_steps"]),
-    "optimizer": (["speed_ups"], ["speed_ups_optimizer"], []),
-    "attention_sweep": (["attention_sweep"], ["attention_sweep"], []),
-}
 ASKED = [made for question, made in STUDIES.items() if question in QUESTIONS]
-STUDY_TABLES = list(dict.fromkeys(table for tables, _, _ in ASKED for table in tables))
-STUDY_FIGURES = [figure for _, figures, _ in ASKED for figure in figures]
-SPEED_UPS = [figures[0] for tables, figures, _ in ASKED if tables == ["speed_ups"]]
+STUDY_TABLES = list(dict.fromkeys(table for _, tables, _, _ in ASKED for table in tables))
+STUDY_FIGURES = [figure for _, _, figures, _ in ASKED for figure in figures]
+SPEED_UPS = [figure for figure in STUDY_FIGURES if figure.startswith("speed_ups_")]
 KEPT_TABLES = [*(SUMMARIES if HAS_STEPS else []), *STUDY_TABLES]
 SHOWN = choose_shown(RUNS)  # the run whose step the page shows
 DOCUMENTS = ["answers", *QUESTIONS]

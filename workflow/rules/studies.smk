@@ -9,7 +9,7 @@ communication   steps of several ranks -> communication_times, communication_sca
 attention_sweep cells of attention alone -> attention_sweep
 
 Tables are results/tables/NAME.parquet and .csv, figures results/figures/NAME.svg and .png. A study is made if the
-grid asks its question: STUDIES in common.smk.
+grid asks its question: STUDIES in workflow/grid.py.
 """
 
 

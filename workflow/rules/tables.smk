@@ -62,10 +62,7 @@ rule counter_tables:
 rule merge:
     input:
         plan=str(PLAN_FILE),
-        code=write_digest(
-            "merge",
-            *[f"workflow/scripts/{name}.py" for name in ("merge", "energy", "attention_sweep")],
-        ),
+        code=write_digest("merge", "workflow/scripts/merge.py"),
         results=list(PLAN),
         tables=RUN_TABLES,
     output:

@@ -1,11 +1,8 @@
 """From cells of attention alone to a table that compares every variant with eager attention, and to its figure."""
 
-from statistics import fmean, stdev
-
 import altair as alt
 import pandas as pd
 
-from cs336_model.results import Attention
 from workflow import charts
 from workflow.tables import read_tables, write_tables
 
@@ -15,23 +12,6 @@ def main(inputs: list[str], outputs: list[str]) -> None:
     table = compare_cells(tables["attention_cells"])
     write_tables({"attention_sweep": table}, outputs)
     charts.save_all({"attention_sweep": draw(table, tables["runs"])}, outputs)
-
-
-def list_cells(result: Attention) -> list[dict]:
-    """The rows of a run in `attention_cells`, with the context length of each."""
-    rows = []
-    for cell in result.cells:
-        row = {
-            "context_length": cell.context_length, "head_dim": result.key.get("spec", {}).get("head_dim"),
-            "status": cell.status, "reason": cell.reason, "passes": len(cell.forward_seconds),
-            "memory_before_backward_bytes": cell.memory_before_backward_bytes, "peak_bytes": cell.peak_bytes,
-            "compile_s": cell.compile_seconds, "output_error": cell.output_error, "gradient_error": cell.gradient_error,
-        }  # fmt: skip
-        for name, values in {"forward": cell.forward_seconds, "backward": cell.backward_seconds}.items():
-            row[f"{name}_ms"] = 1e3 * fmean(values) if values else None
-            row[f"{name}_std_ms"] = 1e3 * stdev(values) if len(values) > 1 else None
-        rows.append(row)
-    return rows
 
 
 def compare_cells(cells: pd.DataFrame) -> pd.DataFrame:

@@ -3,7 +3,7 @@
 import altair as alt
 import pandas as pd
 
-from kernel_tables.verdict import judge, judge_wall_times
+from kernel_tables.verdict import judge_wall_times
 from workflow import charts
 from workflow.tables import KEYS, find_pairs, read_tables, write_tables
 from workflow.text import describe_machine, find_middle, write_percent
@@ -29,12 +29,9 @@ def compare_steps(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     table["cost_ms"] = table["mean_ms"] - table["without_mean_ms"]
     table["cost_share"] = table["cost_ms"] / table["mean_ms"]
     # steps with communication, and those of the same processes without, as if these were other runs
-    alone = " step_without_communication"
-    rows = timings[timings["phase"].isin(["step", alone.strip()])]
-    columns = {"mean_ms": "mean", "process_spread": "spread", "processes": "n"}
-    times = rows.set_index(rows["run"] + " " + rows["phase"])[list(columns)].rename(columns=columns).astype("float64")
-    pairs = pd.DataFrame({"before": table["run"] + alone, "after": table["run"] + " step"})
-    judged = judge(times.fillna({"n": 1.0}), pairs, "process")
+    as_runs = timings.assign(run=timings["run"] + " " + timings["phase"], phase="step")
+    pairs = pd.DataFrame({"before": table["run"] + " step_without_communication", "after": table["run"] + " step"})
+    judged = judge_wall_times(as_runs, pairs)
     for name in ("low", "high"):
         table[f"cost_{name}_ms"] = table["mean_ms"] * (1 - 1 / judged[name])
     table[["verdict", "used"]] = judged[["verdict", "used"]].where(table["cost_ms"].notna())

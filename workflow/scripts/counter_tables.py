@@ -21,21 +21,8 @@ from pathlib import Path
 import pandas as pd
 
 from cs336_model.results import BadResult, read_result
+from kernel_tables import counters
 from kernel_tables.classes import family
-from kernel_tables.counters import (
-    CONFIGURATION,
-    FLOP_KINDS,
-    NO_COUNTED_ROW,
-    Roofs,
-    configurations,
-    join_counters,
-    launch_facts,
-    rates_of,
-    read_counters,
-    verdicts_of,
-    without_uncounted,
-    work_of,
-)  # fmt: skip
 from kernel_tables.errors import NotConserved, TraceError
 from kernel_tables.profile import Profile, read
 from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
@@ -43,21 +30,20 @@ from workflow.scripts.run_tables import MEMORY_OPERATIONS, place_in_steps
 from workflow.tables import make_table, write_table
 
 LEFT_OUT = "left out: communication"
-MAX_LOST_SHARE = 0.01  # of the time of kernels, without counters
 
 
 def main(folder: Path, classes: Sequence[dict] = ()) -> None:
-    counters, capture = read_result(folder / "counters.json"), read_result(folder / "capture.json")
+    result, capture = read_result(folder / "counters.json"), read_result(folder / "capture.json")
     table = make_table("counters", keys=False)
-    if counters.status == capture.status == "complete" and capture.profiler == "nsys":
+    if result.status == capture.status == "complete" and capture.profiler == "nsys":
         with read(folder / "capture.sqlite", classes) as profile:
             launches = find_launches(profile)
-        counted = without_uncounted(read_counters(folder / "ncu.csv"))
+        counted = counters.without_uncounted(counters.read_counters(folder / "ncu.csv"))
         table = count_kernels(launches, counted, capture.machine.device_name)
         countable = table[table["not_counted"] != LEFT_OUT]
         lost = countable[countable["not_counted"] != ""]
         share = lost["total_ns"].sum() / max(countable["total_ns"].sum(), 1)
-        if share > MAX_LOST_SHARE:
+        if share > 0.01:
             longest = "{kernel}, grid {grid} ({not_counted})".format(**lost.iloc[0])
             raise TraceError(
                 f"{folder / 'ncu.csv'}: {len(lost)} of {len(table)} kernels have no counters, {100 * share:.1f} % of"
@@ -74,25 +60,25 @@ def find_launches(profile: Profile) -> pd.DataFrame:
     rows = place_in_steps(profile)[0].rename(columns={"name": "kernel"})
     rows = rows.assign(grid=sizes["grid"][is_measured], block=sizes["block"][is_measured])
     rows = rows[(rows["step"] >= 0) & ~rows["kind"].isin(MEMORY_OPERATIONS)]
-    return rows[[*CONFIGURATION, "class", "duration_ns"]].astype({"kernel": "str", "class": "str"})
+    return rows[[*counters.CONFIGURATION, "class", "duration_ns"]].astype({"kernel": "str", "class": "str"})
 
 
 def count_kernels(launches: pd.DataFrame, counted: pd.DataFrame, device_name: str) -> pd.DataFrame:
     """The table `counters`: a row per kernel, grid, block and counted launch, the most time first. Raises NotConserved
     if a launch or a nanosecond is lost."""
-    joined = join_counters(launches, counted)
+    joined = counters.join_counters(launches, counted)
     is_left_out = joined["class"].map(family) == "communication"  # a replayed kernel of NCCL waits forever
-    joined["counted_as"] = joined["counted_as"].mask(is_left_out, NO_COUNTED_ROW)
+    joined["counted_as"] = joined["counted_as"].mask(is_left_out, counters.NO_COUNTED_ROW)
     joined["not_counted"] = joined["not_counted"].mask(is_left_out, LEFT_OUT)
-    table = configurations(joined)
+    table = counters.configurations(joined)
     if (table["total_ns"].sum(), table["launches"].sum()) != (launches["duration_ns"].sum(), len(launches)):
         raise NotConserved("counters: launches or nanoseconds of the capture are lost in the join")
-    metrics = counted.drop(columns=CONFIGURATION).reindex(table["counted_as"]).set_axis(table.index)
-    flops_per_s = {kind: peak_flop_per_s(device_name, kind) for kind in FLOP_KINDS}
-    work, roofs = work_of(metrics), Roofs(peak_bytes_per_s(device_name), flops_per_s)
-    rates = rates_of(work, table["total_ns"] / table["launches"] / 1e9, roofs)
-    table = pd.concat([table, work, rates, launch_facts(table["grid"], metrics)], axis=1)
-    return table.join(verdicts_of(table))
+    metrics = counted.drop(columns=counters.CONFIGURATION).reindex(table["counted_as"]).set_axis(table.index)
+    work, seconds = counters.work_of(metrics), table["total_ns"] / table["launches"] / 1e9
+    peaks = {kind: peak_flop_per_s(device_name, kind) for kind in counters.FLOP_KINDS}
+    rates = counters.rates_of(work, seconds, peaks, peak_bytes_per_s(device_name))
+    table = pd.concat([table, work, rates, counters.launch_facts(table["grid"], metrics)], axis=1)
+    return table.join(counters.verdicts_of(table))
 
 
 if __name__ == "__main__":

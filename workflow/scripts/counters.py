@@ -6,7 +6,7 @@ import pandas as pd
 from workflow import charts
 from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
 from workflow.tables import KEYS, read_tables, write_tables
-from workflow.text import MODES, describe_run, find_middle, write_percent
+from workflow.text import choose_modes, describe_run, find_middle, write_percent
 
 LIMITS = {"compute": "computation", "memory": "memory", "latency": "latency", "too small": "too few blocks"}
 
@@ -27,8 +27,8 @@ def rank_kernels(counters: pd.DataFrame, phases: pd.DataFrame) -> pd.DataFrame:
     table["share"] = table["gpu_time_ms"] / table.groupby("run")["gpu_time_ms"].transform("sum")
     # data that a cache held can give more than the peak of DRAM
     nearest = table[["compute_share", "memory_share"]].max(axis=1).clip(upper=1.0)
-    mode = next((mode for mode in reversed(MODES) if mode in set(table["mode"])), None)
-    times = table[table["mode"] == mode].groupby(KEYS, sort=False)["gpu_time_ms"].sum().reset_index()
+    rows = table[table["mode"].isin(choose_modes(table)[-1:])]
+    times = rows.groupby(KEYS, sort=False)["gpu_time_ms"].sum().reset_index()
     typical = None if times.empty else find_middle(times, "gpu_time_ms")["run"]
     return table.assign(possible_ms=table["gpu_time_ms"] * nearest, is_typical=table["run"] == typical)
 

@@ -4,10 +4,9 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from cs336_model.results import Energy
 from workflow import charts
 from workflow.tables import KEYS, find_pairs, read_tables, write_tables
-from workflow.text import MODES, describe_machine, find_middle, write_range
+from workflow.text import MODES, choose_modes, describe_machine, find_middle, write_range
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
@@ -15,17 +14,6 @@ def main(inputs: list[str], outputs: list[str]) -> None:
     table = summarize_energy(tables["energy_windows"], tables["runs"])
     write_tables({"energy": table}, outputs)
     charts.save_all({"energy": draw(table, tables["runs"])}, outputs)
-
-
-def list_windows(result: Energy) -> list[dict]:
-    """The rows of a run in `energy_windows`."""
-    return [
-        {
-            "window": number, "kind": window.kind, "seconds": window.seconds, "joules": 1e-6 * window.microjoules,
-            "steps": window.steps,
-        }
-        for number, window in enumerate(result.windows)
-    ]  # fmt: skip
 
 
 def summarize_energy(windows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
@@ -52,9 +40,9 @@ def summarize_energy(windows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
     """A bar per run of the fullest mode: the energy of a token, with the mean power behind it."""
-    mode = next((mode for mode in reversed(MODES) if mode in set(table["mode"])), None)
-    if mode is None:
+    if table.empty:
         return charts.text_chart("No run has a measurement of energy.")
+    mode = choose_modes(table)[-1]
     rows = charts.label_rows(table[table["mode"] == mode]).assign(mj=lambda rows: 1e3 * rows["joules_per_token"])
     rows = rows.assign(text=[f"{row.mj:.3g} mJ, {row.power_w:.0f} W" for row in rows.itertuples()])
     y = charts.label_axis(rows)

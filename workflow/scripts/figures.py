@@ -12,12 +12,10 @@ from kernel_tables.classes import family
 from workflow import charts, text
 from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
 from workflow.tables import read_tables, sort_runs
-from workflow.text import MODES, describe_run, prefer_defaults, write_number, write_percent, write_range
+from workflow.text import MODES, choose_modes, describe_run, prefer_defaults, write_number, write_percent, write_range
 
 CONTEXT = alt.X("context_length:O", title="context length (tokens)", axis=alt.Axis(labelAngle=0))
 SIZES = ["num_layers", "num_heads", "d_model", "d_ff", "vocab_size"]
-ATTENTION_PARTS = ["computing attention scores", "final matmul", "mask and scale", "computing softmax"]
-MAX_BARS = 24  # of a figure that is read in ten seconds
 Figure = tuple[alt.TopLevelMixin, str] | None  # the chart and its result in a sentence; None if there is no data
 
 
@@ -51,12 +49,6 @@ def average_phases(tables: dict[str, pd.DataFrame], modes: slice) -> pd.DataFram
     rows = pd.concat([busy, wall], axis=1).reset_index().merge(tables["runs"], on="run")
     rows = prefer_defaults(sort_runs(rows[rows["mode"].isin(choose_modes(rows)[modes])], tables["runs"]))
     return charts.label_rows(rows, but=("mode", "context_length")).rename(columns={"label": "series"})
-
-
-def choose_modes(rows: pd.DataFrame) -> list[str]:
-    """Inference and training: the modes with the fewest and with the most phases that there are."""
-    modes = [mode for mode in MODES if mode in set(rows["mode"])]
-    return list(dict.fromkeys([modes[0], modes[-1]])) if modes else []
 
 
 def draw_times(rows: pd.DataFrame, x: alt.X, series: str, order: pd.DataFrame, width: int) -> alt.LayerChart:
@@ -122,7 +114,7 @@ def draw_class_shares(tables: dict[str, pd.DataFrame]) -> Figure:
 def draw_attention(tables: dict[str, pd.DataFrame]) -> Figure:
     """(e) The parts of attention as shares of its GPU time, and of its FLOPs."""
     table = tables["attention"]
-    table = table[table["part"].isin(ATTENTION_PARTS) & (table["mode"].isin(choose_modes(table)[:1]))]
+    table = table[(table["part"] != "scaled dot product attention") & table["mode"].isin(choose_modes(table)[:1])]
     if table.empty:
         return None
     rows, parts = charts.label_rows(table), {}
@@ -139,7 +131,8 @@ def draw_attention(tables: dict[str, pd.DataFrame]) -> Figure:
 def draw_shares(parts: dict[str, pd.DataFrame], column: str) -> alt.HConcatChart:
     """A panel per title: a bar of `share` per label, stacked by `column`, with the percentages that have room."""
     rows = pd.concat(parts.values())
-    labels, names = list(dict.fromkeys(rows["label"]))[-MAX_BARS:], charts.sort_parts(rows[column])
+    # bars of a figure that is read in ten seconds
+    labels, names = list(dict.fromkeys(rows["label"]))[-24:], charts.sort_parts(rows[column])
     is_dark = alt.FieldOneOfPredicate(column, [name for name in names if charts.PARTS.get(name) in charts.DARK])
     x = alt.X("share:Q", title=None, axis=alt.Axis(format="%", tickCount=5), scale=alt.Scale(domain=[0, 1], clamp=True))
     panels = []

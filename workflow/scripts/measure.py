@@ -10,6 +10,7 @@ result last. Without a result, it ends with a line on standard error, after a cr
 import argparse
 import json
 import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -99,7 +100,8 @@ def run_program(
     if is_stopped:
         reason = f"stopped at the time limit of {job.time_limit_s:g} s; set a longer time_limit_s and use --forcerun"
         return STAGES[spec.stage](status="stopped", reason=reason)
-    said, how = job.log.read_text(errors="replace"), runner.describe_ending(status)
+    said = job.log.read_text(errors="replace")
+    how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
     if around and "Traceback (most recent call last):" not in said and "Fatal Python error:" not in said:
         raise ProfilerFailed(f"{around[0]} {how} before the program had written its result; see {job.log}")
     lines = [f"  | {line[:400]}" for line in said.splitlines()[-15:]]

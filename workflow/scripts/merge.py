@@ -10,13 +10,15 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 
+import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from cs336_model.results import STAGES, BadResult, Capture, Result, Timing, read_result
+from cs336_model.results import STAGES, Attention, BadResult, Capture, Energy, Result, Timing, read_result
 from kernel_tables.errors import NotConserved
 from kernel_tables.files import written_whole
 from workflow.freshness import command_for, explain_difference
@@ -85,7 +87,6 @@ def describe_run(stages: Stages, warnings: Sequence[str]) -> dict[str, object]:
     capture = by_stage.get("capture") or Capture(status="unsupported")
     spec, machine = results[0].key["spec"], next((result.machine for result in results if result.machine), None)
     memory = next((result.out_of_memory for result in results if result.out_of_memory), None)
-    facts = ("device", "device_name", "driver", "cuda", "torch", "python", "cpu_name", "cores", "threads")
     sizes = {name: value for name, value in spec["sizes"].items() if isinstance(value, int)}
     return list_keys(stages) | {
         "head_dim": spec.get("head_dim"), **{name: sizes.get(name) for name in SIZES},
@@ -94,7 +95,7 @@ def describe_run(stages: Stages, warnings: Sequence[str]) -> dict[str, object]:
         "reason": next((result.reason for result in results if result.reason), None),
         **{f"oom_{name}": getattr(memory, name, None)
            for name in ("during", "requested_bytes", "total_bytes")},
-        "backend": capture.profiler, "nsys": capture.nsys, **{name: getattr(machine, name, None) for name in facts},
+        "backend": capture.profiler, "nsys": capture.nsys, **(msgspec.structs.asdict(machine) if machine else {}),
         "steps_timed": len(timing.step_seconds),
         "steps_captured": capture.key["spec"]["measured_steps"] if capture.status == "complete" else 0,
         "peak_allocated_bytes": timing.peak_allocated_bytes, "loss": timing.losses[-1] if timing.losses else None,
@@ -172,14 +173,31 @@ def merge_lists(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
     for stages in stages_by_run.values():
         keys = list_keys(stages)
         if "energy" in stages:
-            from workflow.scripts.energy import list_windows  # only here, since it also draws
-
             rows["energy_windows"] += [keys | row for row in list_windows(stages["energy"][0])]
         if "attention" in stages:
-            from workflow.scripts.attention_sweep import list_cells
-
             rows["attention_cells"] += [keys | row for row in list_cells(stages["attention"][0])]
     return {name: make_table(name, found) for name, found in rows.items()}
+
+
+def list_windows(result: Energy) -> list[dict]:
+    """The rows of a run in `energy_windows`."""
+    return [
+        msgspec.structs.asdict(window) | {"window": number, "joules": 1e-6 * window.microjoules}
+        for number, window in enumerate(result.windows)
+    ]
+
+
+def list_cells(result: Attention) -> list[dict]:
+    """The rows of a run in `attention_cells`, with the context length of each."""
+    rows = []
+    for cell in result.cells:
+        row = msgspec.structs.asdict(cell) | {"passes": len(cell.forward_seconds), "compile_s": cell.compile_seconds}
+        row["head_dim"] = result.key.get("spec", {}).get("head_dim")
+        for name, values in {"forward": cell.forward_seconds, "backward": cell.backward_seconds}.items():
+            row[f"{name}_ms"] = 1e3 * fmean(values) if values else None
+            row[f"{name}_std_ms"] = 1e3 * stdev(values) if len(values) > 1 else None
+        rows.append(row)
+    return rows
 
 
 def merge_run_tables(paths: Sequence[str], stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:

@@ -4,17 +4,13 @@ GPU time is the sum of the durations of kernels and memory operations (without a
 they overlap; it is that of one pass or step, in which a kernel that does not run counts as zero.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
 from kernel_tables.attribution import innermost, names_in
 from kernel_tables.classes import family
-from workflow.tables import KEYS, make_table, read_tables, sort_runs, write_table
+from workflow.tables import KEYS, make_table, read_tables, sort_runs, write_tables
 
-SUMMARIES = ["forward_time", "top_kernels", "forward_parts", "class_shares", "training_parts", "attention"]
-SUMMARIES += ["attention_backward"]
 SCORES, SOFTMAX, VALUES = "computing attention scores", "computing softmax", "final matmul"
 NO_RANGE, ALL_PHASES, RECOMPUTATION = "(no inner range)", "all phases", "recomputation"
 # FLOPs of one layer for each of its B·H·S² scores: (times d_head, alone). Of P = softmax(S): dS = P (dP - sum of P dP).
@@ -48,14 +44,8 @@ def main(inputs: list[str], outputs: list[str]) -> None:
             "attention": measure_attention(runs, forward, ranges, steps, FORWARD_FLOPS),
             "attention_backward": measure_attention(runs, backward, ranges, steps, BACKWARD_FLOPS),
         }
-    for path in (Path(path) for path in outputs if path.endswith(".parquet")):
-        rows = made.get(path.stem, [])
-        write_table(add_keys(rows, runs) if len(rows) else make_table(path.stem), path)
-
-
-def add_keys(table: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """The table with the leading columns of its runs, in the order of these; otherwise its order stays."""
-    return sort_runs(table, runs).merge(runs[KEYS], on="run", validate="m:1")
+    made = {name: sort_runs(rows, runs) for name, rows in made.items() if len(rows)}
+    write_tables({name: rows.merge(runs[KEYS], on="run", validate="m:1") for name, rows in made.items()}, outputs)
 
 
 def summarize_forward(

@@ -31,13 +31,10 @@ def limit_gains(
     busy_ms, wall_ms = captured_ms["gpu_busy_ns"], captured_ms["wall_ns"]
     step_ms = findings["run"].map(step_ms).astype("float64")
     idle_ms = (step_ms - findings["run"].map(busy_ms).astype("float64")).clip(lower=0.0)
-    facts = findings["evidence"].map(json.loads, na_action="ignore")
-    running_ms, copying_ms = (
-        facts.map(lambda one, name=name: one.get(name), na_action="ignore").astype("float64")
-        for name in ("running_ms", "copying_alone_ms")
-    )
     # the part of a gain in which the finding's own kernels or copies run
-    own_ms = running_ms.fillna(copying_ms).fillna(0.0)
+    facts = findings["evidence"].map(json.loads, na_action="ignore")
+    own_ms = facts.map(lambda one: one.get("running_ms", one.get("copying_alone_ms")), na_action="ignore")
+    own_ms = own_ms.astype("float64").fillna(0.0)
     uses_idle = findings["code"].isin(RULES_WITH_IDLE_TIME)
     limit_ms = np.minimum((own_ms + idle_ms).where(uses_idle, findings["gain_ms"]), step_ms)
     on_cpu = findings["run"].map(runs.set_index("run")["device"]) == "cpu"
