@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 # What runs in a recorded program, which may lack what reading needs.
 IN_PROGRAMS = [f"kernel_tables.record.{name}" for name in ("handover", "profilers", "ranges", "recorder", "steps")]
-IN_PROGRAMS += ["kernel_tables.record.injected.sitecustomize"]
+IN_PROGRAMS += [f"kernel_tables.record.{name}" for name in ("injected.sitecustomize", "remedies", "timer")]
 # What each package may import of this project.
 MAY_IMPORT = {
     "kernel_tables": (),

@@ -102,7 +102,7 @@ class StepsWindow(Window):
     opens before the first capture, unless there are `calls`: then it has no ranges, and is only timed.
     """
 
-    def __init__(self, recorder: Recorder, settings: Settings, calls: ModelCalls | None) -> None:
+    def __init__(self, recorder: Recorder, settings: Settings, calls: ModelCalls | None = None) -> None:
         super().__init__(recorder, settings)
         self._actions: dict[tuple[str, int], RepeatedAction] = {}  # by kind and id of the object
         self._step_action: RepeatedAction | None = None  # defines what a step is

@@ -1,0 +1,100 @@
+"""Remedies, and the calls of models through which some are applied, in this process."""
+
+import copy
+import gc
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+
+from kernel_tables.record.remedies import Remedies
+from kernel_tables.record.timer import ModelCalls
+
+
+class Noted(dict):
+    """Stands for the notes: the last line or reason by remedy."""
+
+    def add(self, event: str, name: str, **facts: str) -> None:
+        self[name] = next(iter(facts.values()))
+
+
+@pytest.fixture
+def noted(monkeypatch):
+    """Notes; what remedies change in PyTorch is undone after the test."""
+    for owner, name in (
+        (torch, "compile"), (gc, "freeze"), (DataLoader, "__init__"), (torch.backends.cudnn, "benchmark"),
+        *((kind, "__init__") for kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad)),
+    ):  # fmt: skip
+        monkeypatch.setattr(owner, name, getattr(owner, name))
+    yield Noted()
+    torch.set_float32_matmul_precision("highest")
+    gc.unfreeze()
+
+
+def test_optimizers_are_fused_unless_the_program_says_how_or_they_cannot_be(noted):
+    Remedies(["fused"], noted)
+    model = nn.Linear(2, 2)
+    assert not torch.optim.AdamW(model.parameters(), foreach=False).defaults["fused"]
+    assert noted["fused"] == "the program passes foreach=False itself"
+    assert torch.optim.AdamW(model.parameters(), lr=0.1).defaults == {
+        **torch.optim.AdamW(model.parameters(), lr=0.1, foreach=False).defaults, "fused": True, "foreach": None,
+    }  # fmt: skip
+    assert noted["fused"] == "AdamW(..., fused=True)"
+    on_meta = nn.Linear(2, 2, device="meta", dtype=torch.complex64)
+    assert not torch.optim.SGD(on_meta.parameters()).defaults["fused"]
+
+
+def test_loaders_get_workers_unless_the_program_sets_them_or_samples_would_repeat(noted):
+    class Stream(IterableDataset):
+        def __iter__(self):
+            yield 1
+
+    Remedies(["workers"], noted)
+    assert DataLoader(Stream()).num_workers == 0 and "IterableDataset" in noted["workers"]
+    own = DataLoader([1, 2], 2, num_workers=1, persistent_workers=True, pin_memory=True)
+    assert own.num_workers == 1 and own.batch_size == 2
+    loader = DataLoader([1, 2], 2, False, None, None, 0)
+    assert loader.num_workers > 0 and loader.persistent_workers and loader.batch_size == 2
+    assert noted["workers"].startswith("DataLoader(..., num_workers=")
+
+
+def test_a_model_gets_its_remedies_before_the_second_call(noted):
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 2))
+    images = torch.randn(2, 3, 8, 8)
+    expected = model(images)
+    call = Remedies(["channels_last", "bf16", "gc_freeze", "graphs"], noted).improve(model, model._call_impl)
+    assert model[0].weight.is_contiguous(memory_format=torch.channels_last) and torch.backends.cudnn.benchmark
+    assert call(images).dtype == torch.float32 and 0 < (call(images) - expected).abs().max() < 0.05
+    assert gc.get_freeze_count() > 0
+    assert set(noted) == {"channels_last", "bf16", "gc_freeze"}  # graphs need a GPU
+
+
+def test_what_the_program_set_itself_stays(noted):
+    remedies = Remedies(["channels_last", "bf16", "gc_freeze", "compile"], noted)
+    torch.compile(lambda: None)
+    gc.freeze()
+    model = nn.Conv2d(1, 2, 3).to(torch.bfloat16, memory_format=torch.channels_last)
+    torch.backends.cudnn.benchmark = True
+    assert remedies.improve(model, model._call_impl) == model._call_impl
+    assert set(noted) == {"channels_last", "bf16", "gc_freeze", "compile"}
+    assert all("itself" in reason for reason in noted.values())
+
+
+def test_calls_of_models_are_told_without_hooks_from_the_second_on_and_not_those_inside(monkeypatch):
+    class Wrapper(nn.Module):  # without parameters, as a solver's, so the model is what it calls
+        def forward(self, call, inputs):
+            return call(inputs)
+
+    model, inputs, told, improved = nn.Sequential(nn.Linear(2, 2), nn.ReLU()), torch.ones(1, 2), [], []
+    calls = ModelCalls(lambda of, call: improved.append(of) or (lambda *given: call(*given) + 1))
+    calls.before, calls.after = told.append, lambda output: told.append(output.shape)
+    calls.begin()
+    first = Wrapper()(model, inputs)
+    assert told == [model] and torch.nn.modules.module._global_forward_pre_hooks
+    second = Wrapper()(model, inputs)
+    assert not torch.nn.modules.module._global_forward_pre_hooks
+    assert told == [model, model, second.shape] and improved == [model] and torch.equal(second, first + 1)
+    copied = copy.deepcopy(model)
+    copied[0].weight.data.zero_()
+    assert not torch.equal(copied(inputs), model(inputs)) and len(told) == 5
