@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FASTER, SLOWER, UNKNOWN = "faster", "slower", "cannot be told"
+LEVEL = 0.01  # so many of the verdicts of one table may be wrong: a check of every change alarms falsely once in 200
 PROCESSES = 6  # on each side of a comparison, if nothing else is asked for
 FAIL_ON = r"(nothing|slower|faster|changed)( \d+(\.\d+)? ?%)?"
 
@@ -42,15 +43,16 @@ def judge(times: pd.DataFrame, pairs: pd.DataFrame, sample: str, least: float = 
     parts = [(side["spread"].where(side["n"] >= 2) ** 2 / side["n"]).clip(lower=1e-18) for side in (before, after)]
     squares = sum(part**2 / (side["n"] - 1).clip(lower=1) for part, side in zip(parts, (before, after), strict=True))
     error, freedom = (parts[0] + parts[1]) ** 0.5, (parts[0] + parts[1]) ** 2 / squares
-    needed = stats.t.ppf(0.975, freedom)  # of an interval with 95 % confidence
-    table["low"], table["high"] = np.exp(shift - needed * error), np.exp(shift + needed * error)
-    table["findable"] = np.expm1((needed + stats.t.ppf(0.8, freedom)) * error).clip(lower=least)
+    margin = stats.t.ppf(0.975, freedom) * error  # of an interval with 95 % confidence
+    table["low"], table["high"] = np.exp(shift - margin), np.exp(shift + margin)
+    found = (stats.t.ppf(1 - LEVEL / 2, freedom) + stats.t.ppf(0.8, freedom)) * error
+    table["findable"] = np.expm1(found).clip(lower=least)
     table["p"] = 2 * stats.t.sf(np.abs(shift) / error, freedom)
     tested = table["p"].notna()
     adjusted = table["p"].copy()  # by Benjamini and Hochberg
     if tested.any():
         adjusted[tested] = stats.false_discovery_control(table["p"][tested])
-    decided = (adjusted <= 0.05) & (np.abs(shift) > np.log1p(least))  # 5 % of the verdicts of one table may be wrong
+    decided = (adjusted <= LEVEL) & (np.abs(shift) > np.log1p(least))
     table["verdict"] = np.where(decided, np.where(shift < 0, FASTER, SLOWER), UNKNOWN)
     counts = zip(before["n"].fillna(0).astype(int), after["n"].fillna(0).astype(int), strict=True)
     plural = "processes" if sample == "process" else f"{sample}s"

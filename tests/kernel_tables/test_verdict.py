@@ -1,9 +1,11 @@
 """Verdicts: only a spread that was measured decides, and GPU time only beyond two percent."""
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from kernel_tables.verdict import judge, judge_gpu_times, judge_wall_times
+from kernel_tables.errors import TraceError
+from kernel_tables.verdict import fails, judge, judge_gpu_times, judge_samples, judge_wall_times, sentence
 from tests.workflow.small_tables import make_run, make_tables
 
 PAIR = pd.DataFrame({"before": ["base"], "after": ["other"]})
@@ -32,7 +34,7 @@ def test_a_difference_is_told_from_the_spread_between_samples_which_are_named():
 
 
 def test_many_comparisons_need_more_evidence_than_one():
-    times = pd.DataFrame({"mean": [10.0, 9.0, 10.0], "spread": 0.05, "n": 4.0}, index=["base", "other", "same"])
+    times = pd.DataFrame({"mean": [10.0, 8.7, 10.0], "spread": 0.05, "n": 4.0}, index=["base", "other", "same"])
     many = judge(times, pd.DataFrame({"before": "base", "after": ["other", *["same"] * 40]}), "process")
     assert judge(times, PAIR, "process")["verdict"][0] == "faster" and set(many["verdict"]) == {"cannot be told"}
 
@@ -50,3 +52,35 @@ def test_wall_time_is_judged_by_processes_alone(processes, verdict):
     tables = make_tables(make_run("base", **spread), make_run("other", wall_ms=1.0, **spread))
     row = judge_wall_times(tables["timings"], PAIR).iloc[0]
     assert row["verdict"] == verdict and row["ratio"] == 0.25
+
+
+def count_told(change: float, spread: float, comparisons: int = 400) -> tuple[float, float]:
+    """The share of comparisons of six processes each that tell this change, and the median of `findable`."""
+    random, rows = np.random.default_rng(0), []
+    for _ in range(comparisons):
+        samples = np.exp(random.normal(0, spread, 12)) * np.repeat([10, 10 * (1 + change)], 6)
+        rows.append(judge_samples(pd.Series(samples, ["base"] * 6 + ["other"] * 6), PAIR, "process"))
+    table = pd.concat(rows)
+    return (table["verdict"] != "cannot be told").mean(), table["findable"].median()
+
+
+def test_a_program_against_itself_is_told_at_most_once_in_fifty_and_five_percent_nearly_always():
+    assert count_told(0, 0.03)[0] <= 0.02
+    assert count_told(0.05, 0.015)[0] >= 0.95
+
+
+def test_what_can_be_found_is_found_in_eight_of_ten_comparisons():
+    findable = count_told(0, 0.02)[1]
+    assert 0.04 < findable < 0.06 and count_told(findable, 0.02)[0] == pytest.approx(0.8, abs=0.1)
+    assert count_told(0, 0.0001)[1] == 0.01  # no smaller difference decides
+
+
+def test_a_verdict_fails_if_it_is_the_one_named_by_at_least_that_much():
+    times = pd.DataFrame({"mean": [10.0, 10.5], "spread": 0.002, "n": 6.0}, index=["base", "other"])
+    table = judge(times, PAIR, "process")
+    assert sentence(table.iloc[0]) == "5.0 % slower (4.7 % to 5.3 %)"
+    told = {text: bool(fails(table, text).any())
+            for text in ("slower", "slower 2%", "slower 6 %", "changed 4.9%", "faster", "nothing")}  # fmt: skip
+    assert [text for text, failed in told.items() if failed] == ["slower", "slower 2%", "changed 4.9%"]
+    with pytest.raises(TraceError, match="expected slower, faster, changed or nothing"):
+        fails(table, "slower by 2")

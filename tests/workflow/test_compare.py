@@ -44,12 +44,12 @@ def test_a_slower_run_is_named_with_its_interval_and_sets_the_exit_status(tmp_pa
     assert "`b` is" in text.splitlines()[2] and "slower" in text.splitlines()[2]
 
 
-def test_equal_programs_are_told_apart_in_about_one_of_twenty_comparisons(tmp_path):
+def test_equal_programs_are_told_apart_in_about_one_of_a_hundred_comparisons(tmp_path):
     side, random, found = compare.read_side(Path(write_side(tmp_path, {"a": 10.0}))), np.random.default_rng(3), 0
     for _ in range(60):
         sides = [side | {"times": side["times"].assign(ms=np.exp(random.normal(0, 0.01, 6)))} for _ in range(2)]
         found += compare.pair_runs(*sides)["verdict"][0] != "cannot be told"
-    assert found <= 6  # this seed always gives the same
+    assert found <= 2  # this seed always gives the same
 
 
 @pytest.mark.parametrize(("processes", "facts", "verdict"), [

@@ -98,7 +98,7 @@ def test_calls_of_a_model_are_timed_and_their_outputs_compared(script):
     ("import torch\nraise SystemExit('no such file: data.bin')", (), "before: the program ended with exit status 1; its"
      " last line: no such file: data.bin"),
     (CALLS, ("--steps", "50"), "the program ended after 19 of the 50 steps to time; take a smaller --steps or --skip"),
-    (CALLS, ("--budget", "0.000001"), "--budget: too short"),
+    (CALLS, ("--budget", "1e-9"), "--budget: too short"),
     (CALLS, ("--fail-on", "slow"), "--fail-on 'slow': expected slower, faster or changed, as in 'slower 2%'"),
     (CALLS, ("--processes", "0"), "--processes has to be at least 1"),
 ])  # fmt: skip
@@ -128,7 +128,8 @@ def test_try_measures_the_remedies_of_a_program_and_says_why_not(script):
     rows = {row["remedy"]: row for row in json.loads(Path("t.json").read_text())}
     assert done.returncode == 0 and b"minutes" in done.stderr
     workers = rows["workers"]
-    assert workers["predicted_percent"] > 50 and workers["ratio"] < 0.8 and workers["agree"]
+    assert workers["predicted_percent"] > 50 and workers["agree"]
+    assert workers["ratio"] < (0.8 if len(os.sched_getaffinity(0)) > 1 else 1.2)
     assert re.fullmatch(r"DataLoader\(..., num_workers=\d, persistent_workers=True\)", workers["line"])
     assert rows["compile"]["line"] == "model = torch.compile(model)" and rows["compile"]["agree"]
     assert rows["compile"]["predicted_percent"] is None and rows["bf16"]["difference"] > 0
