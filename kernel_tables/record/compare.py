@@ -227,10 +227,13 @@ def compare_commands(options: argparse.Namespace) -> tuple[pd.DataFrame, str, in
     """Runs `kernel-tables compare`: returns its table, that in words, and the exit status."""
     if not re.fullmatch(verdict.FAIL_ON, options.fail_on):
         raise TraceError(f"--fail-on {options.fail_on!r}: expected slower, faster or changed, as in 'slower 2%'")
-    sides = [
-        Side(name, program_of(["env", *words] if "=" in (words or [""])[0] else words))
-        for name, words in zip(("before", "after"), map(shlex.split, options.commands), strict=True)
-    ]
+    sides = []
+    for name, text in zip(("before", "after"), options.commands, strict=True):
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise TraceError(f"{text}: {error}; quote each command once, as in 'python train.py'") from None
+        sides.append(Side(name, program_of(["env", *words] if "=" in (words or [""])[0] else words)))
     measurement = Measurement(options)
     measurement.run_in_turns(sides)
     if not all(side.samples for side in sides):
