@@ -12,23 +12,24 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
+import torch
+from torch import nn
 
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 ROOT = Path(__file__).parents[1]
 
 
 def loop(milliseconds: float = 0.0) -> None:
     """A training loop on random tokens, each step of which waits so long besides, on a GPU in a kernel."""
-    import torch
-    from torch import nn
-
-    model = nn.Sequential(nn.Embedding(1000, 64), nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 1000)).to(device())
-    tokens = torch.randint(0, 1000, (4, 32) if device() == "cpu" else (512, 512), device=device())
+    model = nn.Sequential(nn.Embedding(1000, 64), nn.Linear(64, 128), nn.GELU(), nn.Linear(128, 1000)).to(DEVICE)
+    tokens = torch.randint(0, 1000, (4, 32) if DEVICE == "cpu" else (512, 512), device=DEVICE)
 
     def compute_loss() -> torch.Tensor:
-        if device() == "cpu":
+        if DEVICE == "cpu":
             wait(milliseconds)
         elif milliseconds:
             torch.cuda._sleep(round(milliseconds * 1.98e6))  # cycles of an H200's highest clock
@@ -37,11 +38,8 @@ def loop(milliseconds: float = 0.0) -> None:
     train(model, compute_loss)
 
 
-def train(model, compute_loss) -> None:
+def train(model: nn.Module, compute_loss: Callable[[], torch.Tensor]) -> None:
     """60 steps of AdamW."""
-    import torch
-
-    torch.manual_seed(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     for _ in range(60):
         optimizer.zero_grad()
@@ -55,29 +53,22 @@ def wait(milliseconds: float) -> None:
         pass
 
 
-def slow_samples(shape: tuple[int, ...], classes: int = 10):
-    """A dataset whose samples take 2 ms each, as of decoding."""
-    import torch
+class SlowSamples(torch.utils.data.Dataset):
+    """Images that take 2 ms each, as of decoding."""
 
-    class Samples(torch.utils.data.Dataset):
-        def __len__(self) -> int:
-            return 2000
+    def __len__(self) -> int:
+        return 2000
 
-        def __getitem__(self, number: int):
-            wait(2)
-            return torch.randn(shape, generator=torch.Generator().manual_seed(number)), number % classes
-
-    return Samples()
+    def __getitem__(self, number: int) -> tuple[torch.Tensor, int]:
+        wait(2)
+        return torch.randn(3, 32, 32, generator=torch.Generator().manual_seed(number)), number % 10
 
 
 def trainer() -> None:
-    """Hugging Face's Trainer with a BERT."""
-    import torch
+    """Transformers: Trainer with a BERT"""
     from transformers import BertConfig, BertForSequenceClassification, Trainer, TrainingArguments
 
-    torch.manual_seed(0)
-    tokens = torch.randint(0, 30000, (4000, 128))
-    data = [{"input_ids": row, "labels": number % 2} for number, row in enumerate(tokens)]
+    data = [{"input_ids": row, "labels": number % 2} for number, row in enumerate(torch.randint(0, 30000, (4000, 128)))]
     config = BertConfig(hidden_size=512, num_hidden_layers=8, num_attention_heads=8, intermediate_size=2048)
     with tempfile.TemporaryDirectory() as folder:
         arguments = TrainingArguments(folder, max_steps=60, per_device_train_batch_size=32, report_to=[])
@@ -85,102 +76,75 @@ def trainer() -> None:
 
 
 def generate() -> None:
-    """Hugging Face's generate with a GPT-2, token by token."""
-    import torch
+    """Transformers: generate with GPT-2"""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    torch.manual_seed(0)
-    model = GPT2LMHeadModel(GPT2Config(bos_token_id=1, eos_token_id=1)).eval().to(device())
-    tokens = torch.randint(2, 50000, (4, 64), device=device())
+    model = GPT2LMHeadModel(GPT2Config(bos_token_id=1, eos_token_id=1)).eval().to(DEVICE)
+    tokens = torch.randint(2, 50000, (4, 64), device=DEVICE)
     model.generate(tokens, max_new_tokens=80, min_new_tokens=80, do_sample=False, pad_token_id=1)
 
 
+def llama() -> None:
+    """Transformers: Llama, fp32"""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    sizes = {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 8, "num_attention_heads": 16}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=8000, **sizes)).to(DEVICE)
+    tokens = torch.randint(0, 8000, (8, 512), device=DEVICE)
+    train(model, lambda: model(input_ids=tokens, labels=tokens).loss)
+
+
 def lightning() -> None:
-    """PyTorch Lightning with a small network, and samples that take time."""
+    """PyTorch Lightning, samples of 2 ms"""
     import pytorch_lightning as pl
-    import torch
-    from torch import nn
 
     class Module(pl.LightningModule):
         def __init__(self) -> None:
             super().__init__()
             self.net = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 512), nn.ReLU(), nn.Linear(512, 10))
 
-        def training_step(self, batch, _):
+        def training_step(self, batch: list[torch.Tensor], _: int) -> torch.Tensor:
             return nn.functional.cross_entropy(self.net(batch[0]), batch[1])
 
-        def configure_optimizers(self):
+        def configure_optimizers(self) -> torch.optim.Optimizer:
             return torch.optim.Adam(self.parameters())
 
-    pl.seed_everything(0)
-    data = torch.utils.data.DataLoader(slow_samples((3, 32, 32)), batch_size=16)
+    data = torch.utils.data.DataLoader(SlowSamples(), batch_size=16)
     pl.Trainer(max_steps=60, logger=False, enable_checkpointing=False, enable_progress_bar=False).fit(Module(), data)
 
 
 def geometric() -> None:
-    """PyTorch Geometric with a graph convolution of many small layers."""
-    import torch
+    """PyTorch Geometric: GCN of 12 layers"""
     from torch_geometric.nn.models import GCN
 
-    torch.manual_seed(0)
-    model = GCN(64, 64, num_layers=12, out_channels=8).to(device())
-    features = torch.randn(2000, 64, device=device())
-    edges = torch.randint(0, 2000, (2, 10000), device=device())
+    model = GCN(64, 64, num_layers=12, out_channels=8).to(DEVICE)
+    features, edges = torch.randn(2000, 64, device=DEVICE), torch.randint(0, 2000, (2, 10000), device=DEVICE)
     train(model, lambda: model(features, edges).square().mean())
 
 
-def resnet() -> None:
-    """timm's ResNet-50."""
+def resnet(name: str = "resnet50", batch: int = 64) -> None:
+    """timm: ResNet-50, batch 64"""
     import timm
-    import torch
 
-    torch.manual_seed(0)
-    model, images = timm.create_model("resnet50").to(device()), torch.randn(64, 3, 224, 224, device=device())
+    model, images = timm.create_model(name).to(DEVICE), torch.randn(batch, 3, 224, 224, device=DEVICE)
     train(model, lambda: model(images).square().mean())
 
 
 def vit() -> None:
-    """timm's ViT-S with a small batch, and an optimizer with a loop over parameters."""
-    import timm
-    import torch
-
-    torch.manual_seed(0)
-    model = timm.create_model("vit_small_patch16_224").to(device())
-    images = torch.randn(4, 3, 224, 224, device=device())
-    train(model, lambda: model(images).square().mean())
-
-
-def llama() -> None:
-    """Hugging Face's Llama, whose products in fp32 take most of the time."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 1024, "intermediate_size": 2816, "num_hidden_layers": 8, "num_attention_heads": 16}
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=8000, **sizes)).to(device())
-    tokens = torch.randint(0, 8000, (8, 512), device=device())
-    train(model, lambda: model(input_ids=tokens, labels=tokens).loss)
+    """timm: ViT-S, batch 4"""
+    resnet("vit_small_patch16_224", 4)
 
 
 def ode() -> None:
-    """torchdiffeq's solver, which calls a small network many times in a step."""
-    import torch
-    from torch import nn
+    """torchdiffeq: Runge-Kutta with a small network"""
     from torchdiffeq import odeint
 
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 32)).to(device())
-    start, times = torch.randn(128, 32, device=device()), torch.linspace(0, 1, 10, device=device())
+    model = nn.Sequential(nn.Linear(32, 64), nn.Tanh(), nn.Linear(64, 32)).to(DEVICE)
+    start, times = torch.randn(128, 32, device=DEVICE), torch.linspace(0, 1, 10, device=DEVICE)
     train(model, lambda: odeint(lambda _, state: model(state), start, times, method="rk4").square().mean())
 
 
-def device() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
-
-
-PROGRAMS = {one.__name__: one for one in (trainer, generate, lightning, geometric, resnet, vit, llama, ode)}
+PROGRAMS = {one.__name__: one for one in (trainer, generate, llama, lightning, geometric, resnet, vit, ode)}
 
 
 def command(*words: str) -> list[str]:
@@ -215,6 +179,7 @@ if __name__ == "__main__":
     parser.add_argument("--budget", default="30", help="minutes for each program (default: 30)")
     options = parser.parse_args()
     if options.what == "run":
+        torch.manual_seed(0)
         {"loop": loop, **PROGRAMS}[options.arguments[0]](*map(float, options.arguments[1:]))
     elif options.what in ("same", "planted"):
         ms = measure(["compare", "--processes", "1", *[shlex.join(command("loop"))] * 2])["before_ms"][0]
@@ -224,5 +189,5 @@ if __name__ == "__main__":
         for name in PROGRAMS if options.what == "all" else [options.what]:
             words = ["--processes", options.processes, "--budget", options.budget, "--precision", "bf16"]
             table = measure(["try", *words, "--", *command(name)])
-            table = table.drop(columns=["findable", "line"], errors="ignore").dropna(subset="predicted_percent")
+            table = table.drop(columns=["findable", "line"], errors="ignore").dropna(subset="before_ms")
             print(f"\n{name}: {PROGRAMS[name].__doc__}", table.to_markdown(index=False), sep="\n", flush=True)
