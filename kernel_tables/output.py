@@ -62,7 +62,7 @@ def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: st
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    return f"{value:.3f}" if isinstance(value, float) else escaped(str(value))
+    return f"{value:.3f}" if isinstance(value, float) else escaped(value)
 
 
 def write_text(text: str | bytes, path: Path | None) -> None:
@@ -99,16 +99,11 @@ def compact_table(headings: Sequence[str], rows: Iterable[Iterable[str]], right_
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (headings, dashes, *rows))
 
 
-def escaped(text: str) -> str:
-    """The text as Markdown that renders as the text itself, also in a table."""
-    special = (
-        r"[\\`*\[\]<>|$~&]"
-        r"|@(?=\w)"  # a mention
-        r"|(?<![A-Za-z0-9_])_+|_+(?![A-Za-z0-9_])"
-        r"|:(?=//)|(?<!\d):(?=[\w+-]+:)|:(?=[a-z+_-][\w+-]*:)"  # the colon of a link or of an emoji
-        r"|^[#+=-]"
-    )
-    line = re.sub(special, lambda match: "".join(f"\\{character}" for character in match[0]), visible(text))
+def escaped(text: object) -> str:
+    """The text as Markdown, with pandoc's extensions, that renders as the text itself, also in a table."""
+    emoji = r"(?<!\d):(?=[\w+-]+:)|:(?=[a-z+_-][\w+-]*:)"  # and below, a mention, and the colon of a link
+    line = re.sub(rf"[&<|$~^]|@(?=\w)|:(?=//)|{emoji}", lambda sign: f"&#{ord(sign[0])};", visible(str(text)))
+    line = re.sub(r"[\\`*\[\]>]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]", r"\\\g<0>", line)
     return re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", line)  # the number of a list
 
 
@@ -148,5 +143,5 @@ def duration(ns: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of 1 as 45.6 %; "<0.1 %" for a small one that is not 0."""
-    return f"{100 * share:.1f} %" if share == 0 or share >= 0.0005 else "<0.1 %"
+    """A share of 1 as 45.6 %; "< 0.1 %" for a small one that is not 0."""
+    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:z.1f} %".replace("-", "−")

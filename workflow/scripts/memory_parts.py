@@ -7,10 +7,11 @@ memory_timeline -> the figure: the last measured step of the typical run
 import altair as alt
 import pandas as pd
 
+from kernel_tables.output import percent
 from workflow import charts
 from workflow.scripts.memory_tables import CATEGORIES
 from workflow.tables import read_tables, write_tables
-from workflow.text import MODES, describe_machine, describe_run, find_middle, write_percent, write_size
+from workflow.text import MODES, describe_machine, describe_run, find_middle, write_size
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
@@ -60,7 +61,7 @@ def draw_timeline(timeline: pd.DataFrame, peaks: pd.DataFrame, runs: pd.DataFram
     )  # fmt: skip
     layers = alt.layer(area, *mark_phases(moments, top)).properties(width=charts.WIDTH - 80, height=260)
     largest = peaks[peaks["run"] == drawn["run"]].nlargest(1, "bytes").iloc[0]
-    size, share = write_size(drawn["peak_bytes"]), write_percent(largest["share"])
+    size, share = write_size(drawn["peak_bytes"]), percent(largest["share"])
     result = f"Memory is highest in {drawn['fullest_phase']}: {size}, {share} of it {largest['category']}"
     note = f"Last measured step of {describe_run(runs, drawn['run'])}; each of {len(moments)} slices at its peak."
     return charts.titled(layers, result, "Memory in use during a step, by category", note, describe_machine(runs))
