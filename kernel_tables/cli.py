@@ -301,12 +301,12 @@ class Command:
 
     def diagnose(self) -> int:
         """Writes the findings. The status is 1 if one is as --fail-on says."""
-        from kernel_tables import diagnose, rules, steps
+        from kernel_tables import diagnose, steps
         from kernel_tables.text import finding_lines
 
         options = self.options
-        custom_rules = rules.rules_of_file(options.rules) if options.rules else ()
-        codes = (*rules.CODES, *(rule.code for rule in custom_rules))
+        custom_rules = diagnose.rules_of_file(options.rules) if options.rules else ()
+        codes = (*diagnose.CODES, *(rule.code for rule in custom_rules))
         limits = [text for text in options.fail_on if text not in codes]
         for text in limits:
             if not re.fullmatch(r"(100|\d\d?)(\.\d+)?%?", text):

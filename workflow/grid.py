@@ -255,8 +255,8 @@ def check_rules(config: Config) -> None:
     if not config.kernel_classes and not config.diagnosis_rules:
         return
     from kernel_tables.classes import users_rules
+    from kernel_tables.diagnose import rules_of_entries
     from kernel_tables.errors import TraceError
-    from kernel_tables.rules import rules_of_entries
 
     try:
         users_rules(config.kernel_classes)

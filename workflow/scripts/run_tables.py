@@ -26,12 +26,11 @@ import pandas as pd
 from cs336_model.results import BadResult, Capture, read_result
 from kernel_tables.attribution import names_in, path_text
 from kernel_tables.classes import ON_TENSOR_CORES, family
-from kernel_tables.diagnose import as_table
+from kernel_tables.diagnose import as_table, rules_of_entries
 from kernel_tables.errors import ERROR, WARNING, NotConserved, TraceError
 from kernel_tables.files import written_whole
 from kernel_tables.intervals import union
 from kernel_tables.profile import Profile, read
-from kernel_tables.rules import rules_of_entries
 from workflow.tables import declared_columns, write_tables
 
 TABLES = ("kernels", "phases", "ranges", "findings", "communication_steps")
