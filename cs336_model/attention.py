@@ -36,7 +36,6 @@ def measure(spec: Spec, device: torch.device) -> Attention:
 
 
 def measure_cell(spec: Spec, context_length: int, device: torch.device) -> Cell:
-    """The measurements at one context length, or why there are none."""
     cell = Cell(context_length=context_length, status="complete")
     try:
         with variants.forced_backend(spec.attention):

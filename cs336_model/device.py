@@ -69,7 +69,6 @@ class Place:
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits until the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

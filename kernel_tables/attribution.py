@@ -57,7 +57,6 @@ class Attribution:
 
     @cached_property
     def path(self) -> np.ndarray:
-        """By activity, its path."""
         return self._paths_of(self.activity_node)
 
     @cached_property
@@ -141,7 +140,6 @@ class Chains:
         return chain[::-1]
 
     def node_of(self, chain: Iterable[int]) -> int:
-        """The node of a chain."""
         node = NONE
         for innermost in chain:
             if (node, innermost) not in self.index:
@@ -325,7 +323,6 @@ def with_replays(
     at the launch; and the node of each activity. So a captured range counts as opened once in every replay."""
 
     def chain(node: int) -> list[int]:
-        """The ranges of a node, outermost first."""
         found = []
         while node != NONE:
             found.append(int(innermost[node]))
@@ -411,7 +408,6 @@ class Paths:
 
     @cached_property
     def tuples(self) -> list[tuple[str, ...]]:
-        """The names of each path, outermost first."""
         tuples: list[tuple[str, ...]] = [()]
         for parent, name in zip(self.parent[1:].tolist(), self.last_name[1:].tolist(), strict=True):
             tuples.append((*tuples[parent], self.names[name]))
@@ -419,7 +415,6 @@ class Paths:
 
     @cached_property
     def depth(self) -> np.ndarray:
-        """How many names each path has."""
         return np.array(list(map(len, self.tuples)))
 
     def is_inside(self, name: str) -> np.ndarray:

@@ -118,7 +118,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def command_parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="kernel-tables",
         description="Where the time of a PyTorch program goes, by modules and ranges: records the program, or reads a"
@@ -282,7 +281,6 @@ class Command:
         return heading + lines
 
     def trace(self) -> int:
-        """Writes the timeline."""
         from kernel_tables.perfetto import write_timeline
 
         with self._profiles() as profiles:
@@ -290,7 +288,6 @@ class Command:
         return 0
 
     def report(self) -> int:
-        """Writes the page; prints its name."""
         with self._profiles() as (profile,):
             from kernel_tables.page.page import write_page
 
@@ -328,7 +325,6 @@ class Command:
         return int(bool(failing))
 
     def names(self) -> int:
-        """Writes the short name of a kernel, its class and the rule."""
         from kernel_tables import names, text
 
         facts = names.name_facts(self.options.name, self._classes())

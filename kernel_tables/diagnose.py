@@ -86,7 +86,6 @@ class Context:
 
     @cached_property
     def is_update(self) -> np.ndarray:
-        """By activity: whether an optimizer launched it."""
         return self.scope.is_in_range(OPTIMIZER.match) & self.scope.is_in_span & self.scope.is_kernel
 
     def hit(self, mask: np.ndarray, subject: str, idle_ns: np.ndarray | int = 0) -> Hit:

@@ -100,7 +100,6 @@ class Export(Source):
         self.last, self.longest = self._bounds()
 
     def close(self) -> None:
-        """Removes what was unpacked."""
         if self.folder is not None:
             self.folder.cleanup()
 
@@ -257,13 +256,11 @@ class Export(Source):
 
     @cached_property
     def strings(self) -> dict[int, str]:
-        """The strings of the export by their ids."""
         if not self.has(STRINGS, "id", "value"):
             return {}
         return dict(self.rows(f"SELECT id, CAST(value AS TEXT) FROM {STRINGS} WHERE value IS NOT NULL"))
 
     def activities(self) -> Activities:
-        """The kernels, copies, fills and replays of graphs."""
         labels_of = {KERNEL: "demangledName", MEMCPY: "copyKind", GRAPH: "graphId"}
         parts, names = [], []
         for kind, table in enumerate(TABLES):
@@ -318,11 +315,9 @@ class Export(Source):
         return Calls(**columns, thread=index, threads=threads, names=names)
 
     def function(self, key: int) -> str:
-        """The name of a function, without the version of its interface."""
         return re.sub(r"_v\d+$", "", self.strings.get(key, "(unknown)"))
 
     def ranges(self) -> Ranges:
-        """The ranges of the program."""
         self._require(NVTX, "start", "end", "globalTid", "eventType")
         texts = Numbers()
         wanted = {
@@ -371,7 +366,6 @@ class Export(Source):
         return registered if self.has(NVTX, "textId") and self.has(STRINGS, "id", "value") else "text"
 
     def _domains(self) -> dict[tuple[int, int], str]:
-        """The names of the NVTX domains by process and number."""
         if not self.has(NVTX, "domainId", "text"):
             return {}
         name = f"CAST({self.nvtx_text} AS TEXT)"
@@ -379,7 +373,6 @@ class Export(Source):
         return {(thread & ~THREAD_BITS, domain): name or "" for thread, domain, name in rows if thread is not None}
 
     def nodes(self) -> Nodes:
-        """The creations of nodes of CUDA graphs."""
         wanted = {"time": "start", "thread": "globalTid", "node": "graphNodeId", "original": "originalGraphNodeId"}
         usable = self.has(GRAPH_NODES, *wanted.values())
         return Nodes(**self.read(GRAPH_NODES if usable else "no table", wanted))
@@ -392,7 +385,6 @@ class Export(Source):
         return start[is_known], end[is_known]
 
     def messages(self) -> list[tuple[int, str]]:
-        """nsys's messages."""
         rows = self.select("DIAGNOSTIC_EVENT", "severity", "text")
         return [(level if isinstance(level, int) else 2, " ".join(str(text).split())) for level, text in rows]
 

@@ -172,7 +172,6 @@ class Idle:
             self._add(device)
 
     def by_activity(self, *causes: str) -> np.ndarray:
-        """The idle time of these causes."""
         none_ns = np.zeros(len(self.scope.activities), np.int64)
         return sum((ns for cause, ns in self.ns_by_cause.items() if cause in causes), start=none_ns)
 

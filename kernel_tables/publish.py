@@ -92,7 +92,6 @@ class _Publication:
         database.create_function("published_call", 1, self._call)
 
     def copy(self) -> None:
-        """Copies all that may be published."""
         tables = [table for table in self.export.columns if table in KEPT_TABLES or table.startswith(ENUM)]
         for table in tables:
             self._copy_rows(table, self._condition(table))

@@ -136,7 +136,6 @@ def findings_of_ranks(ranks: Sequence[Rank], step_name: str = "step") -> list[Fi
 
 
 def _steps_by_device(ranks: Sequence[Rank], step_name: str) -> list[_DeviceSteps]:
-    """The steps of every rank on each of its devices."""
     scopes = {profile: Scope(profile, step_name) for profile in dict.fromkeys(rank.profile for rank in ranks)}
     requests = {profile: _requests_by_row(scope) for profile, scope in scopes.items()}
     return [

@@ -233,7 +233,6 @@ class Scope:
         return sum(device.time_of(mask).total_ns for device in self.devices)
 
     def share(self, ns: int) -> float:
-        """The time as a share of the spans."""
         return ns / self.span_ns if self.span_ns else 0.0
 
     def per_step(self, mask: np.ndarray) -> float:

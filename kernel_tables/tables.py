@@ -36,7 +36,6 @@ def joined(ranks: Sequence[int | None], tables: Sequence[Table]) -> "Table | pd.
 
 
 def as_frame(table: "Table | pd.DataFrame") -> "pd.DataFrame":
-    """The table as a DataFrame."""
     import pandas as pd
 
     texts = {name: "str" for name in table if isinstance(table[name], list)}

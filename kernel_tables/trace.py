@@ -130,7 +130,6 @@ class Events(Source):
         return self.columns[kind]
 
     def named(self, kind: Any) -> list[str]:
-        """The name of each event of a kind."""
         return [self.texts[number] for number in self[kind]["name"].tolist()]
 
     def rows_named(self, kind: Any, *words: str) -> np.ndarray:
@@ -139,7 +138,6 @@ class Events(Source):
         return np.flatnonzero(np.isin(self[kind]["name"], numbers))
 
     def _read(self) -> dict[Any, dict[str, np.ndarray]]:
-        """The columns by kind."""
         blocks: dict[Any, list[dict]] = {kind: [self._columns(kind, [])] for kind in dict.fromkeys(KINDS.values())}
         for events in self.file:
             by_kind: dict[Any, list[Event]] = defaultdict(list)
@@ -270,7 +268,6 @@ class Events(Source):
     # The capture
 
     def capture(self, on_gpu: bool, ranges: list[modules.Range], facts: dict[str, str]) -> Capture:
-        """The capture with these ranges and facts."""
         calls = self._device_work() if on_gpu else self._operator_work()
         activities = self._activities()
         texts = {text: range_name(text) for text in dict.fromkeys(one.name for one in ranges)}

@@ -124,7 +124,6 @@ def label_rows(rows: pd.DataFrame, but: Iterable[str] = ("mode",)) -> pd.DataFra
 
 
 def part_color(rows: pd.DataFrame, column: str) -> alt.Color:
-    """The colours of parts of bars."""
     names = sort_parts(rows[column])
     scale = alt.Scale(domain=names, range=[PARTS.get(name, PALE) for name in names])
     return alt.Color(f"{column}:N", scale=scale, title=None, legend=_legend(names))

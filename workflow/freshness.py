@@ -177,13 +177,11 @@ def digest_measured(stage: str, sources: Iterable[str]) -> str:
 
 
 def read_files(patterns: Iterable[str]) -> dict[str, bytes]:
-    """What is in files of the project, by their paths."""
     paths = sorted({path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()})
     return {str(path.relative_to(ROOT)): path.read_bytes() for path in paths}
 
 
 def hash_files(files: Mapping[str, bytes]) -> str:
-    """A digest of files by their paths."""
     parts = (part for name, text in files.items() for part in (name.encode(), text))
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 

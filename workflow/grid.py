@@ -163,8 +163,6 @@ class Config(Struct):
 
 
 class Run(Dimensions, frozen=True, kw_only=True):
-    """One configuration of the grid."""
-
     head_dim: int | None = None  # of attention alone, as are the context lengths that it measures
     context_lengths: tuple[int, ...] = ()
     stages: tuple[str, ...] = ()

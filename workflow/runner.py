@@ -70,7 +70,6 @@ class Job:
         self.environment = {name: value for name, value in chosen.items() if value is not None}
 
     def write_to_log(self, text: str) -> None:
-        """Adds a line to the log."""
         with self.log.open("a", encoding="utf-8") as log:
             print(text, file=log)
 

@@ -45,7 +45,6 @@ def declared_columns(name: str, keys: bool = True) -> dict[str, Column]:
 
 
 def declared_tables() -> list[str]:
-    """The names of all declared tables."""
     return [name for name in _declarations() if name not in ("leading", "shared")]
 
 
@@ -101,7 +100,6 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def read_tables(paths: Iterable[str | Path]) -> dict[str, pd.DataFrame]:
-    """Tables by the name of their file."""
     return {Path(path).stem: read_table(path) for path in paths}
 
 

@@ -33,7 +33,6 @@ MODES = {"forward": "forward pass", "forward_backward": "forward + backward", "t
 
 
 def environment(tables: dict[str, pd.DataFrame]) -> jinja2.Environment:
-    """The environment of the templates."""
     runs = tables["runs"][tables["runs"]["mode"].isin(list(MODES))]  # attention alone has no mode
     modes = choose_modes(runs) or ["forward"]
     quoted = list_quoted(tables, runs, modes[0])

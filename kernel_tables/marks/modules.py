@@ -65,7 +65,6 @@ class ModuleParts:
         self._local = threading.local()
 
     def begin(self) -> None:
-        """Opens parts from now on."""
         _hide_from_compiler()
         self.active.append(self)
         self._register()

@@ -113,7 +113,6 @@ class recorded(ContextDecorator):
             self._window, self._profiler = window.pop_all(), profiler
 
     def _keep(self, profiler: Any) -> None:
-        """Writes the capture."""
         from kernel_tables.record import keeping
 
         with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:

@@ -94,7 +94,6 @@ def read_notes(folder: Path) -> list[dict]:
 
 
 def trace_file(folder: Path, pid: int) -> Path:
-    """The path of the trace of a process."""
     return folder / f"trace-{pid}.json"
 
 

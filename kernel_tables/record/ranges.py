@@ -216,7 +216,6 @@ class AddedRanges:
             self._parts.begin()
 
     def end(self) -> None:
-        """Ends all ranges, before the window closes."""
         if self.has_modules:
             self._parts.end()
             compiled.open_ranges(None)

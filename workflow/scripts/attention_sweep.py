@@ -15,7 +15,6 @@ def main(inputs: list[str], outputs: list[str]) -> None:
 
 
 def compare_cells(cells: pd.DataFrame) -> pd.DataFrame:
-    """The table `attention_sweep`."""
     table = cells.copy()
     table["variant"] = table["attention"].where(table["compile"] == "off", "compiled")
     table["both_ms"] = (table["forward_ms"] + table["backward_ms"]).where(table["status"] == "complete")

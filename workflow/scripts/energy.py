@@ -17,7 +17,6 @@ def main(inputs: list[str], outputs: list[str]) -> None:
 
 
 def summarize_energy(windows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """The table `energy`."""
     runs = runs[runs["run"].isin(windows["run"])].set_index("run", drop=False)
     windows = windows.assign(power_w=windows["joules"] / windows["seconds"])
     work = windows[windows["kind"] == "steps"]

@@ -27,7 +27,6 @@ from workflow.runner import Job, ProfilerFailed, ProgramFailed
 
 
 def main() -> None:
-    """Measures what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m workflow.scripts.measure")
     parser.add_argument("--key", type=json.loads, required=True, help="wanted: specification, digest of the code, ...")
     parser.add_argument("--outputs", nargs="+", type=Path, required=True, help="the result, and what is captured")

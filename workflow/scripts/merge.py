@@ -80,7 +80,6 @@ def list_keys(stages: Stages) -> dict[str, object]:
 
 
 def describe_run(stages: Stages, warnings: Sequence[str]) -> dict[str, object]:
-    """The row of `runs` of a run."""
     by_stage = {stage: stages[stage][0] for stage in STAGES if stage in stages}
     results = list(by_stage.values())
     timing = results[0] if isinstance(results[0], Timing) else Timing(status="unsupported")
@@ -180,7 +179,6 @@ def merge_lists(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
 
 
 def list_windows(result: Energy) -> list[dict]:
-    """The rows of a run in `energy_windows`."""
     return [
         msgspec.structs.asdict(window) | {"window": number, "joules": 1e-6 * window.microjoules}
         for number, window in enumerate(result.windows)

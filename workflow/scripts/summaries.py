@@ -138,7 +138,6 @@ def rank_kernels(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
 
 
 def find_parts(rows: pd.DataFrame) -> pd.Series:
-    """The part of the model of each kernel: the innermost range."""
     return rows["range"].map(innermost).replace("", NO_RANGE)
 
 
