@@ -99,9 +99,9 @@ def describe_out_of_memory(error: BaseException, during: str) -> OutOfMemory:
     model: results are published."""
     request = re.search(r"[Tt]ried to allocate ([0-9.]+) (bytes|KiB|MiB|GiB)", str(error))
     unit_bytes = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-    free_bytes, total_bytes = torch.cuda.mem_get_info() if torch.cuda.is_initialized() else (None, None)
     requested_bytes = round(float(request[1]) * unit_bytes[request[2]]) if request else None
-    return OutOfMemory(during=during, requested_bytes=requested_bytes, free_bytes=free_bytes, total_bytes=total_bytes)
+    total_bytes = torch.cuda.mem_get_info()[1] if torch.cuda.is_initialized() else None
+    return OutOfMemory(during=during, requested_bytes=requested_bytes, total_bytes=total_bytes)
 
 
 def describe_machine(device: torch.device) -> Machine:

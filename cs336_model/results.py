@@ -32,7 +32,6 @@ class OutOfMemory(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     during: str
     requested_bytes: int | None = None
-    free_bytes: int | None = None
     total_bytes: int | None = None
 
 
