@@ -102,8 +102,7 @@ def launch_rows(activities: Activities, calls: Calls) -> np.ndarray:
     """The row of the call of each activity, NONE without one.
 
     Correlation ids are unique within a process; 0 is none. If several calls have one id (a runtime call around a driver
-    call), the earliest counts, which is the outermost.
-    """
+    call), the earliest counts, which is the outermost."""
     found = np.full(len(activities), NONE, np.int32)
     for process, mine in rows_by_value(activities.process).items():
         rows = np.flatnonzero((calls.process == process)[calls.thread] & (calls.correlation > 0)).astype(np.int32)
@@ -291,8 +290,7 @@ class Creations:
 def find_creations(capture: Capture, launch_row: np.ndarray, chains: Chains) -> Creations | None:
     """The creations, None without any (nsys records them with --cuda-graph-trace=node).
 
-    The nodes of an executable graph are clones of those of a captured graph, whose creation is meant.
-    """
+    The nodes of an executable graph are clones of those of a captured graph, whose creation is meant."""
     nodes, activities = capture.nodes, capture.activities
     if not len(nodes.node):
         return None

@@ -19,8 +19,7 @@ def findings(
     """The findings, errors first. If the capture is impossible, they only say why.
 
     `expected_steps` is the number of ranges `step_name` that each process should have in the window. `equal_steps` says
-    that all steps do the same work, so that fewer kernels are a loss.
-    """
+    that all steps do the same work, so that fewer kernels are a loss."""
     try:
         found = [
             *profile.capture.findings, *_check_contents(profile), *_check_times(profile),
@@ -121,8 +120,7 @@ def _lost_kernels(profile: Profile, steps: np.ndarray, kernels: np.ndarray, equa
 
     Fewer kernels than in other steps prove no loss: an optimizer may call its closure less often. But ranges are
     recorded independently of calls. So calls are missing if a range opens in a step after the last call, and all
-    earlier ranges of its name launched kernels.
-    """
+    earlier ranges of its name launched kernels."""
     if not kernels.any():
         return "none holds a kernel, though kernels ran outside of them"
     usual = float(np.median(kernels))

@@ -211,8 +211,7 @@ def _attention_chains(scope: Scope) -> tuple[np.ndarray, np.ndarray]:
     A chain is a product, a softmax and a product in a row on a stream, launched in one phase of one step, with nothing
     but elementwise kernels, reductions and copies between them, and the copies around it, which lay out heads. In a
     range inside the step, a softmax may be written out with an exponential; outside of all it may be that of a loss.
-    The backward pass has two products on each side of the gradient of a softmax.
-    """
+    The backward pass has two products on each side of the gradient of a softmax."""
     phases = np.array(phases_and_parts(scope.profile.paths, scope.step_name)[0])[scope.profile.attribution.path]
     is_exponential = scope.is_named(re.compile(r"exp_kernel|aten::exp_?$").search) & (phases != OUTSIDE)
     letters = np.full(len(scope.activities), b"x")
@@ -432,8 +431,7 @@ def diagnose(source: "Profile | Scope", step_name: str = "step", rules: Sequence
     that abstain. Rules that found nothing are left out.
 
     `rules` are tried after the built-in ones: see rules_of_file. Raises NotConserved if the parts of some time do
-    not add up to it.
-    """
+    not add up to it."""
     scope = source if isinstance(source, Scope) else Scope(source, step_name)
     context, hits, found = Context(scope), {}, []
     for rule in (*RULES, *rules):

@@ -66,8 +66,7 @@ def changes(before: Side, after: Side, tolerance: float = TOLERANCE, everything:
 
     Launches per step have changed if they differ at all. A time has changed if the difference exceeds all three: the
     share `tolerance` of the longer time, the share MIN_SHARE of the longer step, and STANDARD_ERRORS times the standard
-    error of the difference. With `everything`, names that are alike are included, but facts that are alike are not.
-    """
+    error of the difference. With `everything`, names that are alike are included, but facts that are alike are not."""
     facts = pd.DataFrame({"before": before.facts, "after": after.facts}, dtype=object).fillna("unknown")
     facts = facts[facts["before"] != facts["after"]].rename_axis("name").reset_index()
     tables = [facts.assign(level=FACT, change=FACT)]

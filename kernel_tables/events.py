@@ -75,8 +75,7 @@ class EventFile:
     """The events of a file, as an iterator of lists of some thousands.
 
     Afterwards, `facts` holds the JSON object around them, `repairs` counts what was replaced, and `bad_events` what was
-    left out. Raises TraceError for a file without events, ImpossibleCapture for one that is cut off.
-    """
+    left out. Raises TraceError for a file without events, ImpossibleCapture for one that is cut off."""
 
     def __init__(self, path: Path):
         self.path, self.facts, self.repairs, self.bad_events = path, Facts(), 0, 0

@@ -28,8 +28,7 @@ def host_table(profile: Profile, step_name: str = "step") -> pd.DataFrame:
       them. A row for the time in no call stands for the ranges of the thread: its own times add up to what they cover.
     - `us_per_launch` is `own_ns` over the activities that all threads launched in the phase.
     - `estimated_ns` is an estimate of the time in a sampled function: its samples times the median time from a sample
-      to the next.
-    """
+      to the next."""
     events = pd.concat(_events(profile), ignore_index=True)
     events["where"] = _phases(profile, step_name, events["start"].to_numpy(), events["thread"].to_numpy())
     is_sample = events["source"].isin(SAMPLES)

@@ -51,8 +51,7 @@ class HostCalls:
     """Every API call, in the order of capture.calls, and the cause (index in CAUSES) for which it held up the host.
 
     A call or copy counts as in a step only if the step launches more afterwards; so the call with which a step ends
-    does not.
-    """
+    does not."""
 
     def __init__(self, scope: Scope):
         capture = scope.profile.capture

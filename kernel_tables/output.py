@@ -33,8 +33,7 @@ INVISIBLE = r"\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\
 def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: str) -> None:
     """Writes the table in one of FORMATS to `path`, completely or not at all; to standard output if that is None.
 
-    A missing number is an empty cell; in JSON it is null, in Parquet missing.
-    """
+    A missing number is an empty cell; in JSON it is null, in Parquet missing."""
     if table_format == "parquet":
         from kernel_tables.tables import as_frame
 

@@ -58,8 +58,7 @@ def write_publishable(source: Path, target: Path, window: str | None = None, pro
     `process`, its number in the operating system, that is only what belongs to that process or to none.
 
     The source is opened read-only. Raises TraceError if it is no export, ImpossibleCapture if it is damaged (a copy
-    would be sound, and lack what was lost), OSError if the disk is full.
-    """
+    would be sound, and lack what was lost), OSError if the disk is full."""
     try:
         with (
             closing(export.Export(source)) as opened,

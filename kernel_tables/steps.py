@@ -44,8 +44,7 @@ def measured_steps(profile: Profile, step_name: str) -> np.ndarray:
 def phases_and_parts(paths: Iterable[tuple[str, ...]], step_name: str) -> tuple[list[str], list[str]]:
     """The phase and the part of every path: the name directly inside the step, and the innermost name.
 
-    Without a step, the outermost name is the phase.
-    """
+    Without a step, the outermost name is the phase."""
     inner = [path[path.index(step_name) + 1 :] if step_name in path else path for path in paths]
     return [(*path, OUTSIDE)[0] for path in inner], [(OUTSIDE, *path)[-1] for path in inner]
 
@@ -214,8 +213,7 @@ class Scope:
     def parts_ns(self) -> dict[str, int]:
         """The devices' spans, summed, by PARTS: computation has priority, then communication, then memory operations.
 
-        Raises NotConserved unless the parts of each device add up to its span, to the nanosecond.
-        """
+        Raises NotConserved unless the parts of each device add up to its span, to the nanosecond."""
         is_communication, parts_ns = self.is_of_class("communication"), dict.fromkeys(PARTS, 0)
         for device in self.devices:
             compute = device.time_of(~self.is_memory & ~is_communication)
@@ -265,8 +263,7 @@ class Scope:
         PyTorch's DataLoader, within the device's span.
 
         Other threads may wait for batches that nobody needs yet, so they do not count. What an evaluation waits for is
-        no waiting of a training step, and counts only with `in_evaluation`, alone.
-        """
+        no waiting of a training step, and counts only with `in_evaluation`, alone."""
         ranges, (rows, is_evaluation) = self.ranges, self._waits
         is_own = (is_evaluation == in_evaluation) & (self.range_process[rows] == device.process)
         if self.has_steps:

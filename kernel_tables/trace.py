@@ -75,8 +75,7 @@ def read_recorded(path: Path, torch_version: str, on_gpu: bool | None = None) ->
     """The capture in a trace that this project's recorder had PyTorch write: the ranges are annotations alone.
 
     `on_gpu`: whether the program used a GPU, by default whether the trace has calls or activities of one. Raises
-    TraceError without activities.
-    """
+    TraceError without activities."""
     events = Events(path)
     counts = {kind: len(columns["start"]) for kind, columns in events.columns.items() if kind != "overhead"}
     if not any(counts.values()):
@@ -107,8 +106,7 @@ class Events(Source):
     """The events of each kind in columns: start, end (ns from the first event), name (a number of `texts`), thread, ...
 
     Activities of the GPU are of the kind KERNEL, with their `kind`. Raises ImpossibleCapture for JSON that is cut off,
-    TraceError if the file holds several ranks.
-    """
+    TraceError if the file holds several ranks."""
 
     def __init__(self, path: Path):
         self.path, self.file = path, EventFile(path)

@@ -70,8 +70,7 @@ def write_table(frame: pd.DataFrame, path: str | Path, keys: bool = True) -> Non
     """Writes the declared columns of a frame to `path` (.parquet), with units and meanings, and to a .csv file beside
     it; other columns are left out. `keys`: whether the table begins with KEYS.
 
-    Raises WrongTable if a column is missing or has values of another type.
-    """
+    Raises WrongTable if a column is missing or has values of another type."""
     path = Path(path).with_suffix(".parquet")
     table = _to_arrow(frame, path.stem, declared_columns(path.stem, keys))
     path.parent.mkdir(parents=True, exist_ok=True)

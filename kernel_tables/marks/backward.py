@@ -94,8 +94,7 @@ class _BackwardPass:
 
         Node.register_prehook would make a dictionary and a handle for each node. Here nodes of the same parts share a
         dictionary, handed over as Tensor.register_hook does it. As a side effect, a part opens without any kernel if
-        the gradient of its result was asked for. A retained graph keeps an empty dictionary of each pass.
-        """
+        the gradient of its result was asked for. A retained graph keeps an empty dictionary of each pass."""
         if not hasattr(self.local, "tensor"):
             self.local.tensor = torch.empty(0)
         first, end, tensor = 0, 0, self.local.tensor
@@ -140,8 +139,7 @@ def run_on_thread_of(device: torch.device, call: Callable[[], None]) -> None:
 
     The engine is called directly. torch.autograd.backward would first import SymPy to compare the gradient's shape with
     the tensor's: 0.25 s in the middle of the first step (PyTorch 2.11). The gradient is the empty tensor itself, since
-    making another one would take a kernel.
-    """
+    making another one would take a kernel."""
     with torch.enable_grad():
         empty = torch.empty(0, device=device, requires_grad=True).view(0)
     empty.grad_fn.register_prehook(lambda gradients: call())

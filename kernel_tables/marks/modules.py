@@ -28,8 +28,7 @@ def mark(model: nn.Module, emitter: Emitter | None = None) -> Iterator[None]:
     pass in a range `backward`.
 
     The ranges have the names of `module_names`. They are of PyTorch's profiler, or what another `emitter` opens:
-    `nvtx_emitter()` for nsys. One model is marked at a time.
-    """
+    `nvtx_emitter()` for nsys. One model is marked at a time."""
     names = {id(module): name for module, name in module_names(model)}
     marker = Marker(record_function_emitter() if emitter is None else emitter)
     parts = ModuleParts(marker.part, lambda module: names.get(id(module)))
@@ -170,8 +169,7 @@ def module_names(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
     without numbers:
 
     - In an nn.ModuleList of one class, members have the name of the list: `blocks.3.attention` is `blocks.attention`.
-    - In other containers, the class replaces the number: `head.0` is `head.Linear`.
-    """
+    - In other containers, the class replaces the number: `head.0` is `head.Linear`."""
     root_name = model_name(model)
     yield model, root_name
     unvisited, seen = [(model, "")], {id(model)}

@@ -42,8 +42,7 @@ class ProgramRanges:
     `is_recording`, so that a profile by the program itself has only its ranges.
 
     `before(name, of_torch=...)` is called before each range opens, with `of_torch` one that PyTorch opens itself, and
-    `after(name, optimizer)` after it has closed, with the optimizer if the range was around its step.
-    """
+    `after(name, optimizer)` after it has closed, with the optimizer if the range was around its step."""
 
     def __init__(
         self, *, to_nvtx: bool, is_recording: Callable[[], bool], before: Callable[..., None],
