@@ -267,7 +267,11 @@ class Events(Source):
 
     def capture(self, on_gpu: bool, ranges: list[modules.Range], facts: dict[str, str]) -> Capture:
         calls = self._device_work() if on_gpu else self._operator_work()
-        activities = self._activities()
+        work = self[KERNEL] | {"process": np.full(len(self[KERNEL]["start"]), self.process)}
+        used, place = np.unique(work["name"], return_inverse=True)
+        columns = (work[column] for column in ("start", "end", "correlation", "process", "stream", "node"))
+        texts = [self.texts[number] for number in used.tolist()]
+        activities = Activities(work["kind"], place.reshape(-1).astype(np.int32), texts, *columns)
         texts = {text: range_name(text) for text in dict.fromkeys(one.name for one in ranges)}
         names = Numbers()
         name = names.of([texts[one.name] for one in ranges])
@@ -328,13 +332,6 @@ class Events(Source):
         names = {number: re.sub(r"_v\d+$", "", self.texts[number]) for number in np.unique(calls["name"]).tolist()}
         start, end, correlation, name = (calls[column] for column in ("start", "end", "correlation", "name"))
         return Calls(start, thread.reshape(-1), threads, correlation, name, names, end, np.zeros(len(end), bool))
-
-    def _activities(self) -> Activities:
-        work = self[KERNEL] | {"process": np.full(len(self[KERNEL]["start"]), self.process)}
-        used, name = np.unique(work["name"], return_inverse=True)
-        names = [self.texts[number] for number in used.tolist()]
-        columns = (work[column] for column in ("start", "end", "correlation", "process", "stream", "node"))
-        return Activities(work["kind"], name.reshape(-1).astype(np.int32), names, *columns)
 
     def _device_work(self) -> Calls:
         """The calls of a program on a GPU, whose activities become sorted by kind. Raises ImpossibleCapture if a call

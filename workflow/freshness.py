@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from cs336_model.results import STAGES
+from kernel_tables.files import written_whole
 from workflow.grid import Config, ConfigError, Run, describe
 
 IS_JOB = "--target-jobs" in sys.argv  # of another Snakemake, such as on a node of Slurm: it does not plan again
@@ -226,6 +227,5 @@ def write_if_changed(path: Path, content: bytes) -> None:
     if IS_JOB or (path.is_file() and path.read_bytes() == content):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
-    partial.write_bytes(content)
-    partial.replace(path)
+    with written_whole(path) as partial:
+        partial.write_bytes(content)

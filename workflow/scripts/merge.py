@@ -228,8 +228,6 @@ def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
 
 if "snakemake" in globals():
     try:
-        main(
-            list(snakemake.input.results), list(snakemake.input.tables), snakemake.input.plan, list(snakemake.output)
-        )  # fmt: skip
+        main(snakemake.input.results, snakemake.input.tables, snakemake.input.plan, snakemake.output)
     except (BadResult, NotConserved) as error:
         sys.exit(str(error))
