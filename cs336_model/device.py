@@ -50,8 +50,7 @@ class Place:
         self.started.unlink()
 
     def share(self) -> None:
-        """Leaves, and shares the locks until this process ends: it may import and export. Does nothing the second
-        time."""
+        """Leaves, the first time, and shares the locks until this process ends: it may import and export."""
         if self.held.files:
             self.leave()
             locks.shared(self.folder)

@@ -128,8 +128,7 @@ STAGES = {"timing": Timing, "capture": Capture, "memory": Memory, "energy": Ener
 
 
 def read_result(path: Path) -> Result:
-    """The result in a file whose name says its stage (timing.json). Raises BadResult if it is damaged or of another
-    version."""
+    """The result in a file whose name says its stage (timing.json). Raises BadResult for another version or damage."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=STAGES[path.stem])
     except (OSError, msgspec.DecodeError) as error:

@@ -229,8 +229,7 @@ class Command:
     # The commands
 
     def compare(self) -> int:
-        """Runs `compare` or `try`, and writes its table. The status is 1 if --fail-on says so, and 130 if Ctrl-C ended
-        it early."""
+        """Runs `compare` or `try`. The status is 1 if --fail-on says so, and 130 if Ctrl-C ended it early."""
         from kernel_tables.record import compare
 
         run = compare.try_remedies if self.options.command == "try" else compare.compare_commands

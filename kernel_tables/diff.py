@@ -28,8 +28,7 @@ class Side:
     launches: pd.DataFrame  # columns: those of LEVELS, step, launches, total_ns
 
     def means(self, level: str) -> pd.DataFrame:
-        """By name of a level, the means over the steps of `launches` and `ms`; `error` is the standard error of `ms`, 0
-        for a single step."""
+        """By name of a level, the means over steps of `launches` and `ms`, and its standard error (0 for one step)."""
         launches, ns = (
             self.launches.groupby([level, "step"])[column].sum().unstack(fill_value=0)
             .reindex(columns=range(self.steps), fill_value=0)

@@ -163,8 +163,7 @@ class EventFile:
 
 
 def _replaced(text: bytes) -> tuple[str, int]:
-    """The text with marks for bytes that are none and control characters, and null for numbers that JSON lacks; and how
-    many of these there were."""
+    """The text with marks for bytes that are no text and control characters, null for inf and nan; and their number."""
     marked, marks = re.subn("[\ufffd\x00-\x08\x0b\x0c\x0e-\x1f]", "\ufffd", text.decode(errors="replace"))
     bare = r"(?<=[:,\[\s])-?(?:[Nn]a[Nn]|[Ii]nf(?:inity)?)(?=\s*[,}\]])"
     replaced, numbers = re.subn(bare, "null", marked)

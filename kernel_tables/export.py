@@ -62,8 +62,7 @@ CONSEQUENCE = "the figures would be wrong; the file is damaged: export the repor
 
 
 def read(path: Path) -> Capture:
-    """The capture in an export, gzipped or not. Raises TraceError if the file is none, ImpossibleCapture if it is
-    damaged or contradicts itself."""
+    """The capture in an export. Raises TraceError if it is none, ImpossibleCapture if damaged or contradictory."""
     export = Export(path)
     try:
         export.open()
@@ -519,8 +518,7 @@ def compact(values: np.ndarray) -> np.ndarray:
 
 
 def extended(column: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The column with these values behind it: in no memory if all are equal; else the column itself grows, so that it
-    is never there twice."""
+    """The column with these values behind it: in no memory if all are equal; else the column itself grows, uncopied."""
     if not len(column) or not len(values):
         return column if len(column) else values
     length = len(column) + len(values)

@@ -154,8 +154,7 @@ def claims(gap_ns: np.ndarray, held_up_ns: np.ndarray) -> np.ndarray:
 
 
 class Idle:
-    """The gaps between the activities of all devices. Every array has an entry for each activity, for the gap that it
-    ended."""
+    """The gaps between the activities of all devices. Arrays are by activity, for the gap that it ended."""
 
     def __init__(self, scope: Scope, calls: HostCalls):
         """Raises NotConserved unless the causes add up to the gaps."""

@@ -120,8 +120,7 @@ def launches_without_kernels(profile: Profile) -> np.ndarray:
 
 
 def steps_without_kernels(profile: Profile, steps: np.ndarray, step_name: str) -> np.ndarray:
-    """Those of these ranges `step_name` in which the host launched kernels and none was recorded, though others have
-    some."""
+    """Those of these ranges `step_name` in which the host launched kernels and none was recorded, as in others."""
     empty = steps[~np.isin(steps, profile.enclosing(step_name)[profile.capture.activities.is_kernel])]
     if not len(empty) or len(empty) == len(steps) or profile.is_cpu_only:
         return empty[:0]

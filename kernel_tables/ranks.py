@@ -237,8 +237,7 @@ class _DeviceSteps:
 
 
 def _requests_by_row(scope: Scope) -> dict[int, tuple]:
-    """By row of a kernel of communication: the operation, bytes and communicator that PyTorch's profiler told, else
-    those of NCCL's calls."""
+    """By row of a kernel of communication: operation, bytes and communicator, of PyTorch's profiler or NCCL's calls."""
     work, capture = scope.activities, scope.profile.capture
     rows = np.flatnonzero(scope.is_of_class("communication") & (scope.launch_row != NONE))
     if capture.is_torch:

@@ -32,8 +32,7 @@ OUTSIDE = "(outside)"  # the phase and the part where no range is open inside th
 
 
 def measured_steps(profile: Profile, step_name: str) -> np.ndarray:
-    """The numbers of the ranges `step_name` of all processes, in order of time; if there is a range `measure`, only
-    those inside it."""
+    """The numbers of the ranges `step_name` of all processes by time; if there is a range `measure`, only inside it."""
     ranges, window = profile.capture.ranges, "measure"
     is_step = np.array([name == step_name for name in ranges.names], bool)[ranges.name]
     if window in ranges.names:
@@ -65,8 +64,7 @@ def clock_offsets_ns(profiles: Sequence[Profile]) -> list[int]:
 
 @dataclass(frozen=True)
 class Device:
-    """The activities of a device of a process that are in its span at least partly, ordered by start; their times are
-    cut to the span."""
+    """The activities of a device of a process that are partly in its span, by start; times are cut to the span."""
 
     process: int  # global id
     number: int  # of the GPU; -1 for the CPU
@@ -158,8 +156,7 @@ class Scope:
 
     @cached_property
     def is_incomplete(self) -> bool:
-        """Whether launches in the steps, or whole steps, lack their kernels or the times of these, so that a gap may
-        have been none."""
+        """Whether so many launches or steps lack their kernels, or these their times, that a gap may have been none."""
         in_scope = self.is_in_scope & self.is_kernel
         without_time = np.count_nonzero(in_scope & ~self.profile.timed) / max(np.count_nonzero(in_scope), 1)
         return self.lost_steps > 0 or without_time + share_lost(self.profile, self.step_ranges) > self.FEW_LOST
@@ -238,8 +235,7 @@ class Scope:
         return round(int(mask.sum()) / self.step_count, 1)
 
     def per_step_ms(self, ns: int) -> float:
-        """The total `ns` as milliseconds of one step on one device, the mean of all steps and devices. Without steps,
-        the capture counts as one."""
+        """The total `ns` as milliseconds of one step (without steps, the capture) on one device: the mean of all."""
         return ns / 1e6 / self.steps_on_devices
 
     @cached_property

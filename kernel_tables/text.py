@@ -174,8 +174,7 @@ def bar(share: float, width: int) -> str:
 
 
 def finding_lines(findings: list, width: int, time=None, noun: str = "kernels") -> str:
-    """The `time` of a step (steps.StepTime), the findings in their order, and how many rules could not be checked.
-    `noun` is Scope.noun."""
+    """The `time` of a step (StepTime), the findings, and how many rules could not be checked. `noun`: Scope.noun."""
     lines = [*_wrapped(time.sentence, width, ""), ""] if time else []
     reported = [finding for finding in findings if not finding.abstained]
     for finding in reported:
@@ -233,8 +232,7 @@ def _ms(ms: float | None) -> str:
 
 
 def notebook_html(profile: Profile, step_name: str) -> str:
-    """What a notebook shows: the tree of ranges, what is lost, the time of a step and three findings, as HTML without
-    scripts."""
+    """What a notebook shows, as HTML: the tree of ranges, what is lost, the time of a step and three findings."""
     from kernel_tables.check import losses
     from kernel_tables.diagnose import diagnose
     from kernel_tables.steps import Scope, step_time

@@ -57,8 +57,7 @@ def is_json(begin: bytes, path: Path) -> bool:
 
 
 def read(path: Path) -> Capture:
-    """The capture in a trace. Raises TraceError if the file is no trace or without activities, ImpossibleCapture if it
-    is cut off."""
+    """The capture in a trace. Raises TraceError for no trace or no activities, ImpossibleCapture if it is cut off."""
     events = Events(path)
     on_gpu = len(events[KERNEL]["start"]) > 0
     if not on_gpu and (launches := len(events.rows_named("call", "Launch"))):
@@ -92,8 +91,7 @@ def read_recorded(path: Path, torch_version: str, on_gpu: bool | None = None) ->
 
 
 def export_capture(profiler: Any, path: Path, on_gpu: bool, torch_version: str) -> None:
-    """Writes the window that a finished torch.profiler.profile recorded, as SQLite, completely or not at all. Raises
-    TraceError without activities."""
+    """Writes what a finished torch.profiler.profile recorded, as SQLite, or raises TraceError without activities."""
     from kernel_tables.publish import write_capture
 
     with tempfile.TemporaryDirectory(prefix="kineto-") as folder:
@@ -334,8 +332,7 @@ class Events(Source):
         return Calls(start, thread.reshape(-1), threads, correlation, name, names, end, np.zeros(len(end), bool))
 
     def _device_work(self) -> Calls:
-        """The calls of a program on a GPU, whose activities become sorted by kind. Raises ImpossibleCapture if a call
-        ends before it starts."""
+        """The calls of a program on a GPU, whose activities become sorted by kind. Raises ImpossibleCapture."""
         work = self[KERNEL]
         for number, word in ((COPY, "__amd_rocclr_copyBuffer"), (FILL, "__amd_rocclr_fillBuffer")):
             work["kind"][self.rows_named(KERNEL, word)] = number  # ROCm 7.1 calls them kernels

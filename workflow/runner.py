@@ -191,8 +191,7 @@ def export_capture(report: Path, capture: Path, options: Sequence[str]) -> None:
 
 
 def write_reports(job: Job, capture: Path) -> None:
-    """Writes what `nsys stats` says about a capture, as CSV files; none where nsys has nothing to say, which is no
-    reason to fail."""
+    """Writes what `nsys stats` says about a capture, as CSV files, where nsys has anything to say."""
     folder, prefix = job.files / "reports", job.scratch / "stats"
     folder.mkdir()
     command = ["nsys", "stats", f"--report={','.join(REPORTS.values())}", "--format=csv", "--force-overwrite=true"]
@@ -223,8 +222,7 @@ def ncu_command(table: Path, metrics: Sequence[str]) -> list[str]:
 
 
 def write_counters(table: Path, target: Path) -> None:
-    """Writes the rows of a table of ncu without its messages and what names the host. Raises ProfilerFailed without
-    rows, or if one is cut short."""
+    """Writes a table of ncu without messages and what names the host. Raises ProfilerFailed if it is cut short."""
     rows = []
     if table.exists():
         with table.open(encoding="utf-8", errors="replace", newline="") as file:

@@ -107,8 +107,7 @@ class _BackwardPass:
             node._register_hook_dict(tensor)
 
     def _numbered_nodes(self) -> Iterator[tuple[int, Node]]:
-        """The number and node of all nodes below the roots, except those that accumulate into .grad: these count with
-        the node that ran before."""
+        """Numbers and nodes below the roots; those that accumulate in .grad count with the one before."""
         nodes = [root.grad_fn if isinstance(root, Tensor) else root.node for root in self.roots]
         nodes = [node for node in nodes if node is not None]
         seen = set(nodes)

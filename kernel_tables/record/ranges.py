@@ -285,8 +285,7 @@ Chain = tuple[int, ...]  # the ids of modules, each called inside the one before
 
 
 def module_chains(_: list[str], nodes: list[Any]) -> tuple[Chain, ...]:
-    """The distinct chains of modules that called the operations of a kernel (for a backward kernel, the operations that
-    it differentiates), sorted."""
+    """The distinct chains of modules that called the operations of a kernel (or those that it differentiates)."""
     chains = set()
     for node in nodes:
         stack = node.meta.get("fwd_nn_module_stack") or node.meta.get("nn_module_stack") or {}

@@ -17,8 +17,7 @@ SMALL_SHARE = 0.02  # classes below it everywhere share the column "other"
 
 
 def main(tables: list[str], templates: list[str], folder: str) -> None:
-    """Reads tables (.parquet), renders templates (NAME.md.j2) into folder/NAME.md; removes what other
-    grids or formats left there."""
+    """Renders templates (NAME.md.j2) into folder/NAME.md; removes what other grids or formats left there."""
     frames, documents = read_tables(tables), {}
     environment = text.environment(frames)
     environment.globals["share_by_class"] = share_by_class

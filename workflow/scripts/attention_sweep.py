@@ -46,8 +46,7 @@ def find_typical(table: pd.DataFrame) -> int | None:
 
 
 def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
-    """A panel per precision: time of both passes against context length, a line per variant, at the size of the head of
-    the lead."""
+    """A panel per precision: time of both passes by context length, a line per variant, at the lead's head size."""
     if not table["is_typical"].any():
         return charts.text_chart("No pass was measured to its end.")
     typical = table[table["is_typical"]].iloc[0]

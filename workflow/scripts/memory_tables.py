@@ -170,8 +170,7 @@ def make_tables(result: Memory, history: History) -> dict[str, pd.DataFrame]:
 
 
 def main(result: Path) -> None:
-    """Writes TABLES beside the result; without rows if it is not complete. Raises BadResult and NotConserved, in one
-    line."""
+    """Writes TABLES beside the result; without rows if it is not complete. Raises BadResult and NotConserved."""
     measured, made = read_result(result), {}
     if measured.status == "complete":
         record = json.loads(gzip.decompress(result.with_name("memory_history.json.gz").read_bytes()))

@@ -210,8 +210,7 @@ def merge_run_tables(paths: Sequence[str], stages_by_run: dict[str, Stages]) -> 
 
 
 def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
-    """Raises NotConserved unless kernels add up to their phase, to the nanosecond: else tables of one run are of
-    different captures."""
+    """Raises NotConserved unless kernels add up to their phase, to the nanosecond: else captures of a run differ."""
     keys, is_memory = ["run", "step", "phase"], kernels["class"].isin(["memcpy", "memset"])
     whole = phases[phases["phase"] != "step"].set_index(keys)
     for column, rows in (("kernel_ns", kernels[~is_memory]), ("memop_ns", kernels[is_memory])):
