@@ -373,8 +373,7 @@ class Export(Source):
 
     def nodes(self) -> Nodes:
         wanted = {"time": "start", "thread": "globalTid", "node": "graphNodeId", "original": "originalGraphNodeId"}
-        usable = self.has(GRAPH_NODES, *wanted.values())
-        return Nodes(**self.read(GRAPH_NODES if usable else "no table", wanted))
+        return Nodes(**self.read(GRAPH_NODES if self.has(GRAPH_NODES, *wanted.values()) else "no table", wanted))
 
     def spans(self, *tables: str) -> tuple[np.ndarray, np.ndarray]:
         """The starts and ends of those rows of the tables that have both."""

@@ -103,8 +103,7 @@ class HostCalls:
         rows = np.flatnonzero((self.kind != LAUNCH) & (self.kind != OTHER))
         is_wait = np.isin(self.kind[rows], (WAIT, COPY))  # the others allocate or free
         in_step = self._launches_more(self.start_ns[rows], self._step_of_calls(rows))
-        # If a process frees memory only between steps, it is that which makes its steps allocate, so their allocations
-        # count as outside of steps, too.
+        # If a process frees memory only between steps, that makes its steps allocate: it counts as outside, too.
         process, is_freeing = self.process[rows], self.kind[rows] == FREEING
         between, inside = (np.unique(process[is_freeing & mask]) for mask in (~in_step, in_step))
         frees_between = np.isin(process, np.setdiff1d(between, inside))

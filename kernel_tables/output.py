@@ -87,8 +87,7 @@ def columns_of(table: Table | pd.DataFrame) -> dict[str, list]:
 
 def as_json(value: object, indent: int | None = 1) -> str:
     """The value as JSON, whose invisible characters are escaped; on one line with `indent` None."""
-    separators = (",", ":") if indent is None else None
-    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=(",", ":") if indent is None else None)
     return re.sub(f"[{INVISIBLE}]", lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 

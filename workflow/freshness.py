@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from cs336_model import locks
 from cs336_model.results import STAGES
 from kernel_tables.files import written_whole
 from workflow.grid import Config, ConfigError, Run, describe
@@ -100,8 +101,7 @@ def command_for(results: Iterable[str | Path]) -> str:
 def describe_host(stage: str, device: str, backend: str) -> dict[str, str | None]:
     """The versions here of what a stage uses; None for what is not here, or not used."""
     torch = find_torch()
-    can_use_gpu = torch and "+cpu" not in torch and device != "cpu"
-    gpus, driver = find_gpus() if can_use_gpu else ([], None)
+    gpus, driver = find_gpus() if torch and "+cpu" not in torch and device != "cpu" else ([], None)
     gpu = ", ".join(sorted(set(gpus))) or None
     host = {"torch": torch, "driver": driver, "gpu": gpu}
     if stage == "capture":
@@ -121,13 +121,10 @@ def find_gpus() -> tuple[list[str], str | None]:
     """The name of each visible GPU of this host, and the version of the driver; ([], None) if there is none."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return [], None
-    texts = [path.read_text() for path in Path("/proc/driver/nvidia/gpus").glob("*/information")]
-    if names := re.findall(r"^Model:\s*(.*\S)", "\n".join(texts), re.MULTILINE):  # no program asks a GPU that measures
-        version = re.search(r"\b\d+\.\d+(\.\d+)?\b", Path("/proc/driver/nvidia/version").read_text())
-        return names, version and version[0]
-    listed = read_output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
-    rows = [line.split(", ") for line in listed.splitlines() if ", " in line]
-    return [row[0] for row in rows], rows[0][1] if rows else None
+    names, version = list(locks.host_gpus().values()), Path("/proc/driver/nvidia/version")
+    query = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    driver = re.search(r"\b\d+\.\d+(\.\d+)?\b", version.read_text() if version.exists() else read_output(*query))
+    return names, driver[0] if driver and names else None
 
 
 def ask_version(program: str) -> str | None:

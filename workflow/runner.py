@@ -229,7 +229,6 @@ def write_counters(table: Path, target: Path) -> None:
             rows = list(csv.reader(line for line in file if line.startswith('"')))
     if len(rows) < 3 or any(len(row) != len(rows[0]) for row in rows):  # heading, units, launches
         raise ProfilerFailed("no counters: the program ended well, and ncu wrote no table that can be read")
-    private = ("Process ID", "Process Name", "Host Name")
-    kept = [column for column, name in enumerate(rows[0]) if name not in private]
+    kept = [column for column, name in enumerate(rows[0]) if name not in ("Process ID", "Process Name", "Host Name")]
     with target.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows([row[column] for column in kept] for row in rows)

@@ -128,8 +128,7 @@ def _hide_from_compiler() -> None:
         forward_count = max(len(hooks._global_forward_hooks), len(hooks._global_forward_pre_hooks))
         return bool(hooks._global_backward_hooks or hooks._global_backward_pre_hooks) or forward_count > ours
 
-    # With PyTorch's function of this name, torch.compile finds hooks that a compiled model would not call, and warns of
-    # them. It need not warn of ours.
+    # With PyTorch's function of this name, torch.compile warns of hooks that a compiled model would not call.
     torch.nn.modules.module._has_any_global_hook = has_hooks_of_others
 
     def watch(dynamo: ModuleType) -> None:

@@ -41,8 +41,7 @@ def main(folder: Path, classes: Sequence[dict] = ()) -> None:
             rows = place_in_steps(profile)[0].rename(columns={"name": "kernel"})
         rows = rows.assign(grid=sizes["grid"][is_measured], block=sizes["block"][is_measured])
         rows = rows[(rows["step"] >= 0) & ~rows["kind"].isin(MEMORY_OPERATIONS)]
-        columns = [*counters.CONFIGURATION, "class", "duration_ns"]
-        launches = rows[columns].astype({"kernel": "str", "class": "str"})
+        launches = rows[[*counters.CONFIGURATION, "class", "duration_ns"]].astype({"kernel": "str", "class": "str"})
         counted = counters.without_uncounted(counters.read_counters(folder / "ncu.csv"))
         table = count_kernels(launches, counted, capture.machine.device_name)
         countable = table[table["not_counted"] != LEFT_OUT]

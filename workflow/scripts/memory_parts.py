@@ -32,8 +32,7 @@ def find_peaks(phases: pd.DataFrame) -> pd.DataFrame:
     step = step.assign(
         peak_bytes=peak, share=step["bytes"] / peak, fullest_phase=step["run"].map(by_phase["phase"])
     ).reset_index(drop=True)
-    runs = step.drop_duplicates("run")
-    typical = [find_middle(rows, "peak_bytes")["run"] for _, rows in runs.groupby("mode")]
+    typical = [find_middle(rows, "peak_bytes")["run"] for _, rows in step.drop_duplicates("run").groupby("mode")]
     return step.assign(is_typical=step["run"].isin(typical))
 
 

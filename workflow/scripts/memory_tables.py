@@ -146,8 +146,7 @@ def list_moments(history: History) -> pd.DataFrame:
     """The last measured step in at most 400 moments, each the peak of its slice of the events."""
     (_, first, after), *phases = history.spans(history.steps[-1])
     states = np.arange(max(first - 1, 0), after)
-    slices = np.array_split(states, min(MAX_MOMENTS, len(states)))
-    chosen = [part[history.total[part].argmax()] for part in slices]
+    chosen = [part[history.total[part].argmax()] for part in np.array_split(states, min(MAX_MOMENTS, len(states)))]
     columns = [f"{category.replace(' ', '_')}_bytes" for category in CATEGORIES]
     return pd.DataFrame(history.live[chosen], columns=columns).assign(
         moment=range(len(chosen)), ms=(history.time_us[chosen] - history.time_us[states[0]]) / 1e3,

@@ -143,8 +143,7 @@ def place_in_steps(profile: Profile) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def sum_kernels(activities: pd.DataFrame) -> pd.DataFrame:
     """One row per step x phase x range x name of a kernel or memory operation."""
-    keys = ["step", "phase", "range", "name", "class"]
-    grouped = activities.groupby(keys, sort=True, observed=True)["duration_ns"]
+    grouped = activities.groupby(["step", "phase", "range", "name", "class"], sort=True, observed=True)["duration_ns"]
     table = grouped.agg(launches="count", total_ns="sum", mean_ns="mean", min_ns="min", max_ns="max").reset_index()
     require_same("launches", table["launches"].sum(), len(activities))
     require_same("nanoseconds", table["total_ns"].sum(), activities["duration_ns"].sum())
@@ -192,8 +191,7 @@ def sum_ranges(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     outer = [[path_text(names[:length]) for length in range(len(names) + 1)] for names in map(names_in, sums["range"])]
     sums = sums.assign(range=outer).explode("range").groupby(keys).sum()
     # an outer join: ranges may have no activities, and activities outside of all phases have no range
-    table = walls.agg(instances="count", wall_ns="sum").join(sums, how="outer")
-    return table.fillna(0).astype("int64").reset_index()
+    return walls.agg(instances="count", wall_ns="sum").join(sums, how="outer").fillna(0).astype("int64").reset_index()
 
 
 def check_tensor_cores(kernels: pd.DataFrame, precision: str) -> list[str]:
