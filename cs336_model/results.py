@@ -63,8 +63,6 @@ class Timing(Result, kw_only=True):
 
 
 class Capture(Timing, kw_only=True):
-    """What a program wrote under a profiler."""
-
     profiler: Literal["nsys", "torch"] | None = None
     nsys: str | None = None  # its version
     ranks: int = 1  # number of captures
@@ -118,8 +116,6 @@ class Cell(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Attention(Result, kw_only=True):
-    """Attention alone, by context length."""
-
     cells: list[Cell] = []
 
 

@@ -416,7 +416,6 @@ class Paths:
         return np.array(list(map(len, self.tuples)))
 
     def is_inside(self, name: str) -> np.ndarray:
-        """Whether `name` is one of the names of each path."""
         code = self.names.index(name) if name in self.names else len(self.names)
         return self.is_below(self.last_name == code)
 

@@ -39,7 +39,6 @@ def losses(profile: Profile, step_name: str = "step") -> list[Finding]:
 
 
 def _check_contents(profile: Profile) -> Iterator[Finding]:
-    """What was recorded at all, and how exactly."""
     capture, ranges = profile.capture, profile.capture.ranges
     if bad := profile.metadata.get(BAD_KEY):
         fact = f"{bad} events were left out or repaired: a byte that is no text, a wrong type, no time"

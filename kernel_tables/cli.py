@@ -150,7 +150,6 @@ def command_parser() -> argparse.ArgumentParser:
 
 
 def say(message: str) -> None:
-    """Prints a message on one line of standard error."""
     print(f"kernel-tables: {output.visible(' '.join(message.split()))}", file=sys.stderr)
 
 
@@ -366,7 +365,6 @@ class Command:
         return int(any(change != diff.SAME for change in output.columns_of(changes)["change"]))
 
     def host(self) -> int:
-        """Writes what the host did, and says what was not recorded of it."""
         from kernel_tables import host
 
         with self._profiles() as (profile,):

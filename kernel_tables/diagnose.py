@@ -35,8 +35,6 @@ CUSTOM_EXAMPLE = "code = 'slow_norm', kernel = 'rms_norm', share = 0.05, advice 
 
 @dataclass(frozen=True)
 class Hit:
-    """What a rule found."""
-
     gain_ns: int  # the most that a fix saves
     running_ns: int  # the part of it in which activities run; in the rest, the GPU is idle
     message: str

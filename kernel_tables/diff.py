@@ -21,8 +21,6 @@ STANDARD_ERRORS = 2  # of the difference of the means over steps; smaller change
 
 @dataclass(frozen=True)
 class Side:
-    """One of two captures that are compared."""
-
     facts: dict[str, str]  # by name
     steps: int  # their number; a capture without steps counts as one step
     launches: pd.DataFrame  # columns: those of LEVELS, step, launches, total_ns

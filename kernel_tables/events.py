@@ -22,8 +22,6 @@ ADVICE = "give the JSON that torch.profiler wrote (export_chrome_trace)"
 
 
 class Args(msgspec.Struct, gc=False):
-    """What is read of the details of an event."""
-
     correlation: Any = NONE
     external: Any = msgspec.field(name="External id", default=NONE)
     device: Any = NONE
@@ -61,8 +59,6 @@ class Event(msgspec.Struct, gc=False):
 
 
 class Facts(msgspec.Struct, rename="camel"):
-    """What is read of the object around the events."""
-
     trace_events: list[Event] = []
     device_properties: Any = None
     base_time_nanoseconds: Any = None

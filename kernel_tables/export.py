@@ -159,7 +159,6 @@ class Export(Source):
         raise TraceError(f"{self.path}: {problem}; give one by `nsys export --type sqlite` (2022 to 2026)")
 
     def has(self, table: str, *columns: str) -> bool:
-        """Whether the export has the table, with these columns."""
         return table in self.columns and self.columns[table].keys() >= set(columns)
 
     @contextlib.contextmanager
@@ -360,7 +359,6 @@ class Export(Source):
 
     @property
     def nvtx_text(self) -> str:
-        """The SQL expression for the text of an NVTX event."""
         registered = f"ifnull(text, (SELECT value FROM {STRINGS} WHERE id = textId))"
         return registered if self.has(NVTX, "textId") and self.has(STRINGS, "id", "value") else "text"
 

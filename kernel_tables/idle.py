@@ -70,7 +70,6 @@ class HostCalls:
 
     @cached_property
     def _copies(self) -> dict[str, np.ndarray]:
-        """The columns of capture.source.copies(), by activity."""
         return self.scope.profile.capture.source.copies()
 
     @property

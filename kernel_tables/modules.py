@@ -370,8 +370,6 @@ class Backward:
 
 
 class StreamCapture(NamedTuple):
-    """The capture of a stream into a graph."""
-
     calls: np.ndarray  # rows of those that created nodes
     kinds: bytes  # of these nodes
     end: int

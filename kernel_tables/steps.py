@@ -144,7 +144,6 @@ class Scope:
         return np.array([*has_class, False])[self.activities.name] & (self.activities.kind == KINDS.index("kernel"))
 
     def is_named(self, is_wanted: Callable[[str], object]) -> np.ndarray:
-        """By activity: whether `is_wanted` accepts its name."""
         return np.array([*map(bool, map(is_wanted, self.activities.names)), False])[self.activities.name]
 
     def is_in_range(self, is_wanted: Callable[[str], object]) -> np.ndarray:

@@ -213,7 +213,6 @@ def write_digest(rule: str, *patterns: str, settings: str = "") -> str:
 
 @cache
 def digest_shared() -> str:
-    """A digest of what every script of the analysis may import."""
     patterns = [f"kernel_tables/**/*.{suffix}" for suffix in ("py", "toml", "js", "css", "j2")]
     patterns += [f"cs336_model/{name}.py" for name in ("results", "spec")]
     return hash_files(read_files([*patterns, "workflow/*.py", "workflow/columns.yaml"]))

@@ -39,8 +39,6 @@ class Struct(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Sizes(Struct):
-    """The sizes of this project's model."""
-
     d_model: Count
     d_ff: Count
     num_layers: Count
@@ -90,21 +88,15 @@ class Program(Struct):
 
 
 class Steps(Struct):
-    """A process that steps."""
-
     warmup_steps: Warmup
     measured_steps: Count
 
 
 class Timing(Steps):
-    """Processes without a profiler."""
-
     processes: Count  # that time each run
 
 
 class Capture(Steps):
-    """A process under a profiler."""
-
     backend: Literal["auto", "nsys", "torch"]
     nsys_options: list[
         Annotated[str, Meta(pattern=r"^--(?!output|export|force-overwrite|command-file)[a-z][a-z-]*(=[\w,.:-]+)?\Z")]
@@ -120,16 +112,12 @@ class Energy(Steps):
 
 
 class Counters(Steps):
-    """A process under Nsight Compute."""
-
     runs: str  # a pattern of names of runs, or "shown", the run whose step the page shows
     layers: Count
     metrics: list[str]
 
 
 class Operator(Struct):
-    """A process that measures attention alone."""
-
     warmup_passes: Warmup
     measured_passes: Count
 

@@ -29,8 +29,6 @@ class WrongTable(Exception):
 
 
 class Column(NamedTuple):
-    """One column of a table, as declared."""
-
     kind: str  # text, int, float or bool
     unit: str
     meaning: str

@@ -184,7 +184,6 @@ def write_size(count: float) -> str:
 
 
 def write_rate(flop_per_s: float) -> str:
-    """FLOP per second with the prefix that fits."""
     for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
         if flop_per_s >= factor:
             return f"{write_number(flop_per_s / factor)} {prefix}FLOP/s"

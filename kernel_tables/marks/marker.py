@@ -180,8 +180,6 @@ class Marker:
 
 
 class RangeContext:
-    """A range as a context manager."""
-
     __slots__ = ("_close", "_name", "_open")
 
     def __init__(self, open_range: Callable[[str], object], close_range: Callable[[], object], name: str) -> None:

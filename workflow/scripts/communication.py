@@ -102,7 +102,6 @@ def draw(steps: pd.DataFrame, times: pd.DataFrame, machine: str) -> alt.TopLevel
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
-    """Reads runs, timings and communication_steps; writes the outputs that are named."""
     tables = read_tables(inputs)
     times = compare_steps(tables)
     scaling = compare_with_one_gpu(tables["runs"], tables["timings"])

@@ -89,7 +89,6 @@ class History:
 
     @cached_property
     def steps(self) -> list[int]:
-        """The numbers of the ranges of the measured steps."""
         names, inside = self.ranges["name"], self.ranges["inside"]
         return [number for number in self.ranges.index[names == "step"] if names.get(inside[number]) == "measure"]
 

@@ -135,7 +135,6 @@ def merge_timings(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
 
 
 def list_steps(leading: dict[str, object], seconds: dict[str, list[float]]) -> list[dict[str, object]]:
-    """A row per phase and step of a process, in ms."""
     return [
         leading | {"phase": phase, "step": step, "ms": 1e3 * time}
         for phase, times in seconds.items()
