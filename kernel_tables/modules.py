@@ -324,8 +324,7 @@ class Backward:
         yield from close(0)
 
     def _numbers(self) -> tuple[np.ndarray, np.ndarray]:
-        """The sequence number and the forward thread of each operator. A node without them gets those of the operator
-        that the engine calls in it."""
+        """Sequence number and forward thread of each operator; of a node without them, those of the operator in it."""
         sequence, forward = self.operators["sequence"].copy(), self.operators["forward_thread"].copy()
         is_numbered = ~self.is_node & (sequence != NONE) & (forward > 0)
         for thread, inner in rows_by_value(self.operators["thread"], is_numbered).items():

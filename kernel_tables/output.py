@@ -106,8 +106,7 @@ def escaped(text: object) -> str:
 
 
 def code(text: str, in_table: bool = False) -> str:
-    """The text as a code span, which shows every character; with `in_table`, pipes are escaped. "(no name)" if it is
-    blank."""
+    """The text as a code span, with pipes escaped if it is `in_table`; "(no name)" if it is blank."""
     line = visible(text)
     if not line.strip():
         return "(no name)"

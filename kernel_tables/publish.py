@@ -108,8 +108,7 @@ class _Publication:
         self.database.execute(f'INSERT INTO main."{table}" SELECT {values} FROM source."{table}" WHERE {where}')
 
     def _window_start_ns(self, window: str) -> int | None:
-        """The start of the longest range with the name of the window; None if there is none. The longest, since parts
-        of a model may have the same name."""
+        """The start of the longest range of this name, which parts of a model may have, too; None if there is none."""
         if not self.export.has(NVTX, "start", "end", "text"):
             return None
         timed = "typeof(start) = 'integer' AND typeof(end) = 'integer'"

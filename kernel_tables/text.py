@@ -127,8 +127,7 @@ def declared_lines(
 def ranking_lines(
     name: str, profile: Profile, top: int, width: int, under: str | None = None, process: int | None = None
 ) -> str:
-    """The first `top` rows (0: all) of the profile's table "ranges", "kernels" or "classes", and below them how many
-    are left out, and what shows them."""
+    """The first `top` rows (0: all) of the table "ranges", "kernels" or "classes", and how many are left out."""
     table = columns_of(profile.table(name, under, process))
     if name == "ranges":
         table["total_ns"] = list(map(sum, zip(table["gpu_time_ns"], table["memop_time_ns"], strict=True)))

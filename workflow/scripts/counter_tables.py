@@ -58,8 +58,7 @@ def main(folder: Path, classes: Sequence[dict] = ()) -> None:
 
 
 def count_kernels(launches: pd.DataFrame, counted: pd.DataFrame, device_name: str) -> pd.DataFrame:
-    """The table `counters`: a row per kernel, grid, block and counted launch, the most time first. Raises NotConserved
-    if a launch or a nanosecond is lost."""
+    """The table `counters`, the most time first. Raises NotConserved if a launch or a nanosecond is lost."""
     joined = counters.join_counters(launches, counted)
     is_left_out = joined["class"].map(family) == "communication"  # a replayed kernel of NCCL waits forever
     joined["counted_as"] = joined["counted_as"].mask(is_left_out, counters.NO_COUNTED_ROW)

@@ -107,8 +107,7 @@ def run_program(
 
 
 def capture_by_nsys(job: Job, spec: Spec, key: dict) -> Result:
-    """The result under nsys; if it is complete, the captures of all ranks and the reports are in `job.files`. Raises
-    ProfilerFailed if nsys left nothing that can be used."""
+    """The result under nsys, with captures and reports in `job.files` if it is complete. Raises ProfilerFailed."""
     window = runner.choose_window(spec, bool(key["gpu"]))
     report = job.scratch / "capture{rank}"  # "capture_rank1" of the second rank
     result = run_program(job, spec, "nsys", around=profile_command(report, spec.nsys_options, window))

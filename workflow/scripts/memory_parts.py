@@ -22,8 +22,7 @@ def main(inputs: list[str], outputs: list[str]) -> None:
 
 
 def find_peaks(phases: pd.DataFrame) -> pd.DataFrame:
-    """A row per run and category at the peak of the last measured step, with the phase of the peak, and whether the
-    run is the typical one of its mode."""
+    """A row per run and category at the peak of the last measured step, its phase, and whether the run is typical."""
     last = phases[(phases["step"] >= 0) & (phases["step"] == phases.groupby("run")["step"].transform("max"))]
     step = last[last["phase"] == "step"].drop(columns=["step", "phase"])
     by_phase = last[last["phase"] != "step"].groupby(["run", "phase"], sort=False)["bytes"].sum().reset_index()
