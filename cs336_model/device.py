@@ -94,8 +94,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def describe_out_of_memory(error: BaseException, during: str) -> OutOfMemory:
-    """When memory was missing, and how many bytes were asked for. It does not have the message, which may come from the
-    model: results are published."""
+    """When memory was missing, and how much was asked for; not the message, since results are published."""
     request = re.search(r"[Tt]ried to allocate ([0-9.]+) (bytes|KiB|MiB|GiB)", str(error))
     unit_bytes = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
     requested_bytes = round(float(request[1]) * unit_bytes[request[2]]) if request else None

@@ -107,8 +107,7 @@ def declared_lines(
     columns: Sequence[tuple[str, str, str]], rows: Mapping[str, Sequence], width: int, all_ns: int = 0,
     time: str = "GPU time",
 ) -> str:  # fmt: skip
-    """The rows in columns as COLUMNS has them; empty ones are left out. Kernels have short names. Shares are of
-    `all_ns`; `time` is the heading of times."""
+    """The rows in columns as COLUMNS has them, without empty ones; shares are of `all_ns`, `time` is a heading."""
     kernels = [text for _, key, kind in columns if kind == "kernel" for text in rows[key]]
     formats = {
         "kernel": short_names(kernels).__getitem__, "path": lambda path: path or "(no range)", "count": "{:,}".format,

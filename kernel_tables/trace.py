@@ -267,9 +267,9 @@ class Events(Source):
         calls = self._device_work() if on_gpu else self._operator_work()
         work = self[KERNEL] | {"process": np.full(len(self[KERNEL]["start"]), self.process)}
         used, place = np.unique(work["name"], return_inverse=True)
-        columns = (work[column] for column in ("start", "end", "correlation", "process", "stream", "node"))
-        texts = [self.texts[number] for number in used.tolist()]
-        activities = Activities(work["kind"], place.reshape(-1).astype(np.int32), texts, *columns)
+        kernels = [self.texts[number] for number in used.tolist()]
+        times = (work[column] for column in ("start", "end", "correlation", "process", "stream", "node"))
+        activities = Activities(work["kind"], place.reshape(-1).astype(np.int32), kernels, *times)
         texts = {text: range_name(text) for text in dict.fromkeys(one.name for one in ranges)}
         names = Numbers()
         name = names.of([texts[one.name] for one in ranges])

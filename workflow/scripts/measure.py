@@ -62,8 +62,7 @@ def require_planned_code(stage: str, sources: list[str], code: str) -> None:
 
 
 def measure(job: Job, spec: Spec, key: dict, capture: str | None) -> Result:
-    """The result of a stage, without its key; files to be kept are in `job.files`, what is recorded under the name
-    `capture`. Raises ProgramFailed and ProfilerFailed."""
+    """The result of a stage, without its key; files are in `job.files`. Raises ProgramFailed and ProfilerFailed."""
     if spec.stage == "counters":
         return count_kernels(job, spec, key)
     if spec.stage != "capture":
