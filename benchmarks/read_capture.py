@@ -58,8 +58,7 @@ def write_capture(path: Path, kernels: int, ranges: int) -> None:
 
 
 def insert(connection: sqlite3.Connection, table: str, rows: int, expressions: dict, *, empty: bool = True) -> None:
-    """Inserts rows whose values are expressions of their number n, or those of the first row of the table. Empties the
-    table before, if `empty`."""
+    """Inserts rows whose values are expressions of their number n, or those of the first row of the (emptied) table."""
     columns = [column[1] for column in connection.execute(f"PRAGMA table_info({table})")]
     quoted = ", ".join(f'quote("{column}")' for column in columns)
     values = dict(zip(columns, connection.execute(f"SELECT {quoted} FROM {table}").fetchone(), strict=True))

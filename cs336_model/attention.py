@@ -36,7 +36,6 @@ def measure(spec: Spec, device: torch.device) -> Attention:
 
 
 def measure_cell(spec: Spec, context_length: int, device: torch.device) -> Cell:
-    """The measurements at one context length, or why there are none."""
     cell = Cell(context_length=context_length, status="complete")
     try:
         with variants.forced_backend(spec.attention):
@@ -110,8 +109,7 @@ class Passes:
     def time(self, count: int) -> tuple[list[float], list[float]]:
         """Seconds of forward and backward passes. As in triton.testing.do_bench, nothing waits between them, and a
         buffer larger than any L2 cache is written before each, which gives the host time to queue its kernels."""
-        is_cached = self.device.type == "cuda"
-        buffer = torch.empty(256 * 2**20 if is_cached else 0, dtype=torch.int8, device=self.device)
+        buffer = torch.empty(256 * 2**20 if self.device.type == "cuda" else 0, dtype=torch.int8, device=self.device)
         moments = []
         for _ in range(count):
             buffer.zero_()

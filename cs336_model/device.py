@@ -50,8 +50,7 @@ class Place:
         self.started.unlink()
 
     def share(self) -> None:
-        """Leaves, and shares the locks until this process ends: it may import and export. Does nothing the second
-        time."""
+        """Leaves, the first time, and shares the locks until this process ends: it may import and export."""
         if self.held.files:
             self.leave()
             locks.shared(self.folder)
@@ -69,7 +68,6 @@ class Place:
 
 
 def synchronize(device: torch.device) -> None:
-    """Waits until the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
@@ -96,13 +94,12 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def describe_out_of_memory(error: BaseException, during: str) -> OutOfMemory:
-    """When memory was missing, and how many bytes were asked for. It does not have the message, which may come from the
-    model: results are published."""
+    """When memory was missing, and how much was asked for; not the message, since results are published."""
     request = re.search(r"[Tt]ried to allocate ([0-9.]+) (bytes|KiB|MiB|GiB)", str(error))
     unit_bytes = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-    free_bytes, total_bytes = torch.cuda.mem_get_info() if torch.cuda.is_initialized() else (None, None)
     requested_bytes = round(float(request[1]) * unit_bytes[request[2]]) if request else None
-    return OutOfMemory(during=during, requested_bytes=requested_bytes, free_bytes=free_bytes, total_bytes=total_bytes)
+    total_bytes = torch.cuda.mem_get_info()[1] if torch.cuda.is_initialized() else None
+    return OutOfMemory(during=during, requested_bytes=requested_bytes, total_bytes=total_bytes)
 
 
 def describe_machine(device: torch.device) -> Machine:

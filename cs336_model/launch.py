@@ -93,8 +93,7 @@ def start_rank(rank: int, spec: Spec, options: argparse.Namespace, result: Path)
 
 
 def wait_for(processes: Sequence[subprocess.Popen], files: Sequence[Path] = ()) -> None:
-    """Waits until each process has made its file; without files, until all have ended. Raises RanksEnded for the first
-    that end otherwise."""
+    """Waits until each process has made its file; without files, until all have ended. Else raises RanksEnded."""
     while True:
         statuses = [process.poll() for process in processes]
         done = [path.exists() for path in files] or [status == 0 for status in statuses]

@@ -76,24 +76,25 @@ def exclusive(folder: Path = LOCKS, devices: Iterable[str] = (HOST,), count: int
 
 
 @cache
-def host_gpus() -> list[str]:
-    """The UUIDs of the GPUs that this process may use, in the order of their buses; [] without a driver. They stand in
-    the driver's folder: a program would run beside what others measure. Where that is hidden, nvidia-smi is asked."""
+def host_gpus() -> dict[str, str]:
+    """The names of the GPUs that this process may use, by UUID in the order of their buses. They stand in the driver's
+    folder: a program would run beside what others measure. Where that is hidden, nvidia-smi is asked."""
     text = "".join(path.read_text() for path in sorted(NVIDIA.glob("*/information")))
-    told = re.findall(r"GPU UUID:\s*(GPU-\S+)\n(?:.*\n)*?Device Minor:\s*(\d+)", text)
-    if found := [uuid for uuid, minor in told if (DEVICES / f"nvidia{minor}").exists()]:  # a container lacks some
+    fields = r"Model:\s*(.*\S)\n(?:.*\n)*?GPU UUID:\s*(GPU-\S+)\n(?:.*\n)*?Device Minor:\s*(\d+)"
+    told = re.findall(fields, text)  # of all GPUs, of which a container lacks some
+    if found := {uuid: name for name, uuid, minor in told if (DEVICES / f"nvidia{minor}").exists()}:
         return found
-    command = ["nvidia-smi", "--query-gpu=uuid", "--format=csv,noheader"]
+    command = ["nvidia-smi", "--query-gpu=uuid,name", "--format=csv,noheader"]
     try:
         listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
     except (OSError, subprocess.SubprocessError):
-        return []
-    return [line for line in listed.split() if line.startswith("GPU-")]
+        return {}
+    return dict(line.split(", ", 1) for line in listed.splitlines() if line.startswith("GPU-"))
 
 
 def visible_gpus() -> list[str]:
     """The names of the GPUs that CUDA_VISIBLE_DEVICES leaves to this process: UUIDs, of GPUs or of parts (MIG)."""
-    gpus, variable = host_gpus(), os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus, variable = list(host_gpus()), os.environ.get("CUDA_VISIBLE_DEVICES")
     if variable is None:
         return gpus
     visible = []

@@ -126,8 +126,7 @@ class CpuRecorder(profile):
             kind, fields = node.typed
             if kind == _EventType.Allocation and fields.device.type == "cpu":
                 size = fields.alloc_size  # a release adds a negative size
-                event = Event(size > 0, fields.ptr, abs(size), node.start_time_ns)
-                found.append((event, fields.total_allocated))
+                found.append((Event(size > 0, fields.ptr, abs(size), node.start_time_ns), fields.total_allocated))
             elif node.name.startswith(self.SPAN):
                 nodes.append(node)
             stack += reversed(node.children)

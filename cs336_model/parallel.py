@@ -52,8 +52,7 @@ class RankPlace(Place):
             mark_collectives()
 
     def share(self) -> None:
-        """Leaves the group and frees memory that nothing refers to; from then on the GPU is another's, and this process
-        may import and export. Does nothing the second time."""
+        """Leaves the group and frees memory, the first time; from then on this process may import and export."""
         if self.is_here:
             self.is_here = False
             dist.destroy_process_group()

@@ -29,7 +29,6 @@ def span(name: str) -> AbstractContextManager:
 
 
 def in_range(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function inside the range `name`."""
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:

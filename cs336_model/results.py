@@ -32,7 +32,6 @@ class OutOfMemory(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     during: str
     requested_bytes: int | None = None
-    free_bytes: int | None = None
     total_bytes: int | None = None
 
 
@@ -64,8 +63,6 @@ class Timing(Result, kw_only=True):
 
 
 class Capture(Timing, kw_only=True):
-    """What a program wrote under a profiler."""
-
     profiler: Literal["nsys", "torch"] | None = None
     nsys: str | None = None  # its version
     ranks: int = 1  # number of captures
@@ -119,8 +116,6 @@ class Cell(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Attention(Result, kw_only=True):
-    """Attention alone, by context length."""
-
     cells: list[Cell] = []
 
 
@@ -129,8 +124,7 @@ STAGES = {"timing": Timing, "capture": Capture, "memory": Memory, "energy": Ener
 
 
 def read_result(path: Path) -> Result:
-    """The result in a file whose name says its stage (timing.json). Raises BadResult if it is damaged or of another
-    version."""
+    """The result in a file whose name says its stage (timing.json). Raises BadResult for another version or damage."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=STAGES[path.stem])
     except (OSError, msgspec.DecodeError) as error:

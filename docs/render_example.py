@@ -30,8 +30,12 @@ def render_study(study: Path, questions: list[str], into: Path) -> None:
     for name in ("answers", "figures"):
         shutil.rmtree(into / name, ignore_errors=True)
     with TemporaryDirectory() as scratch:
-        names = [name for name in declared_tables() if name in MERGED or (study / f"tables/{name}.parquet").exists()]
-        tables = [copy_table(study / "tables", Path(scratch), name) for name in names if name not in MADE]
+        paths = {name: study / f"tables/{name}.parquet" for name in declared_tables() if name not in MADE}
+        names = [name for name, path in paths.items() if name in MERGED or path.exists()]
+        for name in names:
+            table = read_table(paths[name]) if paths[name].exists() else make_table(name)
+            write_table(table.reindex(columns=list(declared_columns(name))), Path(scratch, name))
+        tables = list_files(Path(scratch), names)
         made = list_files(Path(scratch), SUMMARIES)
         summaries.main(tables, made)
         if questions[:5] == COURSE:
@@ -45,17 +49,6 @@ def render_study(study: Path, questions: list[str], into: Path) -> None:
     for path in (into / "answers").iterdir():
         if path.name != "answers.md":
             path.unlink()
-
-
-def copy_table(source: Path, target: Path, name: str) -> str:
-    """Writes a table with every declared column, and returns its path; what the example lacks is empty."""
-    path = source / f"{name}.parquet"
-    table = read_table(path) if path.exists() else make_table(name)
-    if started := [column for column in table if column.endswith("_started_utc")]:
-        table["started_utc"] = table[started].astype("object").bfill(axis=1).iloc[:, 0]  # of the first stage
-    missing = [column for column in declared_columns(name) if column not in table]
-    write_table(table.assign(**dict.fromkeys(missing)), target / name)
-    return str(target / f"{name}.parquet")
 
 
 def list_files(folder: Path, names: list[str]) -> list[str]:

@@ -57,7 +57,6 @@ class Attribution:
 
     @cached_property
     def path(self) -> np.ndarray:
-        """By activity, its path."""
         return self._paths_of(self.activity_node)
 
     @cached_property
@@ -103,8 +102,7 @@ def launch_rows(activities: Activities, calls: Calls) -> np.ndarray:
     """The row of the call of each activity, NONE without one.
 
     Correlation ids are unique within a process; 0 is none. If several calls have one id (a runtime call around a driver
-    call), the earliest counts, which is the outermost.
-    """
+    call), the earliest counts, which is the outermost."""
     found = np.full(len(activities), NONE, np.int32)
     for process, mine in rows_by_value(activities.process).items():
         rows = np.flatnonzero((calls.process == process)[calls.thread] & (calls.correlation > 0)).astype(np.int32)
@@ -141,7 +139,6 @@ class Chains:
         return chain[::-1]
 
     def node_of(self, chain: Iterable[int]) -> int:
-        """The node of a chain."""
         node = NONE
         for innermost in chain:
             if (node, innermost) not in self.index:
@@ -293,8 +290,7 @@ class Creations:
 def find_creations(capture: Capture, launch_row: np.ndarray, chains: Chains) -> Creations | None:
     """The creations, None without any (nsys records them with --cuda-graph-trace=node).
 
-    The nodes of an executable graph are clones of those of a captured graph, whose creation is meant.
-    """
+    The nodes of an executable graph are clones of those of a captured graph, whose creation is meant."""
     nodes, activities = capture.nodes, capture.activities
     if not len(nodes.node):
         return None
@@ -325,7 +321,6 @@ def with_replays(
     at the launch; and the node of each activity. So a captured range counts as opened once in every replay."""
 
     def chain(node: int) -> list[int]:
-        """The ranges of a node, outermost first."""
         found = []
         while node != NONE:
             found.append(int(innermost[node]))
@@ -411,7 +406,6 @@ class Paths:
 
     @cached_property
     def tuples(self) -> list[tuple[str, ...]]:
-        """The names of each path, outermost first."""
         tuples: list[tuple[str, ...]] = [()]
         for parent, name in zip(self.parent[1:].tolist(), self.last_name[1:].tolist(), strict=True):
             tuples.append((*tuples[parent], self.names[name]))
@@ -419,11 +413,9 @@ class Paths:
 
     @cached_property
     def depth(self) -> np.ndarray:
-        """How many names each path has."""
         return np.array(list(map(len, self.tuples)))
 
     def is_inside(self, name: str) -> np.ndarray:
-        """Whether `name` is one of the names of each path."""
         code = self.names.index(name) if name in self.names else len(self.names)
         return self.is_below(self.last_name == code)
 

@@ -19,8 +19,7 @@ def findings(
     """The findings, errors first. If the capture is impossible, they only say why.
 
     `expected_steps` is the number of ranges `step_name` that each process should have in the window. `equal_steps` says
-    that all steps do the same work, so that fewer kernels are a loss.
-    """
+    that all steps do the same work, so that fewer kernels are a loss."""
     try:
         found = [
             *profile.capture.findings, *_check_contents(profile), *_check_times(profile),
@@ -40,7 +39,6 @@ def losses(profile: Profile, step_name: str = "step") -> list[Finding]:
 
 
 def _check_contents(profile: Profile) -> Iterator[Finding]:
-    """What was recorded at all, and how exactly."""
     capture, ranges = profile.capture, profile.capture.ranges
     if bad := profile.metadata.get(BAD_KEY):
         fact = f"{bad} events were left out or repaired: a byte that is no text, a wrong type, no time"
@@ -121,8 +119,7 @@ def _lost_kernels(profile: Profile, steps: np.ndarray, kernels: np.ndarray, equa
 
     Fewer kernels than in other steps prove no loss: an optimizer may call its closure less often. But ranges are
     recorded independently of calls. So calls are missing if a range opens in a step after the last call, and all
-    earlier ranges of its name launched kernels.
-    """
+    earlier ranges of its name launched kernels."""
     if not kernels.any():
         return "none holds a kernel, though kernels ran outside of them"
     usual = float(np.median(kernels))

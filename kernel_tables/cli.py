@@ -118,7 +118,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def command_parser() -> argparse.ArgumentParser:
-    """The parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="kernel-tables",
         description="Where the time of a PyTorch program goes, by modules and ranges: records the program, or reads a"
@@ -151,7 +150,6 @@ def command_parser() -> argparse.ArgumentParser:
 
 
 def say(message: str) -> None:
-    """Prints a message on one line of standard error."""
     print(f"kernel-tables: {output.visible(' '.join(message.split()))}", file=sys.stderr)
 
 
@@ -230,8 +228,7 @@ class Command:
     # The commands
 
     def compare(self) -> int:
-        """Runs `compare` or `try`, and writes its table. The status is 1 if --fail-on says so, and 130 if Ctrl-C ended
-        it early."""
+        """Runs `compare` or `try`. The status is 1 if --fail-on says so, and 130 if Ctrl-C ended it early."""
         from kernel_tables.record import compare
 
         run = compare.try_remedies if self.options.command == "try" else compare.compare_commands
@@ -282,7 +279,6 @@ class Command:
         return heading + lines
 
     def trace(self) -> int:
-        """Writes the timeline."""
         from kernel_tables.perfetto import write_timeline
 
         with self._profiles() as profiles:
@@ -290,7 +286,6 @@ class Command:
         return 0
 
     def report(self) -> int:
-        """Writes the page; prints its name."""
         with self._profiles() as (profile,):
             from kernel_tables.page.page import write_page
 
@@ -301,12 +296,12 @@ class Command:
 
     def diagnose(self) -> int:
         """Writes the findings. The status is 1 if one is as --fail-on says."""
-        from kernel_tables import diagnose, rules, steps
+        from kernel_tables import diagnose, steps
         from kernel_tables.text import finding_lines
 
         options = self.options
-        custom_rules = rules.rules_of_file(options.rules) if options.rules else ()
-        codes = (*rules.CODES, *(rule.code for rule in custom_rules))
+        custom_rules = diagnose.rules_of_file(options.rules) if options.rules else ()
+        codes = (*diagnose.CODES, *(rule.code for rule in custom_rules))
         limits = [text for text in options.fail_on if text not in codes]
         for text in limits:
             if not re.fullmatch(r"(100|\d\d?)(\.\d+)?%?", text):
@@ -328,7 +323,6 @@ class Command:
         return int(bool(failing))
 
     def names(self) -> int:
-        """Writes the short name of a kernel, its class and the rule."""
         from kernel_tables import names, text
 
         facts = names.name_facts(self.options.name, self._classes())
@@ -371,7 +365,6 @@ class Command:
         return int(any(change != diff.SAME for change in output.columns_of(changes)["change"]))
 
     def host(self) -> int:
-        """Writes what the host did, and says what was not recorded of it."""
         from kernel_tables import host
 
         with self._profiles() as (profile,):

@@ -107,8 +107,7 @@ def without_uncounted(counters: pd.DataFrame) -> pd.DataFrame:
 
     Operations that were not counted are 0 if the kernel executed no instructions that multiply matrices there, or on a
     GPU that does not count these instructions; else the launch is left out. So is a launch that executed such
-    instructions without a counted operation, as in fp8.
-    """
+    instructions without a counted operation, as in fp8."""
     operations, (tensor, others) = list(GROUPS["tensor operations"].values()), OPERATION_INDICATORS
     executed = counters[tensor] - counters[others].fillna(0.0)
     multiplies = executed.groupby([counters[name] for name in CONFIGURATION]).transform("max").gt(0)
@@ -179,8 +178,7 @@ def launch_facts(grid: pd.Series, metrics: pd.DataFrame) -> pd.DataFrame:
     """One row per launch, given by its grid ("16x6x8") and metrics.
 
     Columns: occupancy and occupancy_possible (both from 0 to 1), limited_by (the resource that allows the fewest
-    blocks; "" if nothing limits it), waves, stall (what warps wait for most; "" if for nothing).
-    """
+    blocks; "" if nothing limits it), waves, stall (what warps wait for most; "" if for nothing)."""
     full = 99.5  # percent of the warps that fit on a multiprocessor: from here on, nothing limits it
     possible = metrics[GROUPS["occupancy"]["possible"]]
     limits, stalls = (
@@ -227,8 +225,7 @@ def rates_of(
     and of its memory.
 
     Columns: flops, flop_per_s, dram_bytes_per_s, flops_per_byte; compute_share: the time of its FLOPs at the peaks of
-    their kinds ÷ its time; memory_share: the same for its bytes.
-    """
+    their kinds ÷ its time; memory_share: the same for its bytes."""
     flops = _flops_in(work)
     seconds = seconds.astype("float64").where(seconds > 0)
     at_peaks = 0.0  # seconds; those of no FLOPs are 0, even if the peak is unknown

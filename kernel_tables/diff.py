@@ -21,15 +21,12 @@ STANDARD_ERRORS = 2  # of the difference of the means over steps; smaller change
 
 @dataclass(frozen=True)
 class Side:
-    """One of two captures that are compared."""
-
     facts: dict[str, str]  # by name
     steps: int  # their number; a capture without steps counts as one step
     launches: pd.DataFrame  # columns: those of LEVELS, step, launches, total_ns
 
     def means(self, level: str) -> pd.DataFrame:
-        """By name of a level, the means over the steps of `launches` and `ms`; `error` is the standard error of `ms`, 0
-        for a single step."""
+        """By name of a level, the means over steps of `launches` and `ms`, and its standard error (0 for one step)."""
         launches, ns = (
             self.launches.groupby([level, "step"])[column].sum().unstack(fill_value=0)
             .reindex(columns=range(self.steps), fill_value=0)
@@ -66,8 +63,7 @@ def changes(before: Side, after: Side, tolerance: float = TOLERANCE, everything:
 
     Launches per step have changed if they differ at all. A time has changed if the difference exceeds all three: the
     share `tolerance` of the longer time, the share MIN_SHARE of the longer step, and STANDARD_ERRORS times the standard
-    error of the difference. With `everything`, names that are alike are included, but facts that are alike are not.
-    """
+    error of the difference. With `everything`, names that are alike are included, but facts that are alike are not."""
     facts = pd.DataFrame({"before": before.facts, "after": after.facts}, dtype=object).fillna("unknown")
     facts = facts[facts["before"] != facts["after"]].rename_axis("name").reset_index()
     tables = [facts.assign(level=FACT, change=FACT)]

@@ -57,8 +57,7 @@ class TraceError(Exception):
 class NotConserved(TraceError):
     """Time or launches were lost or added between a capture and a table, or two tables of one run disagree.
 
-    It is a defect, or the tables are of different captures.
-    """
+    It is a defect, or the tables are of different captures."""
 
 
 class ImpossibleCapture(TraceError):

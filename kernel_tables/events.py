@@ -22,8 +22,6 @@ ADVICE = "give the JSON that torch.profiler wrote (export_chrome_trace)"
 
 
 class Args(msgspec.Struct, gc=False):
-    """What is read of the details of an event."""
-
     correlation: Any = NONE
     external: Any = msgspec.field(name="External id", default=NONE)
     device: Any = NONE
@@ -61,8 +59,6 @@ class Event(msgspec.Struct, gc=False):
 
 
 class Facts(msgspec.Struct, rename="camel"):
-    """What is read of the object around the events."""
-
     trace_events: list[Event] = []
     device_properties: Any = None
     base_time_nanoseconds: Any = None
@@ -75,8 +71,7 @@ class EventFile:
     """The events of a file, as an iterator of lists of some thousands.
 
     Afterwards, `facts` holds the JSON object around them, `repairs` counts what was replaced, and `bad_events` what was
-    left out. Raises TraceError for a file without events, ImpossibleCapture for one that is cut off.
-    """
+    left out. Raises TraceError for a file without events, ImpossibleCapture for one that is cut off."""
 
     def __init__(self, path: Path):
         self.path, self.facts, self.repairs, self.bad_events = path, Facts(), 0, 0
@@ -164,8 +159,7 @@ class EventFile:
 
 
 def _replaced(text: bytes) -> tuple[str, int]:
-    """The text with marks for bytes that are none and control characters, and null for numbers that JSON lacks; and how
-    many of these there were."""
+    """The text with marks for bytes that are no text and control characters, null for inf and nan; and their number."""
     marked, marks = re.subn("[\ufffd\x00-\x08\x0b\x0c\x0e-\x1f]", "\ufffd", text.decode(errors="replace"))
     bare = r"(?<=[:,\[\s])-?(?:[Nn]a[Nn]|[Ii]nf(?:inity)?)(?=\s*[,}\]])"
     replaced, numbers = re.subn(bare, "null", marked)

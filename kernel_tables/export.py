@@ -62,8 +62,7 @@ CONSEQUENCE = "the figures would be wrong; the file is damaged: export the repor
 
 
 def read(path: Path) -> Capture:
-    """The capture in an export, gzipped or not. Raises TraceError if the file is none, ImpossibleCapture if it is
-    damaged or contradicts itself."""
+    """The capture in an export. Raises TraceError if it is none, ImpossibleCapture if damaged or contradictory."""
     export = Export(path)
     try:
         export.open()
@@ -100,7 +99,6 @@ class Export(Source):
         self.last, self.longest = self._bounds()
 
     def close(self) -> None:
-        """Removes what was unpacked."""
         if self.folder is not None:
             self.folder.cleanup()
 
@@ -161,7 +159,6 @@ class Export(Source):
         raise TraceError(f"{self.path}: {problem}; give one by `nsys export --type sqlite` (2022 to 2026)")
 
     def has(self, table: str, *columns: str) -> bool:
-        """Whether the export has the table, with these columns."""
         return table in self.columns and self.columns[table].keys() >= set(columns)
 
     @contextlib.contextmanager
@@ -257,13 +254,11 @@ class Export(Source):
 
     @cached_property
     def strings(self) -> dict[int, str]:
-        """The strings of the export by their ids."""
         if not self.has(STRINGS, "id", "value"):
             return {}
         return dict(self.rows(f"SELECT id, CAST(value AS TEXT) FROM {STRINGS} WHERE value IS NOT NULL"))
 
     def activities(self) -> Activities:
-        """The kernels, copies, fills and replays of graphs."""
         labels_of = {KERNEL: "demangledName", MEMCPY: "copyKind", GRAPH: "graphId"}
         parts, names = [], []
         for kind, table in enumerate(TABLES):
@@ -318,11 +313,9 @@ class Export(Source):
         return Calls(**columns, thread=index, threads=threads, names=names)
 
     def function(self, key: int) -> str:
-        """The name of a function, without the version of its interface."""
         return re.sub(r"_v\d+$", "", self.strings.get(key, "(unknown)"))
 
     def ranges(self) -> Ranges:
-        """The ranges of the program."""
         self._require(NVTX, "start", "end", "globalTid", "eventType")
         texts = Numbers()
         wanted = {
@@ -366,12 +359,10 @@ class Export(Source):
 
     @property
     def nvtx_text(self) -> str:
-        """The SQL expression for the text of an NVTX event."""
         registered = f"ifnull(text, (SELECT value FROM {STRINGS} WHERE id = textId))"
         return registered if self.has(NVTX, "textId") and self.has(STRINGS, "id", "value") else "text"
 
     def _domains(self) -> dict[tuple[int, int], str]:
-        """The names of the NVTX domains by process and number."""
         if not self.has(NVTX, "domainId", "text"):
             return {}
         name = f"CAST({self.nvtx_text} AS TEXT)"
@@ -379,10 +370,8 @@ class Export(Source):
         return {(thread & ~THREAD_BITS, domain): name or "" for thread, domain, name in rows if thread is not None}
 
     def nodes(self) -> Nodes:
-        """The creations of nodes of CUDA graphs."""
         wanted = {"time": "start", "thread": "globalTid", "node": "graphNodeId", "original": "originalGraphNodeId"}
-        usable = self.has(GRAPH_NODES, *wanted.values())
-        return Nodes(**self.read(GRAPH_NODES if usable else "no table", wanted))
+        return Nodes(**self.read(GRAPH_NODES if self.has(GRAPH_NODES, *wanted.values()) else "no table", wanted))
 
     def spans(self, *tables: str) -> tuple[np.ndarray, np.ndarray]:
         """The starts and ends of those rows of the tables that have both."""
@@ -392,7 +381,6 @@ class Export(Source):
         return start[is_known], end[is_known]
 
     def messages(self) -> list[tuple[int, str]]:
-        """nsys's messages."""
         rows = self.select("DIAGNOSTIC_EVENT", "severity", "text")
         return [(level if isinstance(level, int) else 2, " ".join(str(text).split())) for level, text in rows]
 
@@ -527,8 +515,7 @@ def compact(values: np.ndarray) -> np.ndarray:
 
 
 def extended(column: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The column with these values behind it: in no memory if all are equal; else the column itself grows, so that it
-    is never there twice."""
+    """The column with these values behind it: in no memory if all are equal; else the column itself grows, uncopied."""
     if not len(column) or not len(values):
         return column if len(column) else values
     length = len(column) + len(values)

@@ -16,8 +16,7 @@ SQLITE_MAGIC = b"SQLite format 3\x00"
 def written_whole(path: Path) -> Iterator[Path]:
     """A path next to `path` to write to. It is renamed to `path` when the block succeeds, and removed when it fails.
 
-    If `path` is a link, its target is written, and the link stays. A terminal or a pipe is written directly.
-    """
+    If `path` is a link, its target is written, and the link stays. A terminal or a pipe is written directly."""
     if path.exists() and not path.is_file():  # a terminal, a pipe: nothing can be renamed to it
         yield path
         return

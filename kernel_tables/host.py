@@ -10,7 +10,7 @@ from kernel_tables.attribution import Chains, Paths
 from kernel_tables.capture import THREAD_BITS, process_of
 from kernel_tables.intervals import unions
 from kernel_tables.profile import Profile
-from kernel_tables.steps import OUTSIDE, phases_and_parts
+from kernel_tables.steps import phases_and_parts
 
 CALLS, SAMPLES = ("cuda", "osrt"), ("python", "sample")  # sources; "none" is the time of ranges in no call
 UNKNOWN = "(unknown)"  # a function
@@ -28,10 +28,13 @@ def host_table(profile: Profile, step_name: str = "step") -> pd.DataFrame:
       them. A row for the time in no call stands for the ranges of the thread: its own times add up to what they cover.
     - `us_per_launch` is `own_ns` over the activities that all threads launched in the phase.
     - `estimated_ns` is an estimate of the time in a sampled function: its samples times the median time from a sample
-      to the next.
-    """
+      to the next."""
     events = pd.concat(_events(profile), ignore_index=True)
-    events["where"] = _phases(profile, step_name, events["start"].to_numpy(), events["thread"].to_numpy())
+    ranges, chains = profile.capture.ranges, Chains(profile.capture.path, profile.capture.ranges)
+    node = chains.at_each(events["start"].to_numpy(), events["thread"].to_numpy())
+    parent, innermost = chains.finished()
+    paths = Paths(parent, ranges.name[innermost], ranges.names)  # by the rule of attribution
+    events["where"] = np.array(phases_and_parts(paths.tuples, step_name)[0], object)[paths.of_node[node]]
     is_sample = events["source"].isin(SAMPLES)
     events["samples"], events["calls"] = is_sample, events["source"].isin(CALLS)
     events["own_ns"] = _own_ns(events)
@@ -95,17 +98,6 @@ def _events(profile: Profile) -> Iterator[pd.DataFrame]:
         functions = np.array([*part["names"], UNKNOWN], object)[part["name"]]  # a missing name is the last
         columns = {"thread": part["thread"], "start": part["start"], "end": part.get("end", part["start"])}
         yield pd.DataFrame(columns).assign(source=source, function=functions)
-
-
-def _phases(profile: Profile, step_name: str, start: np.ndarray, thread: np.ndarray) -> np.ndarray:
-    """The phase at each of these times on its thread, by the rule of attribution."""
-    capture = profile.capture
-    if not len(capture.ranges):
-        return np.full(len(start), OUTSIDE, object)
-    chains = Chains(capture.path, capture.ranges)
-    node, (parent, innermost) = chains.at_each(start, thread), chains.finished()
-    paths = Paths(parent, capture.ranges.name[innermost], capture.ranges.names)
-    return np.array(phases_and_parts(paths.tuples, step_name)[0], object)[paths.of_node[node]]
 
 
 def _own_ns(events: pd.DataFrame) -> np.ndarray:

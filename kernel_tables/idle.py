@@ -51,8 +51,7 @@ class HostCalls:
     """Every API call, in the order of capture.calls, and the cause (index in CAUSES) for which it held up the host.
 
     A call or copy counts as in a step only if the step launches more afterwards; so the call with which a step ends
-    does not.
-    """
+    does not."""
 
     def __init__(self, scope: Scope):
         capture = scope.profile.capture
@@ -71,7 +70,6 @@ class HostCalls:
 
     @cached_property
     def _copies(self) -> dict[str, np.ndarray]:
-        """The columns of capture.source.copies(), by activity."""
         return self.scope.profile.capture.source.copies()
 
     @property
@@ -104,8 +102,7 @@ class HostCalls:
         rows = np.flatnonzero((self.kind != LAUNCH) & (self.kind != OTHER))
         is_wait = np.isin(self.kind[rows], (WAIT, COPY))  # the others allocate or free
         in_step = self._launches_more(self.start_ns[rows], self._step_of_calls(rows))
-        # If a process frees memory only between steps, it is that which makes its steps allocate, so their allocations
-        # count as outside of steps, too.
+        # If a process frees memory only between steps, that makes its steps allocate: it counts as outside, too.
         process, is_freeing = self.process[rows], self.kind[rows] == FREEING
         between, inside = (np.unique(process[is_freeing & mask]) for mask in (~in_step, in_step))
         frees_between = np.isin(process, np.setdiff1d(between, inside))
@@ -155,8 +152,7 @@ def claims(gap_ns: np.ndarray, held_up_ns: np.ndarray) -> np.ndarray:
 
 
 class Idle:
-    """The gaps between the activities of all devices. Every array has an entry for each activity, for the gap that it
-    ended."""
+    """The gaps between the activities of all devices. Arrays are by activity, for the gap that it ended."""
 
     def __init__(self, scope: Scope, calls: HostCalls):
         """Raises NotConserved unless the causes add up to the gaps."""
@@ -172,7 +168,6 @@ class Idle:
             self._add(device)
 
     def by_activity(self, *causes: str) -> np.ndarray:
-        """The idle time of these causes."""
         none_ns = np.zeros(len(self.scope.activities), np.int64)
         return sum((ns for cause, ns in self.ns_by_cause.items() if cause in causes), start=none_ns)
 

@@ -76,8 +76,7 @@ def _is_overlapping(work: Activities, is_checked: np.ndarray) -> np.ndarray:
     """Whether an activity still runs when the next one on its stream has ended, for longer than before that started.
 
     A stream runs one activity after another; programmatic dependent launches overlap a little. Where more than a tenth
-    of a stream's activities overlap, its number does not mean an order.
-    """
+    of a stream's activities overlap, its number does not mean an order."""
     is_wrong, by_process = np.zeros(len(work), bool), rows_by_value(work.process, is_checked).values()
     for mine in (rows[own] for rows in by_process for own in rows_by_value(take(work.stream, rows)).values()):
         if (np.diff(work.start[mine]) < 0).any():
@@ -99,8 +98,7 @@ def launches_without_kernels(profile: Profile) -> np.ndarray:
     """The calls that launched a kernel or a graph, succeeded, and have no activity.
 
     Launches while the process captures a stream do not count, since they run nothing. A runtime call and the driver
-    call inside it are one launch.
-    """
+    call inside it are one launch."""
     capture, row = profile.capture, profile.attribution.launch_row
     calls = capture.calls
     launches, has_run = calls.named(*LAUNCHES), np.zeros(len(calls.start), bool)
@@ -122,8 +120,7 @@ def launches_without_kernels(profile: Profile) -> np.ndarray:
 
 
 def steps_without_kernels(profile: Profile, steps: np.ndarray, step_name: str) -> np.ndarray:
-    """Those of these ranges `step_name` in which the host launched kernels and none was recorded, though others have
-    some."""
+    """Those of these ranges `step_name` in which the host launched kernels and none was recorded, as in others."""
     empty = steps[~np.isin(steps, profile.enclosing(step_name)[profile.capture.activities.is_kernel])]
     if not len(empty) or len(empty) == len(steps) or profile.is_cpu_only:
         return empty[:0]

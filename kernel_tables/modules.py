@@ -141,8 +141,7 @@ def gloo_collectives(trace) -> tuple[np.ndarray, np.ndarray]:
     operators that started them, NONE for those before the trace.
 
     Gloo runs collectives in the order of the calls: each belongs to the earliest call of its operation that began
-    before it, and that no other collective belongs to.
-    """
+    before it, and that no other collective belongs to."""
     # Of calls on one tensor; Gloo has no reduce-scatter, but reduces all, and keeps a part.
     run_for = {"allgatherbase": "allgather", "reducescatterbase": "allreduce"}
 
@@ -192,8 +191,7 @@ class Nesting:
     """How the events (in `mask`) of each thread nest; one that ends after its outer event is cut there.
 
     `parent`: the row of the event around each, NONE without one. `open`: by thread, times, and the innermost open event
-    from each of them to the next; its last element is for times before the first.
-    """
+    from each of them to the next; its last element is for times before the first."""
 
     def __init__(self, start: np.ndarray, end: np.ndarray, thread: np.ndarray, mask: np.ndarray | None = None):
         self.parent, self.open = np.full(len(start), NONE), {}
@@ -222,8 +220,7 @@ class Nesting:
 class ModuleCalls:
     """The calls of modules, without wrappers, by number.
 
-    `chains` has by call the calls around it and itself, without those of the class of the one directly around them.
-    """
+    `chains` has by call the calls around it and itself, without those of the class of the one directly around them."""
 
     def __init__(self, trace):
         wrappers = {
@@ -259,8 +256,7 @@ class Backward:
     """The nodes of autograd, and the calls of modules to which each belongs.
 
     `owner` has by node the innermost call around the operator that it differentiates: NONE if it ran in no call,
-    UNKNOWN for a node without numbers.
-    """
+    UNKNOWN for a node without numbers."""
 
     UNKNOWN = -2
 
@@ -328,8 +324,7 @@ class Backward:
         yield from close(0)
 
     def _numbers(self) -> tuple[np.ndarray, np.ndarray]:
-        """The sequence number and the forward thread of each operator. A node without them gets those of the operator
-        that the engine calls in it."""
+        """Sequence number and forward thread of each operator; of a node without them, those of the operator in it."""
         sequence, forward = self.operators["sequence"].copy(), self.operators["forward_thread"].copy()
         is_numbered = ~self.is_node & (sequence != NONE) & (forward > 0)
         for thread, inner in rows_by_value(self.operators["thread"], is_numbered).items():
@@ -374,8 +369,6 @@ class Backward:
 
 
 class StreamCapture(NamedTuple):
-    """The capture of a stream into a graph."""
-
     calls: np.ndarray  # rows of those that created nodes
     kinds: bytes  # of these nodes
     end: int
@@ -387,8 +380,7 @@ def graph_nodes(trace, activities: Activities) -> Nodes:
     Kineto records no creation. But if the activities of a graph run one after another, their order is that of their
     capture, so the n-th activity of a replay belongs to the n-th call. With node ids (PyTorch 2.12), their order
     is that of the capture, also where branches run at once, and nodes of loops and conditions run several times or
-    not in every replay. A node has the number of its call.
-    """
+    not in every replay. A node has the number of its call."""
     max_overlap_ns = 500  # by inexact times, activities that run in a row overlap by up to 96 ns on an H200
     node_ids, activities.node = activities.node, np.full(len(activities), NONE)
     calls, captures, created = trace["call"], _captures(trace, activities), np.empty(0, np.int64)

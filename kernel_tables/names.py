@@ -52,8 +52,7 @@ def name_facts(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> dict
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """A short name by full name, all different. Equal ones get what else is known, then numbers in the order of the
-    full names."""
+    """A short name by full name, all different: equal ones get what else is known, then numbers, by full name."""
     parts = {name: parts_of(name) for name in dict.fromkeys(names)}
     short = {name: main for name, (main, _) in parts.items()}
     for text, group in _by_text(short).items():
@@ -76,8 +75,7 @@ def _by_text(short: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def parts_of(name: str) -> tuple[str, str]:
-    """The short name, if no other kernel has the same, and what is added if one has. Of a name of more than 4,000
-    characters, these are read."""
+    """The short name, if no other kernel has the same, and what is added if one has. 4,000 characters are read."""
     begin = name[:4000]
     main, more = _words(begin) or _matrix_product(begin) or _function(begin) or ([name], "")
     text = visible(" ".join(" ".join(main).split()))
@@ -165,8 +163,7 @@ def _matrix_operation(core: str) -> list[str]:
 
 
 def _function(name: str) -> tuple[list[str], str] | None:
-    """Of a function of C++. Of PyTorch's loops, reductions and lists of tensors: what they apply to what. Of others:
-    the name without `kernel`."""
+    """Of a function of C++: what PyTorch's loops apply to what, else the name without `kernel`."""
     namespaces, function, arguments = _split(name)
     if not function:
         return None
@@ -181,8 +178,7 @@ def _function(name: str) -> tuple[list[str], str] | None:
 
 
 def _split(name: str) -> tuple[str, str, str]:
-    """The namespaces, the identifier and the rest of the name of a function, mangled or not; the identifier is
-    empty if the text is not the name of a function."""
+    """The namespaces, the identifier (empty in what is none) and the rest of the name of a function, mangled or not."""
     plain = re.sub(r"<unnamed>|\(anonymous namespace\)|\{anonymous\}", "", name)
     plain = re.sub(r"^(?:void |static |(?:typename )?std::enable_if<.{0,300}?>::type )+", "", plain)
     if mangled := re.fullmatch(r"_ZN?[KVL]*(\d.*)", plain):  # Itanium: identifiers, each after its length

@@ -33,8 +33,7 @@ INVISIBLE = r"\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\
 def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: str) -> None:
     """Writes the table in one of FORMATS to `path`, completely or not at all; to standard output if that is None.
 
-    A missing number is an empty cell; in JSON it is null, in Parquet missing.
-    """
+    A missing number is an empty cell; in JSON it is null, in Parquet missing."""
     if table_format == "parquet":
         from kernel_tables.tables import as_frame
 
@@ -62,7 +61,7 @@ def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: st
 def _cell(value: object) -> str:
     if value is None:
         return ""
-    return f"{value:.3f}" if isinstance(value, float) else escaped(str(value))
+    return f"{value:.3f}" if isinstance(value, float) else escaped(value)
 
 
 def write_text(text: str | bytes, path: Path | None) -> None:
@@ -88,8 +87,7 @@ def columns_of(table: Table | pd.DataFrame) -> dict[str, list]:
 
 def as_json(value: object, indent: int | None = 1) -> str:
     """The value as JSON, whose invisible characters are escaped; on one line with `indent` None."""
-    separators = (",", ":") if indent is None else None
-    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators)
+    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=(",", ":") if indent is None else None)
     return re.sub(f"[{INVISIBLE}]", lambda match: f"\\u{ord(match[0]):04x}", text) + "\n"
 
 
@@ -99,22 +97,16 @@ def compact_table(headings: Sequence[str], rows: Iterable[Iterable[str]], right_
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (headings, dashes, *rows))
 
 
-def escaped(text: str) -> str:
-    """The text as Markdown that renders as the text itself, also in a table."""
-    special = (
-        r"[\\`*\[\]<>|$~&]"
-        r"|@(?=\w)"  # a mention
-        r"|(?<![A-Za-z0-9_])_+|_+(?![A-Za-z0-9_])"
-        r"|:(?=//)|(?<!\d):(?=[\w+-]+:)|:(?=[a-z+_-][\w+-]*:)"  # the colon of a link or of an emoji
-        r"|^[#+=-]"
-    )
-    line = re.sub(special, lambda match: "".join(f"\\{character}" for character in match[0]), visible(text))
+def escaped(text: object) -> str:
+    """The text as Markdown, with pandoc's extensions, that renders as the text itself, also in a table."""
+    emoji = r"(?<!\d):(?=[\w+-]+:)|:(?=[a-z+_-][\w+-]*:)"  # and below, a mention, and the colon of a link
+    line = re.sub(rf"[&<|$~^]|@(?=\w)|:(?=//)|{emoji}", lambda sign: f"&#{ord(sign[0])};", visible(str(text)))
+    line = re.sub(r"[\\`*\[\]>]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]", r"\\\g<0>", line)
     return re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", line)  # the number of a list
 
 
 def code(text: str, in_table: bool = False) -> str:
-    """The text as a code span, which shows every character; with `in_table`, pipes are escaped. "(no name)" if it is
-    blank."""
+    """The text as a code span, with pipes escaped if it is `in_table`; "(no name)" if it is blank."""
     line = visible(text)
     if not line.strip():
         return "(no name)"
@@ -148,5 +140,5 @@ def duration(ns: float) -> str:
 
 
 def percent(share: float) -> str:
-    """A share of 1 as 45.6 %; "<0.1 %" for a small one that is not 0."""
-    return f"{100 * share:.1f} %" if share == 0 or share >= 0.0005 else "<0.1 %"
+    """A share of 1 as 45.6 %; "< 0.1 %" for a small one that is not 0."""
+    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:z.1f} %".replace("-", "−")

@@ -27,8 +27,7 @@ def payload_of(blob: object) -> tuple[int, int, bytes] | None:
 
 
 def frames_of(blob: object) -> tuple[tuple[int, int, int], ...] | None:
-    """The frames in a value of `binaryData`, innermost first: the string ids of function and file, and the line. None
-    if its bytes are not exactly a stack."""
+    """The frames of a stack, innermost first: string ids of function and file, and the line; None if it is none."""
     _, _, data = payload_of(blob) or (0, 0, b"")
     if len(data) < 16:
         return None

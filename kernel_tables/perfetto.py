@@ -59,7 +59,6 @@ def write_timeline(profiles: Sequence[Profile], path: Path, under: str | None = 
 
 
 def _slices(profile: Profile, under: str | None) -> Iterator[Slice]:
-    """What of a capture is written."""
     work, calls, ranges = profile.capture.activities, profile.capture.calls, profile.capture.ranges
     profile.capture.load_call_ends()
     inside = np.ones(len(profile.paths), bool)

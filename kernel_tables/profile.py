@@ -29,8 +29,7 @@ def read(path: str | os.PathLike, classes: Sequence = ()) -> Profile:
     not.
 
     `classes` are custom classes of kernels, tried before the built-in ones: see classes.users_rules. Raises TraceError,
-    with one line, if the file cannot be read, and ImpossibleCapture, which is one, if what it says is impossible.
-    """
+    with one line, if the file cannot be read, and ImpossibleCapture, which is one, if what it says is impossible."""
     path = Path(path)
     if path.exists() and not path.is_file():  # to open a pipe may never end
         raise TraceError(f"{path}: a folder, a pipe or a device, not a capture; name the .sqlite or .json file")
@@ -76,8 +75,7 @@ class Profile(AbstractContextManager):
         """One row per range name, or with `tree` per range path, inner ranges below outer ones.
 
         What nested ranges launched is included, once. With `under`, only ranges of this name and what is inside them
-        count; with `process` (a global id), only those of this process. The same holds for the tables below.
-        """
+        count; with `process` (a global id), only those of this process. The same holds for the tables below."""
         return tables.as_frame(self.table("ranges", under, process, tree))
 
     def kernels(self, under: str | None = None, process: int | None = None) -> pd.DataFrame:

@@ -58,8 +58,7 @@ def write_publishable(source: Path, target: Path, window: str | None = None, pro
     `process`, its number in the operating system, that is only what belongs to that process or to none.
 
     The source is opened read-only. Raises TraceError if it is no export, ImpossibleCapture if it is damaged (a copy
-    would be sound, and lack what was lost), OSError if the disk is full.
-    """
+    would be sound, and lack what was lost), OSError if the disk is full."""
     try:
         with (
             closing(export.Export(source)) as opened,
@@ -92,7 +91,6 @@ class _Publication:
         database.create_function("published_call", 1, self._call)
 
     def copy(self) -> None:
-        """Copies all that may be published."""
         tables = [table for table in self.export.columns if table in KEPT_TABLES or table.startswith(ENUM)]
         for table in tables:
             self._copy_rows(table, self._condition(table))
@@ -110,8 +108,7 @@ class _Publication:
         self.database.execute(f'INSERT INTO main."{table}" SELECT {values} FROM source."{table}" WHERE {where}')
 
     def _window_start_ns(self, window: str) -> int | None:
-        """The start of the longest range with the name of the window; None if there is none. The longest, since parts
-        of a model may have the same name."""
+        """The start of the longest range of this name, which parts of a model may have, too; None if there is none."""
         if not self.export.has(NVTX, "start", "end", "text"):
             return None
         timed = "typeof(start) = 'integer' AND typeof(end) = 'integer'"

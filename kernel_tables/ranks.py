@@ -64,8 +64,7 @@ def ranks_of(profiles: Sequence[Profile]) -> list[Rank]:
     """The ranks: numbered as the captures say, if each contains one process and names its rank; else in the order of
     the captures, within one by device, then by process.
 
-    A capture in which nothing ran on a device counts as one rank, so that later ones keep their numbers.
-    """
+    A capture in which nothing ran on a device counts as one rank, so that later ones keep their numbers."""
     processes = []
     for profile in profiles:
         work, ranges = profile.capture.activities, profile.capture.ranges
@@ -94,8 +93,7 @@ def communication(ranks: Sequence[Rank], step_name: str = "step") -> pd.DataFram
     """One row per rank, device and measured step, with STEP_COLUMNS.
 
     A sum over the collectives is missing if there are none, or it is missing for one of them. Raises NotConserved if
-    the parts of a step do not add up to it.
-    """
+    the parts of a step do not add up to it."""
     devices = _steps_by_device(ranks, step_name)
     if not devices:  # no device has a step in which anything ran
         return pd.DataFrame(columns=STEP_COLUMNS, dtype="Int64")
@@ -111,8 +109,7 @@ def collectives(ranks: Sequence[Rank], step_name: str = "step") -> pd.DataFrame:
 
     `bytes` is what the name of a range says, else the call of NCCL or PyTorch. transfer_ns and waiting_ns are missing
     with one rank, if the run had more ranks than are given, and in steps in which the ranks of a communicator did not
-    run the same collectives.
-    """
+    run the same collectives."""
     return _match_collectives(ranks, _steps_by_device(ranks, step_name))[COLLECTIVE_COLUMNS]
 
 
@@ -136,7 +133,6 @@ def findings_of_ranks(ranks: Sequence[Rank], step_name: str = "step") -> list[Fi
 
 
 def _steps_by_device(ranks: Sequence[Rank], step_name: str) -> list[_DeviceSteps]:
-    """The steps of every rank on each of its devices."""
     scopes = {profile: Scope(profile, step_name) for profile in dict.fromkeys(rank.profile for rank in ranks)}
     requests = {profile: _requests_by_row(scope) for profile, scope in scopes.items()}
     return [
@@ -241,8 +237,7 @@ class _DeviceSteps:
 
 
 def _requests_by_row(scope: Scope) -> dict[int, tuple]:
-    """By row of a kernel of communication: the operation, bytes and communicator that PyTorch's profiler told, else
-    those of NCCL's calls."""
+    """By row of a kernel of communication: operation, bytes and communicator, of PyTorch's profiler or NCCL's calls."""
     work, capture = scope.activities, scope.profile.capture
     rows = np.flatnonzero(scope.is_of_class("communication") & (scope.launch_row != NONE))
     if capture.is_torch:
@@ -316,8 +311,7 @@ def match_requests(calls: Iterable, kernels: Sequence[tuple[int, int]]) -> list[
     A call launches a kernel itself, unless it is between ncclGroupStart and ncclGroupEnd: then the outermost
     ncclGroupEnd launches what all calls between them request (NCCL's manual, "Group Calls"). Nothing is known if the
     kernel was launched in none of `calls`, or in a group that began before the capture; nor are bytes if one call or
-    group launched several kernels.
-    """
+    group launched several kernels."""
     launches = [(NONE, NONE, NONE, [])]  # thread, start and end of what launches, and what it launches; first: nothing
     for thread, of_thread in groupby(calls, attrgetter("thread")):
         group, depth, last_ns = [], 0, -1  # depth: how many groups are open

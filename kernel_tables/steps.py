@@ -32,8 +32,7 @@ OUTSIDE = "(outside)"  # the phase and the part where no range is open inside th
 
 
 def measured_steps(profile: Profile, step_name: str) -> np.ndarray:
-    """The numbers of the ranges `step_name` of all processes, in order of time; if there is a range `measure`, only
-    those inside it."""
+    """The numbers of the ranges `step_name` of all processes by time; if there is a range `measure`, only inside it."""
     ranges, window = profile.capture.ranges, "measure"
     is_step = np.array([name == step_name for name in ranges.names], bool)[ranges.name]
     if window in ranges.names:
@@ -44,8 +43,7 @@ def measured_steps(profile: Profile, step_name: str) -> np.ndarray:
 def phases_and_parts(paths: Iterable[tuple[str, ...]], step_name: str) -> tuple[list[str], list[str]]:
     """The phase and the part of every path: the name directly inside the step, and the innermost name.
 
-    Without a step, the outermost name is the phase.
-    """
+    Without a step, the outermost name is the phase."""
     inner = [path[path.index(step_name) + 1 :] if step_name in path else path for path in paths]
     return [(*path, OUTSIDE)[0] for path in inner], [(OUTSIDE, *path)[-1] for path in inner]
 
@@ -66,8 +64,7 @@ def clock_offsets_ns(profiles: Sequence[Profile]) -> list[int]:
 
 @dataclass(frozen=True)
 class Device:
-    """The activities of a device of a process that are in its span at least partly, ordered by start; their times are
-    cut to the span."""
+    """The activities of a device of a process that are partly in its span, by start; times are cut to the span."""
 
     process: int  # global id
     number: int  # of the GPU; -1 for the CPU
@@ -147,7 +144,6 @@ class Scope:
         return np.array([*has_class, False])[self.activities.name] & (self.activities.kind == KINDS.index("kernel"))
 
     def is_named(self, is_wanted: Callable[[str], object]) -> np.ndarray:
-        """By activity: whether `is_wanted` accepts its name."""
         return np.array([*map(bool, map(is_wanted, self.activities.names)), False])[self.activities.name]
 
     def is_in_range(self, is_wanted: Callable[[str], object]) -> np.ndarray:
@@ -159,8 +155,7 @@ class Scope:
 
     @cached_property
     def is_incomplete(self) -> bool:
-        """Whether launches in the steps, or whole steps, lack their kernels or the times of these, so that a gap may
-        have been none."""
+        """Whether so many launches or steps lack their kernels, or these their times, that a gap may have been none."""
         in_scope = self.is_in_scope & self.is_kernel
         without_time = np.count_nonzero(in_scope & ~self.profile.timed) / max(np.count_nonzero(in_scope), 1)
         return self.lost_steps > 0 or without_time + share_lost(self.profile, self.step_ranges) > self.FEW_LOST
@@ -214,8 +209,7 @@ class Scope:
     def parts_ns(self) -> dict[str, int]:
         """The devices' spans, summed, by PARTS: computation has priority, then communication, then memory operations.
 
-        Raises NotConserved unless the parts of each device add up to its span, to the nanosecond.
-        """
+        Raises NotConserved unless the parts of each device add up to its span, to the nanosecond."""
         is_communication, parts_ns = self.is_of_class("communication"), dict.fromkeys(PARTS, 0)
         for device in self.devices:
             compute = device.time_of(~self.is_memory & ~is_communication)
@@ -233,7 +227,6 @@ class Scope:
         return sum(device.time_of(mask).total_ns for device in self.devices)
 
     def share(self, ns: int) -> float:
-        """The time as a share of the spans."""
         return ns / self.span_ns if self.span_ns else 0.0
 
     def per_step(self, mask: np.ndarray) -> float:
@@ -241,8 +234,7 @@ class Scope:
         return round(int(mask.sum()) / self.step_count, 1)
 
     def per_step_ms(self, ns: int) -> float:
-        """The total `ns` as milliseconds of one step on one device, the mean of all steps and devices. Without steps,
-        the capture counts as one."""
+        """The total `ns` as milliseconds of one step (without steps, the capture) on one device: the mean of all."""
         return ns / 1e6 / self.steps_on_devices
 
     @cached_property
@@ -266,8 +258,7 @@ class Scope:
         PyTorch's DataLoader, within the device's span.
 
         Other threads may wait for batches that nobody needs yet, so they do not count. What an evaluation waits for is
-        no waiting of a training step, and counts only with `in_evaluation`, alone.
-        """
+        no waiting of a training step, and counts only with `in_evaluation`, alone."""
         ranges, (rows, is_evaluation) = self.ranges, self._waits
         is_own = (is_evaluation == in_evaluation) & (self.range_process[rows] == device.process)
         if self.has_steps:

@@ -36,19 +36,16 @@ def joined(ranks: Sequence[int | None], tables: Sequence[Table]) -> "Table | pd.
 
 
 def as_frame(table: "Table | pd.DataFrame") -> "pd.DataFrame":
-    """The table as a DataFrame."""
     import pandas as pd
 
-    texts = {name: "str" for name in table if isinstance(table[name], list)}
-    return pd.DataFrame(table).astype(texts)
+    return pd.DataFrame(table).astype({name: "str" for name in table if isinstance(table[name], list)})
 
 
 def _longest_first(table: Table, time: str, *names: str) -> Table:
     """The rows, the longest time first, then by name."""
     keys = list(zip((-table[time]).tolist(), *(table[name] for name in names), strict=True))
     rows = sorted(range(len(keys)), key=keys.__getitem__)
-    columns = table.items()
-    return {name: c[rows] if isinstance(c, np.ndarray) else [c[row] for row in rows] for name, c in columns}
+    return {name: c[rows] if isinstance(c, np.ndarray) else [c[row] for row in rows] for name, c in table.items()}
 
 
 @dataclass

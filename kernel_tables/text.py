@@ -107,8 +107,7 @@ def declared_lines(
     columns: Sequence[tuple[str, str, str]], rows: Mapping[str, Sequence], width: int, all_ns: int = 0,
     time: str = "GPU time",
 ) -> str:  # fmt: skip
-    """The rows in columns as COLUMNS has them; empty ones are left out. Kernels have short names. Shares are of
-    `all_ns`; `time` is the heading of times."""
+    """The rows in columns as COLUMNS has them, without empty ones; shares are of `all_ns`, `time` is a heading."""
     kernels = [text for _, key, kind in columns if kind == "kernel" for text in rows[key]]
     formats = {
         "kernel": short_names(kernels).__getitem__, "path": lambda path: path or "(no range)", "count": "{:,}".format,
@@ -127,8 +126,7 @@ def declared_lines(
 def ranking_lines(
     name: str, profile: Profile, top: int, width: int, under: str | None = None, process: int | None = None
 ) -> str:
-    """The first `top` rows (0: all) of the profile's table "ranges", "kernels" or "classes", and below them how many
-    are left out, and what shows them."""
+    """The first `top` rows (0: all) of the table "ranges", "kernels" or "classes", and how many are left out."""
     table = columns_of(profile.table(name, under, process))
     if name == "ranges":
         table["total_ns"] = list(map(sum, zip(table["gpu_time_ns"], table["memop_time_ns"], strict=True)))
@@ -174,8 +172,7 @@ def bar(share: float, width: int) -> str:
 
 
 def finding_lines(findings: list, width: int, time=None, noun: str = "kernels") -> str:
-    """The `time` of a step (steps.StepTime), the findings in their order, and how many rules could not be checked.
-    `noun` is Scope.noun."""
+    """The `time` of a step (StepTime), the findings, and how many rules could not be checked. `noun`: Scope.noun."""
     lines = [*_wrapped(time.sentence, width, ""), ""] if time else []
     reported = [finding for finding in findings if not finding.abstained]
     for finding in reported:
@@ -233,8 +230,7 @@ def _ms(ms: float | None) -> str:
 
 
 def notebook_html(profile: Profile, step_name: str) -> str:
-    """What a notebook shows: the tree of ranges, what is lost, the time of a step and three findings, as HTML without
-    scripts."""
+    """What a notebook shows, as HTML: the tree of ranges, what is lost, the time of a step and three findings."""
     from kernel_tables.check import losses
     from kernel_tables.diagnose import diagnose
     from kernel_tables.steps import Scope, step_time

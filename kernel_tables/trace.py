@@ -57,8 +57,7 @@ def is_json(begin: bytes, path: Path) -> bool:
 
 
 def read(path: Path) -> Capture:
-    """The capture in a trace. Raises TraceError if the file is no trace or without activities, ImpossibleCapture if it
-    is cut off."""
+    """The capture in a trace. Raises TraceError for no trace or no activities, ImpossibleCapture if it is cut off."""
     events = Events(path)
     on_gpu = len(events[KERNEL]["start"]) > 0
     if not on_gpu and (launches := len(events.rows_named("call", "Launch"))):
@@ -75,8 +74,7 @@ def read_recorded(path: Path, torch_version: str, on_gpu: bool | None = None) ->
     """The capture in a trace that this project's recorder had PyTorch write: the ranges are annotations alone.
 
     `on_gpu`: whether the program used a GPU, by default whether the trace has calls or activities of one. Raises
-    TraceError without activities.
-    """
+    TraceError without activities."""
     events = Events(path)
     counts = {kind: len(columns["start"]) for kind, columns in events.columns.items() if kind != "overhead"}
     if not any(counts.values()):
@@ -93,8 +91,7 @@ def read_recorded(path: Path, torch_version: str, on_gpu: bool | None = None) ->
 
 
 def export_capture(profiler: Any, path: Path, on_gpu: bool, torch_version: str) -> None:
-    """Writes the window that a finished torch.profiler.profile recorded, as SQLite, completely or not at all. Raises
-    TraceError without activities."""
+    """Writes what a finished torch.profiler.profile recorded, as SQLite, or raises TraceError without activities."""
     from kernel_tables.publish import write_capture
 
     with tempfile.TemporaryDirectory(prefix="kineto-") as folder:
@@ -107,8 +104,7 @@ class Events(Source):
     """The events of each kind in columns: start, end (ns from the first event), name (a number of `texts`), thread, ...
 
     Activities of the GPU are of the kind KERNEL, with their `kind`. Raises ImpossibleCapture for JSON that is cut off,
-    TraceError if the file holds several ranks.
-    """
+    TraceError if the file holds several ranks."""
 
     def __init__(self, path: Path):
         self.path, self.file = path, EventFile(path)
@@ -130,7 +126,6 @@ class Events(Source):
         return self.columns[kind]
 
     def named(self, kind: Any) -> list[str]:
-        """The name of each event of a kind."""
         return [self.texts[number] for number in self[kind]["name"].tolist()]
 
     def rows_named(self, kind: Any, *words: str) -> np.ndarray:
@@ -139,7 +134,6 @@ class Events(Source):
         return np.flatnonzero(np.isin(self[kind]["name"], numbers))
 
     def _read(self) -> dict[Any, dict[str, np.ndarray]]:
-        """The columns by kind."""
         blocks: dict[Any, list[dict]] = {kind: [self._columns(kind, [])] for kind in dict.fromkeys(KINDS.values())}
         for events in self.file:
             by_kind: dict[Any, list[Event]] = defaultdict(list)
@@ -270,9 +264,12 @@ class Events(Source):
     # The capture
 
     def capture(self, on_gpu: bool, ranges: list[modules.Range], facts: dict[str, str]) -> Capture:
-        """The capture with these ranges and facts."""
         calls = self._device_work() if on_gpu else self._operator_work()
-        activities = self._activities()
+        work = self[KERNEL] | {"process": np.full(len(self[KERNEL]["start"]), self.process)}
+        used, place = np.unique(work["name"], return_inverse=True)
+        kernels = [self.texts[number] for number in used.tolist()]
+        times = (work[column] for column in ("start", "end", "correlation", "process", "stream", "node"))
+        activities = Activities(work["kind"], place.reshape(-1).astype(np.int32), kernels, *times)
         texts = {text: range_name(text) for text in dict.fromkeys(one.name for one in ranges)}
         names = Numbers()
         name = names.of([texts[one.name] for one in ranges])
@@ -334,16 +331,8 @@ class Events(Source):
         start, end, correlation, name = (calls[column] for column in ("start", "end", "correlation", "name"))
         return Calls(start, thread.reshape(-1), threads, correlation, name, names, end, np.zeros(len(end), bool))
 
-    def _activities(self) -> Activities:
-        work = self[KERNEL] | {"process": np.full(len(self[KERNEL]["start"]), self.process)}
-        used, name = np.unique(work["name"], return_inverse=True)
-        names = [self.texts[number] for number in used.tolist()]
-        columns = (work[column] for column in ("start", "end", "correlation", "process", "stream", "node"))
-        return Activities(work["kind"], name.reshape(-1).astype(np.int32), names, *columns)
-
     def _device_work(self) -> Calls:
-        """The calls of a program on a GPU, whose activities become sorted by kind. Raises ImpossibleCapture if a call
-        ends before it starts."""
+        """The calls of a program on a GPU, whose activities become sorted by kind. Raises ImpossibleCapture."""
         work = self[KERNEL]
         for number, word in ((COPY, "__amd_rocclr_copyBuffer"), (FILL, "__amd_rocclr_fillBuffer")):
             work["kind"][self.rows_named(KERNEL, word)] = number  # ROCm 7.1 calls them kernels

@@ -27,7 +27,6 @@ class Node:
     children: dict[str | None, "Node"] = field(default_factory=dict)
 
     def add(self, other: "Node") -> None:
-        """Adds the sums of another node."""
         self.kernels += other.kernels
         self.total_ns += other.total_ns
         self.memops += other.memops

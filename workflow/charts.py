@@ -115,8 +115,7 @@ def draw_roofline(points: pd.DataFrame, peaks: dict[str, float], bytes_per_s: fl
 
 
 def label_rows(rows: pd.DataFrame, but: Iterable[str] = ("mode",)) -> pd.DataFrame:
-    """The rows with `label`, "small · 512 · bf16": model, context length and what varies and is no default, without the
-    dimensions `but`."""
+    """The rows with `label`, "small · 512 · bf16": model, context and what varies and is no default, but not `but`."""
     names = [key for key in ("model", "context_length") if key not in but]
     keys = [key for key in VARIANTS if key not in but and rows[key].nunique() > 1]
     texts = [[*(str(row[name]) for name in names), *describe_variant(row, keys)] for row in rows.to_dict("records")]
@@ -124,7 +123,6 @@ def label_rows(rows: pd.DataFrame, but: Iterable[str] = ("mode",)) -> pd.DataFra
 
 
 def part_color(rows: pd.DataFrame, column: str) -> alt.Color:
-    """The colours of parts of bars."""
     names = sort_parts(rows[column])
     scale = alt.Scale(domain=names, range=[PARTS.get(name, PALE) for name in names])
     return alt.Color(f"{column}:N", scale=scale, title=None, legend=_legend(names))

@@ -20,7 +20,9 @@ from typing import Any
 
 import msgspec
 
+from cs336_model import locks
 from cs336_model.results import STAGES
+from kernel_tables.files import written_whole
 from workflow.grid import Config, ConfigError, Run, describe
 
 IS_JOB = "--target-jobs" in sys.argv  # of another Snakemake, such as on a node of Slurm: it does not plan again
@@ -99,8 +101,7 @@ def command_for(results: Iterable[str | Path]) -> str:
 def describe_host(stage: str, device: str, backend: str) -> dict[str, str | None]:
     """The versions here of what a stage uses; None for what is not here, or not used."""
     torch = find_torch()
-    can_use_gpu = torch and "+cpu" not in torch and device != "cpu"
-    gpus, driver = find_gpus() if can_use_gpu else ([], None)
+    gpus, driver = find_gpus() if torch and "+cpu" not in torch and device != "cpu" else ([], None)
     gpu = ", ".join(sorted(set(gpus))) or None
     host = {"torch": torch, "driver": driver, "gpu": gpu}
     if stage == "capture":
@@ -120,13 +121,10 @@ def find_gpus() -> tuple[list[str], str | None]:
     """The name of each visible GPU of this host, and the version of the driver; ([], None) if there is none."""
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return [], None
-    texts = [path.read_text() for path in Path("/proc/driver/nvidia/gpus").glob("*/information")]
-    if names := re.findall(r"^Model:\s*(.*\S)", "\n".join(texts), re.MULTILINE):  # no program asks a GPU that measures
-        version = re.search(r"\b\d+\.\d+(\.\d+)?\b", Path("/proc/driver/nvidia/version").read_text())
-        return names, version and version[0]
-    listed = read_output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
-    rows = [line.split(", ") for line in listed.splitlines() if ", " in line]
-    return [row[0] for row in rows], rows[0][1] if rows else None
+    names, version = list(locks.host_gpus().values()), Path("/proc/driver/nvidia/version")
+    query = ("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    driver = re.search(r"\b\d+\.\d+(\.\d+)?\b", version.read_text() if version.exists() else read_output(*query))
+    return names, driver[0] if driver and names else None
 
 
 def ask_version(program: str) -> str | None:
@@ -177,13 +175,11 @@ def digest_measured(stage: str, sources: Iterable[str]) -> str:
 
 
 def read_files(patterns: Iterable[str]) -> dict[str, bytes]:
-    """What is in files of the project, by their paths."""
     paths = sorted({path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()})
     return {str(path.relative_to(ROOT)): path.read_bytes() for path in paths}
 
 
 def hash_files(files: Mapping[str, bytes]) -> str:
-    """A digest of files by their paths."""
     parts = (part for name, text in files.items() for part in (name.encode(), text))
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
@@ -217,7 +213,6 @@ def write_digest(rule: str, *patterns: str, settings: str = "") -> str:
 
 @cache
 def digest_shared() -> str:
-    """A digest of what every script of the analysis may import."""
     patterns = [f"kernel_tables/**/*.{suffix}" for suffix in ("py", "toml", "js", "css", "j2")]
     patterns += [f"cs336_model/{name}.py" for name in ("results", "spec")]
     return hash_files(read_files([*patterns, "workflow/*.py", "workflow/columns.yaml"]))
@@ -228,6 +223,5 @@ def write_if_changed(path: Path, content: bytes) -> None:
     if IS_JOB or (path.is_file() and path.read_bytes() == content):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
-    partial.write_bytes(content)
-    partial.replace(path)
+    with written_whole(path) as partial:
+        partial.write_bytes(content)

@@ -39,8 +39,6 @@ class Struct(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Sizes(Struct):
-    """The sizes of this project's model."""
-
     d_model: Count
     d_ff: Count
     num_layers: Count
@@ -90,21 +88,15 @@ class Program(Struct):
 
 
 class Steps(Struct):
-    """A process that steps."""
-
     warmup_steps: Warmup
     measured_steps: Count
 
 
 class Timing(Steps):
-    """Processes without a profiler."""
-
     processes: Count  # that time each run
 
 
 class Capture(Steps):
-    """A process under a profiler."""
-
     backend: Literal["auto", "nsys", "torch"]
     nsys_options: list[
         Annotated[str, Meta(pattern=r"^--(?!output|export|force-overwrite|command-file)[a-z][a-z-]*(=[\w,.:-]+)?\Z")]
@@ -120,16 +112,12 @@ class Energy(Steps):
 
 
 class Counters(Steps):
-    """A process under Nsight Compute."""
-
     runs: str  # a pattern of names of runs, or "shown", the run whose step the page shows
     layers: Count
     metrics: list[str]
 
 
 class Operator(Struct):
-    """A process that measures attention alone."""
-
     warmup_passes: Warmup
     measured_passes: Count
 
@@ -163,8 +151,6 @@ class Config(Struct):
 
 
 class Run(Dimensions, frozen=True, kw_only=True):
-    """One configuration of the grid."""
-
     head_dim: int | None = None  # of attention alone, as are the context lengths that it measures
     context_lengths: tuple[int, ...] = ()
     stages: tuple[str, ...] = ()
@@ -255,8 +241,8 @@ def check_rules(config: Config) -> None:
     if not config.kernel_classes and not config.diagnosis_rules:
         return
     from kernel_tables.classes import users_rules
+    from kernel_tables.diagnose import rules_of_entries
     from kernel_tables.errors import TraceError
-    from kernel_tables.rules import rules_of_entries
 
     try:
         users_rules(config.kernel_classes)

@@ -70,7 +70,6 @@ class Job:
         self.environment = {name: value for name, value in chosen.items() if value is not None}
 
     def write_to_log(self, text: str) -> None:
-        """Adds a line to the log."""
         with self.log.open("a", encoding="utf-8") as log:
             print(text, file=log)
 
@@ -192,8 +191,7 @@ def export_capture(report: Path, capture: Path, options: Sequence[str]) -> None:
 
 
 def write_reports(job: Job, capture: Path) -> None:
-    """Writes what `nsys stats` says about a capture, as CSV files; none where nsys has nothing to say, which is no
-    reason to fail."""
+    """Writes what `nsys stats` says about a capture, as CSV files, where nsys has anything to say."""
     folder, prefix = job.files / "reports", job.scratch / "stats"
     folder.mkdir()
     command = ["nsys", "stats", f"--report={','.join(REPORTS.values())}", "--format=csv", "--force-overwrite=true"]
@@ -224,15 +222,13 @@ def ncu_command(table: Path, metrics: Sequence[str]) -> list[str]:
 
 
 def write_counters(table: Path, target: Path) -> None:
-    """Writes the rows of a table of ncu without its messages and what names the host. Raises ProfilerFailed without
-    rows, or if one is cut short."""
+    """Writes a table of ncu without messages and what names the host. Raises ProfilerFailed if it is cut short."""
     rows = []
     if table.exists():
         with table.open(encoding="utf-8", errors="replace", newline="") as file:
             rows = list(csv.reader(line for line in file if line.startswith('"')))
     if len(rows) < 3 or any(len(row) != len(rows[0]) for row in rows):  # heading, units, launches
         raise ProfilerFailed("no counters: the program ended well, and ncu wrote no table that can be read")
-    private = ("Process ID", "Process Name", "Host Name")
-    kept = [column for column, name in enumerate(rows[0]) if name not in private]
+    kept = [column for column, name in enumerate(rows[0]) if name not in ("Process ID", "Process Name", "Host Name")]
     with target.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows([row[column] for column in kept] for row in rows)

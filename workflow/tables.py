@@ -29,8 +29,6 @@ class WrongTable(Exception):
 
 
 class Column(NamedTuple):
-    """One column of a table, as declared."""
-
     kind: str  # text, int, float or bool
     unit: str
     meaning: str
@@ -45,7 +43,6 @@ def declared_columns(name: str, keys: bool = True) -> dict[str, Column]:
 
 
 def declared_tables() -> list[str]:
-    """The names of all declared tables."""
     return [name for name in _declarations() if name not in ("leading", "shared")]
 
 
@@ -71,8 +68,7 @@ def write_table(frame: pd.DataFrame, path: str | Path, keys: bool = True) -> Non
     """Writes the declared columns of a frame to `path` (.parquet), with units and meanings, and to a .csv file beside
     it; other columns are left out. `keys`: whether the table begins with KEYS.
 
-    Raises WrongTable if a column is missing or has values of another type.
-    """
+    Raises WrongTable if a column is missing or has values of another type."""
     path = Path(path).with_suffix(".parquet")
     table = _to_arrow(frame, path.stem, declared_columns(path.stem, keys))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +97,6 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def read_tables(paths: Iterable[str | Path]) -> dict[str, pd.DataFrame]:
-    """Tables by the name of their file."""
     return {Path(path).stem: read_table(path) for path in paths}
 
 

@@ -15,7 +15,7 @@ import jinja2
 import pandas as pd
 
 from kernel_tables.names import short_names
-from kernel_tables.output import code
+from kernel_tables.output import code, escaped, percent
 from workflow.grid import KEYS, Run
 from workflow.peaks import peak_flop_per_s
 from workflow.tables import sort_runs
@@ -33,7 +33,6 @@ MODES = {"forward": "forward pass", "forward_backward": "forward + backward", "t
 
 
 def environment(tables: dict[str, pd.DataFrame]) -> jinja2.Environment:
-    """The environment of the templates."""
     runs = tables["runs"][tables["runs"]["mode"].isin(list(MODES))]  # attention alone has no mode
     modes = choose_modes(runs) or ["forward"]
     quoted = list_quoted(tables, runs, modes[0])
@@ -43,7 +42,7 @@ def environment(tables: dict[str, pd.DataFrame]) -> jinja2.Environment:
         lstrip_blocks=True, extensions=["jinja2.ext.do"],
     )  # fmt: skip
     made.filters |= {
-        **{name: partial(write_each, write) for name, write in (NUMBERS | {"escape": escape, "code": code}).items()},
+        **{name: partial(write_each, write) for name, write in (NUMBERS | {"escape": escaped, "code": code}).items()},
         "spread": write_spread, "range": write_range, "count": write_count, "largest": list_largest,
         "middle": find_middle, "by": spread_columns, "markdown": write_markdown,
         "select": lambda table, mode: select(table, runs, mode),
@@ -109,16 +108,16 @@ def describe_machine(runs: pd.DataFrame) -> str:
     values = {label: runs[name].dropna().unique() for label, name in facts.items() if name in runs}
     texts = [label + " and ".join(map(str, known)) for label, known in values.items() if len(known)]
     texts += ["PyTorch's own profiler"] * ("torch" in set(runs["backend"]))
-    return f"Measured on {escape(', '.join(texts))}."
+    return f"Measured on {escaped(', '.join(texts))}."
 
 
 def describe_run(runs: pd.DataFrame, run: str) -> str:
     """A run in words: "10B at context 512, training step, bf16", with what is not the default of the grid; escaped."""
     row = runs.set_index("run").loc[run]
     if row["mode"] not in MODES:
-        return escape(run)
+        return escaped(run)
     variant = describe_variant(row, index_runs(runs).names[2:])
-    return escape(", ".join([f"{row['model']} at context {row['context_length']}", MODES[row["mode"]], *variant]))
+    return escaped(", ".join([f"{row['model']} at context {row['context_length']}", MODES[row["mode"]], *variant]))
 
 
 def describe_variant(row: dict | pd.Series, keys: Iterable[str]) -> list[str]:
@@ -134,7 +133,7 @@ def describe_grid(runs: pd.DataFrame) -> str:
     keys = ["model", "context_length", "mode", *options]
     values = {key.replace("_", " "): list(dict.fromkeys(runs[key])) for key in keys}
     values["mode"] = [MODES[mode] for mode in values["mode"]]
-    return escape("; ".join(f"{key} {', '.join(map(str, some))}" for key, some in values.items() if some))
+    return escaped("; ".join(f"{key} {', '.join(map(str, some))}" for key, some in values.items() if some))
 
 
 def list_missing(runs: pd.DataFrame) -> list[str]:
@@ -154,7 +153,7 @@ def list_missing(runs: pd.DataFrame) -> list[str]:
                 text += f" in {during}, where {requested} more were requested, on a GPU of {total}"
             elif not pd.isna(row["reason"]):
                 text += f": {row['reason']}"
-            lines.append(f"{describe_run(runs, row['run'])}{some}: {escape(text)}")
+            lines.append(f"{describe_run(runs, row['run'])}{some}: {escaped(text)}")
     return lines
 
 
@@ -176,11 +175,6 @@ def write_amount(count: float) -> str:
     return f"{count:,.1f}".removesuffix(".0")
 
 
-def write_percent(share: float) -> str:
-    """A share of 1 in percent; more than nothing never looks like nothing."""
-    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:z.1f} %".replace("-", "−")
-
-
 def write_size(count: float) -> str:
     """Bytes in GiB with one decimal, in MiB or KiB below one of these."""
     for unit, name, decimals in ((2**30, "GiB", 1), (2**20, "MiB", 0), (2**10, "KiB", 0)):
@@ -190,7 +184,6 @@ def write_size(count: float) -> str:
 
 
 def write_rate(flop_per_s: float) -> str:
-    """FLOP per second with the prefix that fits."""
     for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M")):
         if flop_per_s >= factor:
             return f"{write_number(flop_per_s / factor)} {prefix}FLOP/s"
@@ -227,7 +220,7 @@ def write_count(truths: pd.Series, noun: str = "run") -> str:
 def list_largest(rows: pd.DataFrame, name: str, share: str, count: int, form: str = "{} {}") -> pd.Series:
     """By run, the names with the largest shares, escaped, and these: "rope 7.2 %, norm 6.3 %"."""
     rows = rows[rows[share] > 0].sort_values(share, ascending=False, kind="stable")
-    cells = map(form.format, rows[name].map(escape), rows[share].map(write_percent))
+    cells = map(form.format, rows[name].map(escaped), rows[share].map(percent))
     texts = pd.Series(list(cells), rows.index, dtype="object")  # Series.combine of pandas 3.0 mixes rows of one run
     return texts.groupby(level=rows.index.names, sort=False).agg(lambda group: ", ".join(group[:count]))
 
@@ -272,7 +265,7 @@ def spread_columns(rows: pd.Series, name: str) -> pd.DataFrame:
     others = [key for key in rows.index.names if key != name]
     index = rows.index.droplevel(name).unique()
     table = rows.unstack(name)[rows.index.get_level_values(name).unique()].reindex(index).rename_axis(others)
-    return table.rename(columns=escape)
+    return table.rename(columns=escaped)
 
 
 def write_markdown(table: pd.DataFrame) -> str:
@@ -280,16 +273,10 @@ def write_markdown(table: pd.DataFrame) -> str:
     index = table.index.to_frame(index=False)
     index = index[[name for name in index if name not in VARIANTS or index[name].nunique() > 1]]
     cells = table.reset_index(drop=True).map(lambda value: ABSENT if pd.isna(value) else str(value))
-    cells = pd.concat([index.map(escape), cells], axis=1).map(_keep_in_cell).rename(columns=_keep_in_cell)
+    cells = pd.concat([index.map(escaped), cells], axis=1).map(_keep_in_cell).rename(columns=_keep_in_cell)
     long = [cells.iloc[:, number].str.len().max() > LONG_CELL for number in range(cells.shape[1])]
     align = ["left" if number < index.shape[1] or long[number] else "right" for number in range(cells.shape[1])]
     return cells.to_markdown(index=False, disable_numparse=True, colalign=align) if len(cells) else "(no rows)"
-
-
-def escape(text: object) -> str:
-    """Text in which Markdown, with pandoc's extensions, reads no sign of its own; one line."""
-    line = re.sub("[&<>|$~^]", lambda sign: f"&#{ord(sign[0])};", " ".join(str(text).split()))
-    return re.sub(r"[\\`*\[\]]|(?<!\w)_|_(?!\w)", r"\\\g<0>", line)
 
 
 def _keep_in_cell(text: str) -> str:
@@ -297,5 +284,5 @@ def _keep_in_cell(text: str) -> str:
 
 
 NUMBERS = {
-    "number": write_number, "amount": write_amount, "percent": write_percent, "size": write_size, "rate": write_rate,
+    "number": write_number, "amount": write_amount, "percent": percent, "size": write_size, "rate": write_rate,
 }  # fmt: skip

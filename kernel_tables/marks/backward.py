@@ -94,8 +94,7 @@ class _BackwardPass:
 
         Node.register_prehook would make a dictionary and a handle for each node. Here nodes of the same parts share a
         dictionary, handed over as Tensor.register_hook does it. As a side effect, a part opens without any kernel if
-        the gradient of its result was asked for. A retained graph keeps an empty dictionary of each pass.
-        """
+        the gradient of its result was asked for. A retained graph keeps an empty dictionary of each pass."""
         if not hasattr(self.local, "tensor"):
             self.local.tensor = torch.empty(0)
         first, end, tensor = 0, 0, self.local.tensor
@@ -108,8 +107,7 @@ class _BackwardPass:
             node._register_hook_dict(tensor)
 
     def _numbered_nodes(self) -> Iterator[tuple[int, Node]]:
-        """The number and node of all nodes below the roots, except those that accumulate into .grad: these count with
-        the node that ran before."""
+        """Numbers and nodes below the roots; those that accumulate in .grad count with the one before."""
         nodes = [root.grad_fn if isinstance(root, Tensor) else root.node for root in self.roots]
         nodes = [node for node in nodes if node is not None]
         seen = set(nodes)
@@ -140,8 +138,7 @@ def run_on_thread_of(device: torch.device, call: Callable[[], None]) -> None:
 
     The engine is called directly. torch.autograd.backward would first import SymPy to compare the gradient's shape with
     the tensor's: 0.25 s in the middle of the first step (PyTorch 2.11). The gradient is the empty tensor itself, since
-    making another one would take a kernel.
-    """
+    making another one would take a kernel."""
     with torch.enable_grad():
         empty = torch.empty(0, device=device, requires_grad=True).view(0)
     empty.grad_fn.register_prehook(lambda gradients: call())

@@ -35,8 +35,7 @@ def follow_compiled(parts_of: Callable[[list[str], list[Any]], Any]) -> None:
 
     `parts_of` returns the parts whose operations a kernel computes, from what inductor knows of it: the stack traces of
     calls in the model, as Python prints them, and nodes of the FX graph. Parts are a joint name, or another constant
-    whose repr is valid Python, since the compiled program contains it; unknown ones are a false value.
-    """
+    whose repr is valid Python, since the compiled program contains it; unknown ones are a false value."""
     from torch._inductor import config, debug
     from torch._inductor.codegen.wrapper import PythonWrapperCodegen
     from torch._inductor.virtualized import V

@@ -126,8 +126,7 @@ class Marker:
     """Opens ranges by an emitter, on the calling thread.
 
     If a part opens while autograd runs a backward pass on this thread, a checkpoint is computing the part again. Its
-    range is inside a range `recomputation` then, and not inside the reopened parts of the checkpoint's node.
-    """
+    range is inside a range `recomputation` then, and not inside the reopened parts of the checkpoint's node."""
 
     def __init__(self, emitter: Emitter) -> None:
         self.push, self.pop = emitter
@@ -181,8 +180,6 @@ class Marker:
 
 
 class RangeContext:
-    """A range as a context manager."""
-
     __slots__ = ("_close", "_name", "_open")
 
     def __init__(self, open_range: Callable[[str], object], close_range: Callable[[], object], name: str) -> None:

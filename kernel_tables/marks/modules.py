@@ -28,8 +28,7 @@ def mark(model: nn.Module, emitter: Emitter | None = None) -> Iterator[None]:
     pass in a range `backward`.
 
     The ranges have the names of `module_names`. They are of PyTorch's profiler, or what another `emitter` opens:
-    `nvtx_emitter()` for nsys. One model is marked at a time.
-    """
+    `nvtx_emitter()` for nsys. One model is marked at a time."""
     names = {id(module): name for module, name in module_names(model)}
     marker = Marker(record_function_emitter() if emitter is None else emitter)
     parts = ModuleParts(marker.part, lambda module: names.get(id(module)))
@@ -65,7 +64,6 @@ class ModuleParts:
         self._local = threading.local()
 
     def begin(self) -> None:
-        """Opens parts from now on."""
         _hide_from_compiler()
         self.active.append(self)
         self._register()
@@ -130,8 +128,7 @@ def _hide_from_compiler() -> None:
         forward_count = max(len(hooks._global_forward_hooks), len(hooks._global_forward_pre_hooks))
         return bool(hooks._global_backward_hooks or hooks._global_backward_pre_hooks) or forward_count > ours
 
-    # With PyTorch's function of this name, torch.compile finds hooks that a compiled model would not call, and warns of
-    # them. It need not warn of ours.
+    # With PyTorch's function of this name, torch.compile warns of hooks that a compiled model would not call.
     torch.nn.modules.module._has_any_global_hook = has_hooks_of_others
 
     def watch(dynamo: ModuleType) -> None:
@@ -171,8 +168,7 @@ def module_names(model: nn.Module) -> Iterator[tuple[nn.Module, str]]:
     without numbers:
 
     - In an nn.ModuleList of one class, members have the name of the list: `blocks.3.attention` is `blocks.attention`.
-    - In other containers, the class replaces the number: `head.0` is `head.Linear`.
-    """
+    - In other containers, the class replaces the number: `head.0` is `head.Linear`."""
     root_name = model_name(model)
     yield model, root_name
     unvisited, seen = [(model, "")], {id(model)}

@@ -33,8 +33,7 @@ class recorded(ContextDecorator):
 
     Raises TraceError if `output` exists or cannot be written, or the profiler recorded nothing; RuntimeError if
     PyTorch's profiler is running already. If a recorded block raises, there is no capture. In a program under
-    `kernel-tables record`, the command leaves PyTorch's profiler to this object.
-    """
+    `kernel-tables record`, the command leaves PyTorch's profiler to this object."""
 
     def __init__(
         self, name: str, *, skip: int = 0, steps: int = 1, output: str | os.PathLike | None = None, ranges: str = NONE
@@ -113,7 +112,6 @@ class recorded(ContextDecorator):
             self._window, self._profiler = window.pop_all(), profiler
 
     def _keep(self, profiler: Any) -> None:
-        """Writes the capture."""
         from kernel_tables.record import keeping
 
         with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:

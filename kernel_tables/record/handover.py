@@ -29,8 +29,7 @@ class Settings:
     `window` says what opens it: STEPS of any kind, CALLS of a model, or instances of a RANGE; `skip` of them are
     skipped, `steps` recorded. `added_ranges`: whether steps and modules get ranges: both (MODULES), NONE, or with AUTO
     steps, if the program has opened no range `step` before, and modules, if it has opened no range itself. `remedies`
-    are the names of those that are applied in the program, see remedies.Remedies.
-    """
+    are the names of those that are applied in the program, see remedies.Remedies."""
 
     profiler: str = TORCH
     window: str = STEPS
@@ -56,8 +55,7 @@ class Notes:
     Its events: python; torch, once it is imported; profile, if the program uses PyTorch's profiler;
     rank, if it has joined others before its window; elsewhere, if another process is recorded; of a window: open,
     steps, closed, timed, saved, lost; refused, if the profiler did not start; remedy, if one was applied or cannot be;
-    exit.
-    """
+    exit."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -94,7 +92,6 @@ def read_notes(folder: Path) -> list[dict]:
 
 
 def trace_file(folder: Path, pid: int) -> Path:
-    """The path of the trace of a process."""
     return folder / f"trace-{pid}.json"
 
 

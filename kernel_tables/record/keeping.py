@@ -40,8 +40,7 @@ def _free_path(path: Path) -> Path:
 class Recording:
     """What was recorded of one process: the trace of its PyTorch, or its part of nsys's report of all processes.
 
-    `rank` is its number if there are several ranks; `window_facts` are those of its Outcome.
-    """
+    `rank` is its number if there are several ranks; `window_facts` are those of its Outcome."""
 
     pid: int
     by_nsys: bool
@@ -90,8 +89,7 @@ def write_captures(folder: Path, output: Path, recordings: Sequence[Recording]) 
     """Returns for each recording the path of its capture, or the error why there is none.
 
     The path is `output`, for a rank N > 0 `output_rankN`; if a file has appeared there meanwhile, the next free number.
-    Raises TraceError if nsys wrote no report or cannot export it.
-    """
+    Raises TraceError if nsys wrote no report or cannot export it."""
     if any(recording.by_nsys for recording in recordings):  # one report of all processes
         if not (folder / REPORT_FILE).exists():
             said = nsys.last_line((folder / NSYS_LOG_FILE).read_text(errors="replace"))

@@ -20,8 +20,7 @@ def profile_command(report: Path, options: Sequence[str] = (), window: str | Non
     With a `window`, cudaProfilerApi or an NVTX range as "name@domain", only that is recorded, and the program goes on
     after it (the default, stop-shutdown, would end it). Sampling and context switches are off: they need rights that
     many hosts do not give. Of a replayed CUDA graph each kernel is recorded, not one row for all. `options`, in long
-    form, replace those of the same name.
-    """
+    form, replace those of the same name."""
     named = {option.partition("=")[0] for option in options}
     defaults = ("--trace=cuda,nvtx", "--sample=none", "--cpuctxsw=none", "--cuda-graph-trace=node")
     command = ["nsys", "profile", *(option for option in defaults if option.partition("=")[0] not in named)]
@@ -38,8 +37,7 @@ def export_report(report: Path, target: Path, payloads: bool = False) -> None:
     bytes of NCCL's calls) are exported, too, if this nsys can.
 
     A failed export of nsys leaves a partial file, newer than its report. So nsys writes to another name, and whoever
-    reads the file checks it. Raises TraceError without nsys, or if the export fails, with nsys's own reason.
-    """
+    reads the file checks it. Raises TraceError without nsys, or if the export fails, with nsys's own reason."""
     partial = target.with_name(f".{target.stem}.{os.getpid()}.partial.sqlite")
     options = ["--type", "sqlite", "--force-overwrite", "true", "--output", str(partial)]
     if payloads and "--include-blobs" in _run(["export", "--help"], timeout_s=60).stdout:

@@ -43,8 +43,7 @@ def is_recorded(notes: list[dict]) -> bool:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The notes of one process, and the notes "elsewhere" of all others; if no window opened, the notes of all
-    processes of the program."""
+    """The notes of one process, and "elsewhere" of all others; if no window opened, the notes of all processes."""
 
     settings: Settings
     notes: list[dict]
@@ -103,8 +102,7 @@ class Outcome:
 
     @property
     def has_prelude(self) -> bool:
-        """Whether the window opened before its first step, when a CUDA graph was captured: a later note "steps" tells
-        what a step is."""
+        """Whether the window opened before its first step, when a CUDA graph was captured; "steps" is noted later."""
         return bool(self.expected_steps and self.note("steps"))
 
     def recording(self, program: str) -> keeping.Recording:

@@ -42,8 +42,7 @@ class ProgramRanges:
     `is_recording`, so that a profile by the program itself has only its ranges.
 
     `before(name, of_torch=...)` is called before each range opens, with `of_torch` one that PyTorch opens itself, and
-    `after(name, optimizer)` after it has closed, with the optimizer if the range was around its step.
-    """
+    `after(name, optimizer)` after it has closed, with the optimizer if the range was around its step."""
 
     def __init__(
         self, *, to_nvtx: bool, is_recording: Callable[[], bool], before: Callable[..., None],
@@ -216,7 +215,6 @@ class AddedRanges:
             self._parts.begin()
 
     def end(self) -> None:
-        """Ends all ranges, before the window closes."""
         if self.has_modules:
             self._parts.end()
             compiled.open_ranges(None)
@@ -287,8 +285,7 @@ Chain = tuple[int, ...]  # the ids of modules, each called inside the one before
 
 
 def module_chains(_: list[str], nodes: list[Any]) -> tuple[Chain, ...]:
-    """The distinct chains of modules that called the operations of a kernel (for a backward kernel, the operations that
-    it differentiates), sorted."""
+    """The distinct chains of modules that called the operations of a kernel (or those that it differentiates)."""
     chains = set()
     for node in nodes:
         stack = node.meta.get("fwd_nn_module_stack") or node.meta.get("nn_module_stack") or {}

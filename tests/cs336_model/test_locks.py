@@ -132,10 +132,10 @@ def test_gpus_of_the_host_are_those_that_this_process_may_open_or_that_nvidia_sm
     monkeypatch.setattr(locks, "NVIDIA", tmp_path)
     monkeypatch.setattr(locks, "DEVICES", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho GPU-4\necho GPU-5\n")
+    (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho GPU-4, NVIDIA L4\necho GPU-5, NVIDIA T4\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     locks.host_gpus.cache_clear()
-    assert locks.host_gpus() == ["GPU-4", "GPU-5"]
+    assert locks.host_gpus() == {"GPU-4": "NVIDIA L4", "GPU-5": "NVIDIA T4"}
     for bus, (uuid, minor) in {"0000:02": ("GPU-2", 0), "0000:01": ("GPU-1", 1), "0000:03": ("GPU-3", 2)}.items():
         (tmp_path / bus).mkdir()
         text = f"Model: \t\t NVIDIA H200\nGPU UUID: \t {uuid}\nVideo BIOS: \t ??\nDevice Minor: \t {minor}\n"
@@ -143,7 +143,7 @@ def test_gpus_of_the_host_are_those_that_this_process_may_open_or_that_nvidia_sm
     for minor in (0, 1):
         (tmp_path / f"nvidia{minor}").touch()
     locks.host_gpus.cache_clear()
-    assert locks.host_gpus() == ["GPU-1", "GPU-2"]
+    assert list(locks.host_gpus()) == ["GPU-1", "GPU-2"]
     locks.host_gpus.cache_clear()
 
 

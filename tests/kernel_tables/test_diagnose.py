@@ -9,9 +9,17 @@ from pathlib import Path
 import pytest
 
 import kernel_tables
-from kernel_tables.diagnose import Diagnosis, as_table, diagnose
+from kernel_tables.diagnose import (
+    CODES,
+    RULES,
+    RULES_WITH_IDLE_TIME,
+    Diagnosis,
+    as_table,
+    diagnose,
+    rules_of_entries,
+    rules_of_file,
+)
 from kernel_tables.errors import WINDOW_KEY, TraceError
-from kernel_tables.rules import CODES, RULES, RULES_WITH_IDLE_TIME, rules_of_entries, rules_of_file
 from kernel_tables.steps import Scope, step_time
 from tests.kernel_tables.program import FLASH, GEMM, MUL, SOFTMAX, Program
 from tests.kernel_tables.synthetic import Synthetic

@@ -49,14 +49,14 @@ def test_a_terminal_gets_an_aligned_table_with_short_names_readable_times_and_ba
     ]
     lines = printed("kernels", capture, "--top", "1", width=120)
     assert lines[2:] == ["2 more kernels, 25.1 % of the GPU time; --top 0 shows all"]
-    assert printed("ranges", capture, "--tree") == [
+    assert printed("ranges", capture, "--tree", width=100) == [
         "range        times  kernels  GPU time    share",
         "step             1        3   4.00 ms  100.0 %  ████████████",
         "  forward        1        2   4.00 ms   99.9 %  ████████████",
         "    (own)                 1   3.00 ms   74.9 %  █████████",
         "    softmax      1        1   1.00 ms   25.0 %  ███",
         "  (own)                   1   4.00 µs    0.1 %",
-        "a step takes 3.00 ms (wall time): kernels 3.00 ms (100.0 %), idle 30 ns (<0.1 %)",  # two run side by side
+        "a step takes 3.00 ms (wall time): kernels 3.00 ms (100.0 %), idle 30 ns (< 0.1 %)",  # two run side by side
     ]
     for command in ("ranges", "kernels", "classes", "host"):
         for width in (40, 80):

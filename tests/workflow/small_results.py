@@ -23,7 +23,7 @@ FACTS = {
 }
 OUT_OF_MEMORY = {
     "status": "out_of_memory", "reason": "memory ran out", "step_seconds": [], "losses": [], "phase_seconds": {},
-    "out_of_memory": {"during": "backward", "requested_bytes": 20, "free_bytes": 5, "total_bytes": 30},
+    "out_of_memory": {"during": "backward", "requested_bytes": 20, "total_bytes": 30},
 }  # fmt: skip
 
 

@@ -64,12 +64,12 @@ def test_a_dimension_that_varies_is_in_the_index_and_is_named_only_where_it_is_n
 
 
 def test_text_from_outside_breaks_no_table_and_stays_as_it_was():
-    frame = pd.DataFrame({"cell": [text.escape(NASTY)], "code": [text.code(NASTY)]})
+    frame = pd.DataFrame({"cell": [text.escaped(NASTY)], "code": [text.code(NASTY)]})
     frame.index = pd.MultiIndex.from_tuples([(NASTY, 1)], names=["model", "context"])
     page = markdown.markdown(text.write_markdown(frame), extensions=["tables"])
     assert page.count("<tr>") == 2 and page.count("<td") == 4 and "<script>" not in page and "<h1>" not in page
     for name in ("a*b*c", "_x_", "masked_fill", "[a](b)", "a\\b", "<T>", "&lt;", "$x$ ~y~ ^z^ |"):
-        assert html.unescape(markdown.markdown(text.escape(name))) == f"<p>{name}</p>"
+        assert html.unescape(markdown.markdown(text.escaped(name))) == f"<p>{name}</p>"
 
 
 def test_machines_and_what_was_not_measured_are_named():

@@ -38,7 +38,6 @@ def count_gpus(wildcards):
 
 
 def table_files(tables, folder="results/tables", suffixes=("parquet", "csv")):
-    """The files of tables."""
     return [f"{folder}/{table}.{suffix}" for table in tables for suffix in suffixes]
 
 
@@ -48,7 +47,6 @@ def parquet(*tables):
 
 
 def figure_files(figures, suffixes=("svg", "png")):
-    """The files of figures."""
     return [f"results/figures/{figure}.{suffix}" for figure in figures for suffix in suffixes]
 
 

@@ -19,8 +19,6 @@ rule time_lost:
         code=write_digest("time_lost", "workflow/scripts/time_lost.py"),
     output:
         table_files(["time_lost"]),
-    log:
-        "logs/time_lost.log",
     localrule: True
     script:
         "../scripts/time_lost.py"
@@ -33,8 +31,6 @@ rule speed_ups:
     output:
         table_files(["speed_ups"]),
         figure_files(SPEED_UPS),
-    log:
-        "logs/speed_ups.log",
     localrule: True
     script:
         "../scripts/speed_ups.py"
@@ -47,8 +43,6 @@ rule memory_parts:
     output:
         table_files(["memory_peak"]),
         figure_files(["memory_timeline"]),
-    log:
-        "logs/memory_parts.log",
     localrule: True
     script:
         "../scripts/memory_parts.py"
@@ -61,8 +55,6 @@ rule counters_study:
     output:
         table_files(["counter_kernels"]),
         figure_files(["measured_roofline"]),
-    log:
-        "logs/counters_study.log",
     localrule: True
     script:
         "../scripts/counters.py"
@@ -75,8 +67,6 @@ rule energy_study:
     output:
         table_files(["energy"]),
         figure_files(["energy"]),
-    log:
-        "logs/energy_study.log",
     localrule: True
     script:
         "../scripts/energy.py"
@@ -89,8 +79,6 @@ rule communication:
     output:
         table_files(["communication_times", "communication_scaling"]),
         figure_files(["communication"]),
-    log:
-        "logs/communication.log",
     localrule: True
     script:
         "../scripts/communication.py"
@@ -103,8 +91,6 @@ rule attention_sweep:
     output:
         table_files(["attention_sweep"]),
         figure_files(["attention_sweep"]),
-    log:
-        "logs/attention_sweep.log",
     localrule: True
     script:
         "../scripts/attention_sweep.py"

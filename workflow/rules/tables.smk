@@ -68,8 +68,6 @@ rule merge:
     output:
         table_files(MERGED),
         dictionary="results/tables/README.md",
-    log:
-        "logs/merge.log",
     localrule: True
     script:
         "../scripts/merge.py"
@@ -81,8 +79,6 @@ rule summaries:
         code=write_digest("summaries", "workflow/scripts/summaries.py"),
     output:
         table_files(SUMMARIES),
-    log:
-        "logs/summaries.log",
     localrule: True
     script:
         "../scripts/summaries.py"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from kernel_tables.classes import family
+from kernel_tables.output import escaped
 from workflow import text
 from workflow.tables import read_tables
 
@@ -16,8 +17,7 @@ SMALL_SHARE = 0.02  # classes below it everywhere share the column "other"
 
 
 def main(tables: list[str], templates: list[str], folder: str) -> None:
-    """Reads tables (.parquet), renders templates (NAME.md.j2) into folder/NAME.md; removes what other
-    grids or formats left there."""
+    """Renders templates (NAME.md.j2) into folder/NAME.md; removes what other grids or formats left there."""
     frames, documents = read_tables(tables), {}
     environment = text.environment(frames)
     environment.globals["share_by_class"] = share_by_class
@@ -44,7 +44,7 @@ def share_by_class(*tables: pd.DataFrame) -> list[pd.DataFrame]:
     most = pd.concat([frame.max() for frame in frames], axis=1).max(axis=1)
     names = most[most >= SMALL_SHARE].drop("gemm", errors="ignore").sort_values(ascending=False).index
     shown = [frame.reindex(columns=["gemm", *names], fill_value=0.0) for frame in frames]
-    return [frame.assign(other=(1 - frame.sum(axis=1)).clip(lower=0)).rename(columns=text.escape) for frame in shown]
+    return [frame.assign(other=(1 - frame.sum(axis=1)).clip(lower=0)).rename(columns=escaped) for frame in shown]
 
 
 if "snakemake" in globals():

@@ -15,7 +15,6 @@ def main(inputs: list[str], outputs: list[str]) -> None:
 
 
 def compare_cells(cells: pd.DataFrame) -> pd.DataFrame:
-    """The table `attention_sweep`."""
     table = cells.copy()
     table["variant"] = table["attention"].where(table["compile"] == "off", "compiled")
     table["both_ms"] = (table["forward_ms"] + table["backward_ms"]).where(table["status"] == "complete")
@@ -47,8 +46,7 @@ def find_typical(table: pd.DataFrame) -> int | None:
 
 
 def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
-    """A panel per precision: time of both passes against context length, a line per variant, at the size of the head of
-    the lead."""
+    """A panel per precision: time of both passes by context length, a line per variant, at the lead's head size."""
     if not table["is_typical"].any():
         return charts.text_chart("No pass was measured to its end.")
     typical = table[table["is_typical"]].iloc[0]

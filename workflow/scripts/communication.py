@@ -3,10 +3,11 @@
 import altair as alt
 import pandas as pd
 
+from kernel_tables.output import percent
 from kernel_tables.verdict import judge_wall_times
 from workflow import charts
 from workflow.tables import KEYS, find_pairs, read_tables, write_tables
-from workflow.text import describe_machine, find_middle, write_percent
+from workflow.text import describe_machine, find_middle
 
 PARTS = {  # of a captured step, with the columns that are their time
     "computing alone": ("compute_ms", charts.BLUE),
@@ -92,7 +93,7 @@ def draw(steps: pd.DataFrame, times: pd.DataFrame, machine: str) -> alt.TopLevel
         color=alt.Color("part:N", scale=color, legend=alt.Legend(columns=3)),
     ).properties(width=charts.WIDTH - 280, height=alt.Step(20))  # fmt: skip
     medians = times.groupby("parallel", sort=False)["exposed_share"].median().dropna()
-    shares = ", ".join(f"{write_percent(share)} with {way}" for way, share in medians.items())
+    shares = ", ".join(f"{percent(share)} with {way}" for way, share in medians.items())
     return charts.titled(
         chart, f"Part of a step that is exposed communication: {shares}",
         "What fills a step under the profiler (mean of all ranks; of several runs, the title has the median)",
@@ -101,7 +102,6 @@ def draw(steps: pd.DataFrame, times: pd.DataFrame, machine: str) -> alt.TopLevel
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
-    """Reads runs, timings and communication_steps; writes the outputs that are named."""
     tables = read_tables(inputs)
     times = compare_steps(tables)
     scaling = compare_with_one_gpu(tables["runs"], tables["timings"])

@@ -24,7 +24,7 @@ from cs336_model.results import BadResult, read_result
 from kernel_tables import counters
 from kernel_tables.classes import family
 from kernel_tables.errors import NotConserved, TraceError
-from kernel_tables.profile import Profile, read
+from kernel_tables.profile import read
 from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
 from workflow.scripts.run_tables import MEMORY_OPERATIONS, place_in_steps
 from workflow.tables import make_table, write_table
@@ -37,7 +37,11 @@ def main(folder: Path, classes: Sequence[dict] = ()) -> None:
     table = make_table("counters", keys=False)
     if result.status == capture.status == "complete" and capture.profiler == "nsys":
         with read(folder / "capture.sqlite", classes) as profile:
-            launches = find_launches(profile)
+            is_measured, sizes = profile.enclosing("measure") >= 0, profile.capture.source.sizes()
+            rows = place_in_steps(profile)[0].rename(columns={"name": "kernel"})
+        rows = rows.assign(grid=sizes["grid"][is_measured], block=sizes["block"][is_measured])
+        rows = rows[(rows["step"] >= 0) & ~rows["kind"].isin(MEMORY_OPERATIONS)]
+        launches = rows[[*counters.CONFIGURATION, "class", "duration_ns"]].astype({"kernel": "str", "class": "str"})
         counted = counters.without_uncounted(counters.read_counters(folder / "ncu.csv"))
         table = count_kernels(launches, counted, capture.machine.device_name)
         countable = table[table["not_counted"] != LEFT_OUT]
@@ -53,19 +57,8 @@ def main(folder: Path, classes: Sequence[dict] = ()) -> None:
     write_table(table, folder / "counters.parquet", keys=False)
 
 
-def find_launches(profile: Profile) -> pd.DataFrame:
-    """A row per launch of a kernel in the measured steps: kernel, class, grid, block, duration_ns."""
-    is_measured = profile.enclosing("measure") >= 0
-    sizes = profile.capture.source.sizes()
-    rows = place_in_steps(profile)[0].rename(columns={"name": "kernel"})
-    rows = rows.assign(grid=sizes["grid"][is_measured], block=sizes["block"][is_measured])
-    rows = rows[(rows["step"] >= 0) & ~rows["kind"].isin(MEMORY_OPERATIONS)]
-    return rows[[*counters.CONFIGURATION, "class", "duration_ns"]].astype({"kernel": "str", "class": "str"})
-
-
 def count_kernels(launches: pd.DataFrame, counted: pd.DataFrame, device_name: str) -> pd.DataFrame:
-    """The table `counters`: a row per kernel, grid, block and counted launch, the most time first. Raises NotConserved
-    if a launch or a nanosecond is lost."""
+    """The table `counters`, the most time first. Raises NotConserved if a launch or a nanosecond is lost."""
     joined = counters.join_counters(launches, counted)
     is_left_out = joined["class"].map(family) == "communication"  # a replayed kernel of NCCL waits forever
     joined["counted_as"] = joined["counted_as"].mask(is_left_out, counters.NO_COUNTED_ROW)

@@ -3,10 +3,11 @@
 import altair as alt
 import pandas as pd
 
+from kernel_tables.output import percent
 from workflow import charts
 from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
 from workflow.tables import KEYS, read_tables, write_tables
-from workflow.text import choose_modes, describe_run, find_middle, write_percent
+from workflow.text import choose_modes, describe_run, find_middle
 
 LIMITS = {"compute": "computation", "memory": "memory", "latency": "latency", "too small": "too few blocks"}
 
@@ -54,7 +55,7 @@ def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
     return charts.titled(
         chart.properties(width=charts.WIDTH - 90, height=330), result.replace("\\", ""),
         "a point per kernel and size of launch; its area is its share of the time; bytes are those of DRAM, as counted",
-        f"{left_out} ({write_percent(1 - points['share'].sum())} together).",
+        f"{left_out} ({percent(1 - points['share'].sum())} together).",
     )  # fmt: skip
 
 

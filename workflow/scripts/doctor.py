@@ -53,7 +53,6 @@ def main(plan: str) -> None:
 
 
 def describe_gpu(device: str, torch_sees_it: bool) -> Line:
-    """Whether there is a GPU, and PyTorch can use it."""
     gpus, driver = freshness.find_gpus()
     if not gpus or device == "cpu":
         word = {"cuda": "missing", "cpu": "ok"}.get(device, "warning")
@@ -77,7 +76,6 @@ def describe_nsys(has_gpu: bool) -> Line:
 
 
 def describe_ncu(has_gpu: bool) -> Line:
-    """Whether kernels can be counted."""
     ncu, parameters = freshness.ask_version("ncu"), Path("/proc/driver/nvidia/params")
     if not has_gpu or ncu is None:
         return "warning" if has_gpu else "ok", "ncu", runner.NCU_MISSING if has_gpu else runner.NO_GPU

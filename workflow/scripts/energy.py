@@ -17,7 +17,6 @@ def main(inputs: list[str], outputs: list[str]) -> None:
 
 
 def summarize_energy(windows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """The table `energy`."""
     runs = runs[runs["run"].isin(windows["run"])].set_index("run", drop=False)
     windows = windows.assign(power_w=windows["joules"] / windows["seconds"])
     work = windows[windows["kind"] == "steps"]
@@ -31,8 +30,7 @@ def summarize_energy(windows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     # a backward pass has two products for each of the forward pass
     flops = runs["forward_flops"].astype("float64") * np.where(table["mode"] == "forward", 1, 3)
     table["tflops_per_watt"] = 1e-12 * flops / table["joules_per_step"]
-    bases = find_pairs(table, "precision", "fp32").set_index("after")["before"]
-    table["base_run"] = table["run"].map(bases)
+    table["base_run"] = table["run"].map(find_pairs(table, "precision", "fp32").set_index("after")["before"])
     base_j = table["base_run"].map(table["joules_per_step"]).astype("float64")
     table["energy_ratio"] = table["joules_per_step"] / base_j
     return table.reset_index(drop=True)
@@ -45,8 +43,7 @@ def draw(table: pd.DataFrame, runs: pd.DataFrame) -> alt.TopLevelMixin:
     mode = choose_modes(table)[-1]
     rows = charts.label_rows(table[table["mode"] == mode]).assign(mj=lambda rows: 1e3 * rows["joules_per_token"])
     rows = rows.assign(text=[f"{row.mj:.3g} mJ, {row.power_w:.0f} W" for row in rows.itertuples()])
-    y = charts.label_axis(rows)
-    base = alt.Chart(rows).encode(y=y, x=alt.X("mj:Q", title="energy of a token (mJ)"))
+    base = alt.Chart(rows).encode(y=charts.label_axis(rows), x=alt.X("mj:Q", title="energy of a token (mJ)"))
     bars, texts = base.mark_bar(height=14, color=charts.SKY), base.mark_text(align="left", dx=5).encode(text="text")
     chart = (bars + texts).properties(width=charts.WIDTH - 260, height=alt.Step(22))
     pairs = rows[rows["energy_ratio"].notna()]

@@ -9,10 +9,11 @@ import altair as alt
 import pandas as pd
 
 from kernel_tables.classes import family
+from kernel_tables.output import percent
 from workflow import charts, text
 from workflow.peaks import peak_bytes_per_s, peak_flop_per_s
 from workflow.tables import read_tables, sort_runs
-from workflow.text import MODES, choose_modes, describe_run, prefer_defaults, write_number, write_percent, write_range
+from workflow.text import MODES, choose_modes, describe_run, prefer_defaults, write_number, write_range
 
 CONTEXT = alt.X("context_length:O", title="context length (tokens)", axis=alt.Axis(labelAngle=0))
 SIZES = ["num_layers", "num_heads", "d_model", "d_ff", "vocab_size"]
@@ -163,7 +164,7 @@ def draw_top_kernels(tables: dict[str, pd.DataFrame]) -> Figure:
         return None
     first = text.find_middle(first, "share")
     rows = table[table["run"] == first["run"]]
-    times, shares = rows["gpu_time_ms"].map(write_number), rows["share"].map(write_percent)
+    times, shares = rows["gpu_time_ms"].map(write_number), rows["share"].map(percent)
     label = times + " ms, " + shares + ", " + rows["invocations"].map("{:.0f}×".format)
     kernels = text.shorten(rows["kernel"], table)
     rows = rows.assign(kernel=kernels, family=rows["class"].map(family), text=label)
@@ -175,7 +176,7 @@ def draw_top_kernels(tables: dict[str, pd.DataFrame]) -> Figure:
         bars = base.mark_bar().encode(color=charts.part_color(rows, "family"))
         labels = base.mark_text(align="left", dx=5).encode(text="text")
         panels.append(alt.layer(bars, labels).properties(title=title, width=480, height=alt.Step(20)))
-    result = f"{kernels[first.name]} takes {write_percent(first['share'])} of the GPU time of"
+    result = f"{kernels[first.name]} takes {percent(first['share'])} of the GPU time of"
     return alt.vconcat(*panels), f"{result} {describe_run(tables['runs'], first['run'])}"
 
 
@@ -191,7 +192,7 @@ def draw_roofline(tables: dict[str, pd.DataFrame]) -> Figure:
     peak = peak_flop_per_s(best["device_name"], best["precision"])
     result = f"At most {write_number(best['tera'])} TFLOP/s, by {best['part']}"
     if peak > 0:
-        result += f": {write_percent(1e12 * best['tera'] / peak)} of the peak in {best['precision']}"
+        result += f": {percent(1e12 * best['tera'] / peak)} of the peak in {best['precision']}"
     color, roofs = charts.series_color(rows, "part"), {best["precision"]: peak}
     chart = charts.draw_roofline(rows, roofs, peak_bytes_per_s(best["device_name"]), color=color)
     chart = chart.properties(title=describe_run(tables["runs"], best["run"]), width=charts.WIDTH - 80, height=300)

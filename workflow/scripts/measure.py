@@ -27,7 +27,6 @@ from workflow.runner import Job, ProfilerFailed, ProgramFailed
 
 
 def main() -> None:
-    """Measures what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m workflow.scripts.measure")
     parser.add_argument("--key", type=json.loads, required=True, help="wanted: specification, digest of the code, ...")
     parser.add_argument("--outputs", nargs="+", type=Path, required=True, help="the result, and what is captured")
@@ -58,14 +57,12 @@ def main() -> None:
 
 
 def require_planned_code(stage: str, sources: list[str], code: str) -> None:
-    """Raises ProgramFailed if the measured code is not that of the wanted key."""
     if freshness.digest_measured(stage, sources) != code:
         raise ProgramFailed("the measured code was edited after this job was planned; run snakemake again")
 
 
 def measure(job: Job, spec: Spec, key: dict, capture: str | None) -> Result:
-    """The result of a stage, without its key; files to be kept are in `job.files`, what is recorded under the name
-    `capture`. Raises ProgramFailed and ProfilerFailed."""
+    """The result of a stage, without its key; files are in `job.files`. Raises ProgramFailed and ProfilerFailed."""
     if spec.stage == "counters":
         return count_kernels(job, spec, key)
     if spec.stage != "capture":
@@ -109,8 +106,7 @@ def run_program(
 
 
 def capture_by_nsys(job: Job, spec: Spec, key: dict) -> Result:
-    """The result under nsys; if it is complete, the captures of all ranks and the reports are in `job.files`. Raises
-    ProfilerFailed if nsys left nothing that can be used."""
+    """The result under nsys, with captures and reports in `job.files` if it is complete. Raises ProfilerFailed."""
     window = runner.choose_window(spec, bool(key["gpu"]))
     report = job.scratch / "capture{rank}"  # "capture_rank1" of the second rank
     result = run_program(job, spec, "nsys", around=profile_command(report, spec.nsys_options, window))

@@ -7,10 +7,11 @@ memory_timeline -> the figure: the last measured step of the typical run
 import altair as alt
 import pandas as pd
 
+from kernel_tables.output import percent
 from workflow import charts
 from workflow.scripts.memory_tables import CATEGORIES
 from workflow.tables import read_tables, write_tables
-from workflow.text import MODES, describe_machine, describe_run, find_middle, write_percent, write_size
+from workflow.text import MODES, describe_machine, describe_run, find_middle, write_size
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
@@ -21,8 +22,7 @@ def main(inputs: list[str], outputs: list[str]) -> None:
 
 
 def find_peaks(phases: pd.DataFrame) -> pd.DataFrame:
-    """A row per run and category at the peak of the last measured step, with the phase of the peak, and whether the
-    run is the typical one of its mode."""
+    """A row per run and category at the peak of the last measured step, its phase, and whether the run is typical."""
     last = phases[(phases["step"] >= 0) & (phases["step"] == phases.groupby("run")["step"].transform("max"))]
     step = last[last["phase"] == "step"].drop(columns=["step", "phase"])
     by_phase = last[last["phase"] != "step"].groupby(["run", "phase"], sort=False)["bytes"].sum().reset_index()
@@ -31,8 +31,7 @@ def find_peaks(phases: pd.DataFrame) -> pd.DataFrame:
     step = step.assign(
         peak_bytes=peak, share=step["bytes"] / peak, fullest_phase=step["run"].map(by_phase["phase"])
     ).reset_index(drop=True)
-    runs = step.drop_duplicates("run")
-    typical = [find_middle(rows, "peak_bytes")["run"] for _, rows in runs.groupby("mode")]
+    typical = [find_middle(rows, "peak_bytes")["run"] for _, rows in step.drop_duplicates("run").groupby("mode")]
     return step.assign(is_typical=step["run"].isin(typical))
 
 
@@ -60,7 +59,7 @@ def draw_timeline(timeline: pd.DataFrame, peaks: pd.DataFrame, runs: pd.DataFram
     )  # fmt: skip
     layers = alt.layer(area, *mark_phases(moments, top)).properties(width=charts.WIDTH - 80, height=260)
     largest = peaks[peaks["run"] == drawn["run"]].nlargest(1, "bytes").iloc[0]
-    size, share = write_size(drawn["peak_bytes"]), write_percent(largest["share"])
+    size, share = write_size(drawn["peak_bytes"]), percent(largest["share"])
     result = f"Memory is highest in {drawn['fullest_phase']}: {size}, {share} of it {largest['category']}"
     note = f"Last measured step of {describe_run(runs, drawn['run'])}; each of {len(moments)} slices at its peak."
     return charts.titled(layers, result, "Memory in use during a step, by category", note, describe_machine(runs))

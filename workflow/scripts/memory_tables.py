@@ -89,7 +89,6 @@ class History:
 
     @cached_property
     def steps(self) -> list[int]:
-        """The numbers of the ranges of the measured steps."""
         names, inside = self.ranges["name"], self.ranges["inside"]
         return [number for number in self.ranges.index[names == "step"] if names.get(inside[number]) == "measure"]
 
@@ -146,8 +145,7 @@ def list_moments(history: History) -> pd.DataFrame:
     """The last measured step in at most 400 moments, each the peak of its slice of the events."""
     (_, first, after), *phases = history.spans(history.steps[-1])
     states = np.arange(max(first - 1, 0), after)
-    slices = np.array_split(states, min(MAX_MOMENTS, len(states)))
-    chosen = [part[history.total[part].argmax()] for part in slices]
+    chosen = [part[history.total[part].argmax()] for part in np.array_split(states, min(MAX_MOMENTS, len(states)))]
     columns = [f"{category.replace(' ', '_')}_bytes" for category in CATEGORIES]
     return pd.DataFrame(history.live[chosen], columns=columns).assign(
         moment=range(len(chosen)), ms=(history.time_us[chosen] - history.time_us[states[0]]) / 1e3,
@@ -170,8 +168,7 @@ def make_tables(result: Memory, history: History) -> dict[str, pd.DataFrame]:
 
 
 def main(result: Path) -> None:
-    """Writes TABLES beside the result; without rows if it is not complete. Raises BadResult and NotConserved, in one
-    line."""
+    """Writes TABLES beside the result; without rows if it is not complete. Raises BadResult and NotConserved."""
     measured, made = read_result(result), {}
     if measured.status == "complete":
         record = json.loads(gzip.decompress(result.with_name("memory_history.json.gz").read_bytes()))

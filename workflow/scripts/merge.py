@@ -80,7 +80,6 @@ def list_keys(stages: Stages) -> dict[str, object]:
 
 
 def describe_run(stages: Stages, warnings: Sequence[str]) -> dict[str, object]:
-    """The row of `runs` of a run."""
     by_stage = {stage: stages[stage][0] for stage in STAGES if stage in stages}
     results = list(by_stage.values())
     timing = results[0] if isinstance(results[0], Timing) else Timing(status="unsupported")
@@ -136,7 +135,6 @@ def merge_timings(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
 
 
 def list_steps(leading: dict[str, object], seconds: dict[str, list[float]]) -> list[dict[str, object]]:
-    """A row per phase and step of a process, in ms."""
     return [
         leading | {"phase": phase, "step": step, "ms": 1e3 * time}
         for phase, times in seconds.items()
@@ -180,7 +178,6 @@ def merge_lists(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
 
 
 def list_windows(result: Energy) -> list[dict]:
-    """The rows of a run in `energy_windows`."""
     return [
         msgspec.structs.asdict(window) | {"window": number, "joules": 1e-6 * window.microjoules}
         for number, window in enumerate(result.windows)
@@ -212,8 +209,7 @@ def merge_run_tables(paths: Sequence[str], stages_by_run: dict[str, Stages]) -> 
 
 
 def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
-    """Raises NotConserved unless kernels add up to their phase, to the nanosecond: else tables of one run are of
-    different captures."""
+    """Raises NotConserved unless kernels add up to their phase, to the nanosecond: else captures of a run differ."""
     keys, is_memory = ["run", "step", "phase"], kernels["class"].isin(["memcpy", "memset"])
     whole = phases[phases["phase"] != "step"].set_index(keys)
     for column, rows in (("kernel_ns", kernels[~is_memory]), ("memop_ns", kernels[is_memory])):
@@ -230,8 +226,6 @@ def check_conservation(kernels: pd.DataFrame, phases: pd.DataFrame) -> None:
 
 if "snakemake" in globals():
     try:
-        main(
-            list(snakemake.input.results), list(snakemake.input.tables), snakemake.input.plan, list(snakemake.output)
-        )  # fmt: skip
+        main(snakemake.input.results, snakemake.input.tables, snakemake.input.plan, snakemake.output)
     except (BadResult, NotConserved) as error:
         sys.exit(str(error))

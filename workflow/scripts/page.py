@@ -33,6 +33,10 @@ def main(tables: list[str], documents: list[str], figures: list[str], run: str |
     sections = [read_section(Path(document)) for document in documents]
     environment = html_environment(TEMPLATES)
     environment.filters["markdown"] = lambda text: Markup(MARKDOWN.renderInline(text))
+    advice = []  # the findings of the run's own capture that save most
+    if run:
+        found = frames["time_lost"].query("run == @run and not abstained and gain_percent > 0")
+        advice = found.sort_values("gain_percent", ascending=False).head(3).to_dict("records")
     contents = [("summary", "Summary"), *((section["name"], section["question"]) for section in sections)]
     text = environment.get_template("grid.html.j2").render(
         machine=Markup(MARKDOWN.renderInline(describe_machine(runs))),
@@ -43,7 +47,7 @@ def main(tables: list[str], documents: list[str], figures: list[str], run: str |
         run=run,
         run_name=describe_run(runs, run) if run else None,
         speed=measure_speed(frames, run) if run else None,
-        advice=list_advice(frames, run),
+        advice=advice,
         rows=step_rows(leaves),
         flame=flame(leaves),
     )
@@ -86,16 +90,6 @@ def measure_speed(frames: dict[str, pd.DataFrame], run: str) -> dict:
     return {name: value for name, value in speed.items() if pd.notna(value)} | {"precision": row["precision"]}
 
 
-def list_advice(frames: dict[str, pd.DataFrame], run: str | None) -> list[dict]:
-    """The three findings of a run's own capture that save most."""
-    if "time_lost" not in frames:
-        return []
-    found = frames["time_lost"].query("run == @run and not abstained and gain_percent > 0")
-    return found.sort_values("gain_percent", ascending=False).head(3).to_dict("records")
-
-
 if "snakemake" in globals():
-    main(
-        list(snakemake.input.tables), list(snakemake.input.documents), list(snakemake.input.figures),
-        snakemake.params.run, snakemake.output.page,
-    )  # fmt: skip
+    given = snakemake.input
+    main(given.tables, given.documents, given.figures, snakemake.params.run, snakemake.output.page)

@@ -8,8 +8,7 @@ import pypandoc
 
 
 def main(document: str, output: str) -> None:
-    """Writes a document of its own, in the format that the end of `output` says: .tex, .typ or .pdf. Its figures are
-    PNG, since LaTeX reads SVG only by another program."""
+    """Writes a document as .tex, .typ or .pdf. Figures are PNG, since LaTeX reads SVG only by another program."""
     text = re.sub(r"(\]\(\.\./figures/\w+)\.svg\)", r"\1.png)", Path(document).read_text(encoding="utf-8"))
     partial = Path(output).with_name(f".{os.getpid()}.{Path(output).name}")
     options = ["--standalone", "--pdf-engine=lualatex", "--variable=geometry:landscape,margin=15mm"]

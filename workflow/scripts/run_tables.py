@@ -26,12 +26,11 @@ import pandas as pd
 from cs336_model.results import BadResult, Capture, read_result
 from kernel_tables.attribution import names_in, path_text
 from kernel_tables.classes import ON_TENSOR_CORES, family
-from kernel_tables.diagnose import as_table
+from kernel_tables.diagnose import as_table, rules_of_entries
 from kernel_tables.errors import ERROR, WARNING, NotConserved, TraceError
 from kernel_tables.files import written_whole
 from kernel_tables.intervals import union
 from kernel_tables.profile import Profile, read
-from kernel_tables.rules import rules_of_entries
 from workflow.tables import declared_columns, write_tables
 
 TABLES = ("kernels", "phases", "ranges", "findings", "communication_steps")
@@ -144,8 +143,7 @@ def place_in_steps(profile: Profile) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def sum_kernels(activities: pd.DataFrame) -> pd.DataFrame:
     """One row per step x phase x range x name of a kernel or memory operation."""
-    keys = ["step", "phase", "range", "name", "class"]
-    grouped = activities.groupby(keys, sort=True, observed=True)["duration_ns"]
+    grouped = activities.groupby(["step", "phase", "range", "name", "class"], sort=True, observed=True)["duration_ns"]
     table = grouped.agg(launches="count", total_ns="sum", mean_ns="mean", min_ns="min", max_ns="max").reset_index()
     require_same("launches", table["launches"].sum(), len(activities))
     require_same("nanoseconds", table["total_ns"].sum(), activities["duration_ns"].sum())
@@ -193,8 +191,7 @@ def sum_ranges(activities: pd.DataFrame, ranges: pd.DataFrame) -> pd.DataFrame:
     outer = [[path_text(names[:length]) for length in range(len(names) + 1)] for names in map(names_in, sums["range"])]
     sums = sums.assign(range=outer).explode("range").groupby(keys).sum()
     # an outer join: ranges may have no activities, and activities outside of all phases have no range
-    table = walls.agg(instances="count", wall_ns="sum").join(sums, how="outer")
-    return table.fillna(0).astype("int64").reset_index()
+    return walls.agg(instances="count", wall_ns="sum").join(sums, how="outer").fillna(0).astype("int64").reset_index()
 
 
 def check_tensor_cores(kernels: pd.DataFrame, precision: str) -> list[str]:
@@ -208,7 +205,6 @@ def check_tensor_cores(kernels: pd.DataFrame, precision: str) -> list[str]:
 
 
 def require_same(quantity: str, actual: int, expected: int) -> None:
-    """Raises NotConserved unless the two integers are equal."""
     if int(actual) != int(expected):
         raise NotConserved(f"{quantity}: {int(actual)} in the table, {int(expected)} in the capture: a defect")
 

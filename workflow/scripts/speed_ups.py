@@ -57,8 +57,7 @@ def compare_dimensions(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def draw(table: pd.DataFrame, dimension: str, machine: str) -> alt.TopLevelMixin:
-    """Bars of the speed-up of a step in busy time by run and value of the dimension, with that without a profiler as a
-    mark; a panel per mode."""
+    """A panel per mode: bars of the speed-up of a step in busy time, with that without a profiler as a mark."""
     rows = table[(table["dimension"] == dimension) & (table["phase"] == "step") & table["speed_up"].notna()]
     if rows.empty:
         return charts.text_chart(f"No two captured runs differ in {dimension} alone.")

@@ -25,8 +25,7 @@ BACKWARD_FLOPS = {
 
 
 def main(inputs: list[str], outputs: list[str]) -> None:
-    """Reads the merged tables runs, timings, phases, kernels, ranges and, if they are there, steps and warmup_steps;
-    writes the tables that the outputs name."""
+    """Writes the tables that the outputs name, from runs, timings, phases, kernels, ranges, steps and warmup_steps."""
     tables = read_tables(inputs)
     runs, phases, ranges = tables["runs"], tables["phases"], tables["ranges"]
     kernels = tables["kernels"].query("step >= 0").drop(columns=KEYS[1:])
@@ -138,7 +137,6 @@ def rank_kernels(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
 
 
 def find_parts(rows: pd.DataFrame) -> pd.Series:
-    """The part of the model of each kernel: the innermost range."""
     return rows["range"].map(innermost).replace("", NO_RANGE)
 
 

@@ -10,7 +10,7 @@ import json
 import numpy as np
 import pandas as pd
 
-from kernel_tables.rules import RULES_WITH_IDLE_TIME
+from kernel_tables.diagnose import RULES_WITH_IDLE_TIME
 from workflow.peaks import peak_flop_per_s
 from workflow.tables import read_tables, sort_runs, write_tables
 
