@@ -169,6 +169,8 @@ class Command:
         self.width = get_terminal_size((120, 24)).columns
         if options.output is not None:
             files.require_no_capture(options.output, self.paths)
+            if not options.output.absolute().parent.is_dir():
+                raise TraceError(f"{options.output}: there is no such folder; name another with -o")
 
     @contextmanager
     def _profiles(self) -> Iterator[list[Profile]]:

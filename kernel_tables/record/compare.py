@@ -43,15 +43,16 @@ class Remedy(NamedTuple):
 REMEDIES = {
     "workers": Remedy(("waiting_for_data", "pageable_copy"), "the program creates no DataLoader"),
     "fused": Remedy(("unfused_optimizer",), "the program creates no Adam, AdamW, SGD or Adagrad of PyTorch"),
-    "compile": Remedy(("launch_bound", "small_kernels"), "no model with parameters is called", on_cpu=True),
-    "graphs": Remedy(("launch_bound", "small_kernels"), "no model on a GPU is called"),
-    "channels_last": Remedy((), "no model with nn.Conv2d is called"),
-    "gc_freeze": Remedy(("idle_host",), "no model with parameters is called"),
+    "compile": Remedy(("launch_bound", "small_kernels"), "no call of a model was seen", on_cpu=True),
+    "graphs": Remedy(("launch_bound", "small_kernels"), "no call of a model on a GPU was seen"),
+    "channels_last": Remedy((), "no call of a model with nn.Conv2d was seen"),
+    "gc_freeze": Remedy(("idle_host",), "no call of a model was seen"),
     "tf32": Remedy(("no_tensor_cores",), "there is no GPU"),
-    "bf16": Remedy(("no_tensor_cores",), "no model with parameters is called", on_cpu=True),
+    "bf16": Remedy(("no_tensor_cores",), "no call of a model was seen", on_cpu=True),
 }
 PRECISIONS = ("fp32", "tf32", "bf16")  # each allows those before it
 BASE = "as it is"  # the side of a program without remedies
+NOT_MEASURED = "not measured"
 AGREEMENT = 0.01  # results that agree differ by no more
 
 
@@ -153,7 +154,7 @@ class Measurement:
             done = outcome.closed.get("done", 0)
             raise TraceError(
                 f"the program ended after {done} of the {steps} steps to time; take a smaller --steps or --skip"
-                if outcome.opened else outcome.missing_reason()
+                if outcome.opened and not outcome.note("lost") else outcome.missing_reason()
             )  # fmt: skip
         compiled = ", in which torch.compile compiled" if outcome.closed.get("compilations") else ""
         return Sample(
@@ -175,7 +176,8 @@ def run_quietly(program: Sequence[str], folder: Path, settings: handover.Setting
     if program_end.interrupted:
         raise KeyboardInterrupt
     notes = handover.read_notes(folder)
-    if program_end.exit_status and not is_recorded(notes):
+    was_cut = any("cut_by" in note for note in notes)
+    if program_end.exit_status and (was_cut or not is_recorded(notes)):
         last = (folder / "program.log").read_text(errors="replace").strip().rpartition("\n")[2]
         raise TraceError(f"the program {program_end.phrase}; its last line: {last[:300]}")
     return outcomes_of(settings, notes, program_end)
@@ -195,32 +197,39 @@ def compare(sides: Sequence[Side]) -> pd.DataFrame:
     table = verdict.judge_samples(times, pairs, "process")
     facts = pd.DataFrame([compare_results(base, side) for side in others], index=table.index)
     lines = ["; ".join(side.samples[0].lines) if side.samples else "" for side in others]
-    return table.join(facts).assign(line=lines, reason=[side.reason for side in others])
+    table["verdict"] = table["verdict"].where(table["ratio"].notna(), NOT_MEASURED)
+    reasons = [side.reason or ("" if side.samples else NOT_MEASURED) for side in others]
+    return table.join(facts).assign(line=lines, reason=reasons)
 
 
 def compare_results(before: Side, after: Side) -> dict[str, object]:
-    """What the two computed, as columns of `compare`. A loss is that of the last backward pass that all processes
-    made."""
+    """What the two computed, as columns of `compare`: the loss of the last backward pass, or the last output."""
     import numpy as np
 
     samples = [*before.samples, *after.samples]
-    count = min((len(sample.losses) for sample in samples), default=0)
+    counts = {len(sample.losses) for sample in samples}
     length = min((len(sample.output) for sample in samples), default=0)
-    if not (before.samples and after.samples and (count or length)):
+    if not (before.samples and after.samples and (min(counts) or length)):
         return {"result": "", "result_before": None, "result_after": None, "difference": None,
                 "process_difference": None, "agree": None}  # fmt: skip
+    is_loss = min(counts) > 0
     values = [
-        np.array([one.losses[count - 1 : count] if count else one.output[:length] for one in side.samples])
+        np.array([one.losses[-1:] if is_loss else one.output[:length] for one in side.samples])
         for side in (before, after)
     ]
     means = [of_side.mean(axis=0) for of_side in values]
-    scale = np.abs(means[0]).max() or 1.0
-    difference = float(np.abs(means[1] - means[0]).max() / scale)
+    scale = np.nanmax(np.abs(means[0]), initial=0.0) or 1.0
+    is_same = (means[0] == means[1]) | (np.isnan(means[0]) & np.isnan(means[1]))
+    difference = float(np.where(is_same, 0.0, np.abs(means[1] - means[0])).max() / scale)
     spread = float(max(np.ptp(of_side, axis=0).max() for of_side in values) / scale)
-    agree = None if difference <= 3 * spread and spread > AGREEMENT else difference <= AGREEMENT
-    losses = [float(mean[0]) for mean in means] if count else [None, None]
-    return {"result": "loss" if count else "output", "result_before": losses[0], "result_after": losses[1],
-            "difference": difference, "process_difference": spread, "agree": agree}  # fmt: skip
+    agree: bool | None = difference <= AGREEMENT
+    is_alone = not agree and min(len(before.samples), len(after.samples)) == 1  # and the program may vary itself
+    if is_alone or len(counts) > 1 or (spread > AGREEMENT and difference <= 3 * spread):
+        agree = None
+    losses = [float(mean[0]) for mean in means] if is_loss else [None, None]
+    return {"result": "loss" if is_loss else "output", "result_before": losses[0], "result_after": losses[1],
+            "difference": difference, "process_difference": spread if len(samples) > 2 else None,
+            "agree": agree}  # fmt: skip
 
 
 def compare_commands(options: argparse.Namespace) -> tuple[pd.DataFrame, str, int]:
@@ -243,7 +252,8 @@ def compare_commands(options: argparse.Namespace) -> tuple[pd.DataFrame, str, in
     if failed:
         measurement.say(f"--fail-on {options.fail_on}: after is {verdict.sentence(table.iloc[0])}")
     row, samples = table.iloc[0], [side.samples for side in sides]
-    spread = f"; processes of one side differ by {percent(row['process_difference'])}" if row["result"] else ""
+    varies = row["process_difference"]
+    spread = f"; processes of one side differ by {percent(varies)}" if row["result"] and varies is not None else ""
     interval = f" ({row['low']:.4g} to {row['high']:.4g}, 95 % confidence)" if row["low"] > 0 else ""
     lines = [
         *(f"{side.name:9}{row[f'{side.name}_ms']:.4g} ms per step" for side in sides),
@@ -276,6 +286,8 @@ def try_remedies(options: argparse.Namespace) -> tuple[pd.DataFrame, str, int]:
         measurement.run_in_turns(sides, seconds)
         if sides[0].samples:
             tables.append(compare(sides))
+        else:
+            reasons |= dict.fromkeys(predicted, NOT_MEASURED)
         if len(tables) == 1 and len(rounds) == 1 and not (measurement.interrupted or measurement.exhausted):
             names = names_of_helpful(tables[0])
             rounds += [[Side(BASE, program), Side(" + ".join(names), program, names)]] if len(names) > 1 else []
@@ -357,6 +369,6 @@ def result_phrase(row: pd.Series) -> str:
     """Whether the results of a row agree, in words."""
     if not row["result"]:
         return "unknown: no loss, no output of a model"
-    words = {True: "agree", False: "DIFFER"}.get(row["agree"], "cannot be told, as for a program without a seed")
+    words = {True: "agree", False: "DIFFER"}.get(row["agree"], "cannot be told")
     values = f" {row['result_before']:.5g}, then {row['result_after']:.5g}" if row["result"] == "loss" else ""
     return f"{words}: {row['result']}{values} ({percent(row['difference'])})"

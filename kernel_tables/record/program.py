@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kernel_tables.errors import TraceError
-from kernel_tables.record.handover import read_notes
 from kernel_tables.record.nsys import profile_command
 
 INJECTED_FOLDER = Path(__file__).with_name("injected")
@@ -47,7 +46,7 @@ class ProgramEnd:
 def require_program(program: Sequence[str]) -> None:
     """Raises TraceError if the program cannot be run."""
     if not program:
-        raise TraceError("there is no program to record; name it after --, as in `record -- python train.py`")
+        raise TraceError("there is no program; name it after --, as in `record -- python train.py`")
     if shutil.which(program[0]) is None:
         raise TraceError(f"{program[0]}: no such program, or it cannot be run; a script needs python before it")
 
@@ -69,13 +68,18 @@ def run_recorded(
         _signals_passed_to(process) as received,
     ):
         while True:
-            try:
-                return ProgramEnd(process.wait(0.2), interrupted=bool(received))
-            except subprocess.TimeoutExpired:
-                if end_when() or (log and received):
-                    is_alone = log and nsys_options is None
-                    status = _kill_all(process, folder) if is_alone else _end_program(process)
-                    return ProgramEnd(status, by_request=True, interrupted=bool(received))
+            with suppress(subprocess.TimeoutExpired):
+                end = ProgramEnd(process.wait(0.2), interrupted=bool(received))
+                if log:  # of what it has started, nothing stays
+                    _kill_all(folder)
+                return end
+            if end_when() or (log and received):
+                if log and nsys_options is None:
+                    _kill_all(folder)
+                    status = process.wait()
+                else:
+                    status = _end_program(process)
+                return ProgramEnd(status, by_request=True, interrupted=bool(received))
 
 
 @contextmanager
@@ -132,19 +136,14 @@ def _signals_passed_to(process: subprocess.Popen) -> Iterator[list[int]]:
             signal.signal(number, original)
 
 
-def _kill_all(process: subprocess.Popen, folder: Path) -> int:
-    """Ends a program that leads a session, and its other processes, as those of torchrun, which lead their own; not by
-    SIGINT, after which programs save what they have learnt. Returns its return code."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(ENDING_PATIENCE_S)
-    for pid in {note["pid"] for note in read_notes(folder)}:
-        with suppress(OSError):
-            if str(folder).encode() in Path(f"/proc/{pid}/environ").read_bytes():  # else it is another's by now
-                os.kill(pid, signal.SIGKILL)
-    return process.wait()
+def _kill_all(folder: Path) -> None:
+    """Kills all processes that got this folder in their environment, since others would save what they have learnt, or
+    go on beside the next one."""
+    given = f"{HANDOVER_VARIABLE}={folder}".encode()
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # it has ended, or is another user's
+            if given in path.read_bytes().split(b"\0"):
+                os.kill(int(path.parent.name), signal.SIGKILL)
 
 
 def _end_program(process: subprocess.Popen) -> int:

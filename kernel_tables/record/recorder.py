@@ -7,6 +7,7 @@ to print, and never raised.
 import gc
 import multiprocessing.util
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -98,6 +99,8 @@ class Recorder:
             self.notes.add("closed", done=self.completed, **facts, **self.progress())
             self.profiler.save(self.notes.folder)
             self.notes.add("saved")
+            if isinstance(self.profiler, Timer) and not at_exit:
+                time.sleep(30)  # the command ends this process meanwhile, before it writes what it has learnt
         except Exception as error:
             self.notes.add("lost", reason=one_line_error(error))
 

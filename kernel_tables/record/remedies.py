@@ -51,7 +51,9 @@ class Remedies:
         torch.set_float32_matmul_precision("high")  # what the program sets later stays
 
     def check(self) -> None:
-        """Once the window is over: whether what was applied first is still so."""
+        """Once the window is over: whether what was applied first is still so, and what else is known of the rest."""
+        for name in {"compile", "graphs"} & {*self._names} if "compile" in self._called else ():
+            self._note(name, reason="the program compiles itself")
         if "tf32" in self._names and torch.cuda.is_available():
             if torch.get_float32_matmul_precision() == "high":
                 self._note("tf32", line='torch.set_float32_matmul_precision("high")')
@@ -68,12 +70,13 @@ class Remedies:
             if type(optimizer) is not kind:  # a subclass passes on what it sets
                 return original(optimizer, params, *args, **kwargs)
             params = params if isinstance(params, torch.Tensor) else list(params)  # for two tries
+            copies = [{**one} if isinstance(one, dict) else one for one in params]
             given = [f"{name}={kwargs[name]}" for name in ("fused", "foreach") if kwargs.get(name) is not None]
             if given:
                 self._note("fused", reason=f"the program passes {given[0]} itself")
                 return original(optimizer, params, *args, **kwargs)
             try:
-                original(optimizer, params, *args, **kwargs | {"fused": True})
+                original(optimizer, copies, *args, **kwargs | {"fused": True})
             except (RuntimeError, ValueError) as error:
                 self._note("fused", reason=one_line_error(error))
                 return original(optimizer, params, *args, **kwargs)

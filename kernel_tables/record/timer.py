@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,14 @@ class Timer:
 
     def watch_program(self, _: Callable[[], None]) -> None:
         """Keeps losses from now on."""
-        keeping = with_callbacks(torch.autograd.backward, before=self._keep_loss)
-        torch.autograd.backward = uncompiled(keeping, with_calls=False)
+        original = torch.autograd.backward
+
+        @wraps(original)
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            self._keep_loss(args[0] if args else kwargs.get("tensors"))
+            return original(*args, **kwargs)
+
+        torch.autograd.backward = uncompiled(backward, with_calls=False)
 
     def start(self) -> None:
         """Does nothing: what is noted after the start of a profiler takes time."""
@@ -58,12 +65,13 @@ class Timer:
 
     def keep_output(self, output: Any) -> None:
         """Keeps up to 256 numbers of the first tensor of an output, copied on its device."""
-        tensors = [leaf for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.numel()]
+        tensors = [leaf for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
+        tensors = [one for one in tensors if one.layout == torch.strided and not one.is_nested and one.numel()]
         if tensors and not self._losses:
             numbers = tensors[0].detach().flatten()
             self._output = numbers[:: len(numbers) // 256 + 1].clone()
 
-    def _keep_loss(self, roots: Any, *_: Any) -> None:
+    def _keep_loss(self, roots: Any) -> None:
         if self._s or torch.compiler.is_compiling() or is_in_backward():
             return
         is_captured = torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
@@ -75,26 +83,37 @@ class ModelCalls:
     """Calls `before(model)` and `after(output)` around each outermost call of a module with parameters, and lets
     `improve`, which gets this model and the function that its calls run, return another one.
 
-    Hooks around all modules find the models, until one of them is called again: they take 3 µs of each call of a
-    module. From then on, a model runs a function in the attribute `_compiled_call_impl`, which PyTorch calls if it is
-    set. Copies of a model do not have it. `improve` is called then, when torch.compile sees no hooks of ours.
+    Hooks around all modules find the models: they take 3 µs of each call of a module, so they end with the first step
+    of a program that `is_training`, else when a model is called again. From then on, a model runs a function in the
+    attribute `_compiled_call_impl`, which PyTorch calls if it is set, and does not copy. `improve` is called only then,
+    when torch.compile sees no hooks of ours.
     """
 
     def __init__(self, improve: Callable[[nn.Module, Call], Call]) -> None:
         self._improve = improve
         self.before: Callable[[nn.Module], object] = lambda model: None
         self.after: Callable[[Any], object] = lambda output: None
+        self.is_training: Callable[[], bool] = lambda: False
         self._models: dict[int, nn.Module] = {}  # by id; kept alive, so that no other gets its id
         self._local = threading.local()  # `is_inside` a call of a model
+        self._is_looking = False
         self._hooks = ModuleParts(self._call_of_model, self._name_of)
 
     def begin(self) -> None:
         """Looks for models from now on."""
+        nn.Module.compile = with_callbacks(nn.Module.compile, after=self._after_compile)
+        self._is_looking = True
         self._hooks.begin()
 
     def end(self) -> None:
         """Looks for no further models; calls of those that were found are still told."""
+        self._is_looking = False
         self._hooks.end()
+
+    def _after_compile(self, model: nn.Module, *_: Any) -> None:
+        """The program has compiled a model in place, which replaced the function around its call."""
+        if id(model) in self._models:
+            model._compiled_call_impl = self._wrapper(model)
 
     def _name_of(self, model: nn.Module) -> str | None:
         """Of a module that a hook finds: a name if it is a model, which is called for the first time."""
@@ -122,8 +141,9 @@ class ModelCalls:
             nonlocal call, is_improved
             if is_in_backward() or getattr(self._local, "is_inside", False):
                 return call(*args, **kwargs)
-            self.end()
-            if not is_improved:
+            if self._is_looking and not self.is_training():
+                self.end()
+            if not (is_improved or self._is_looking):
                 call, is_improved = self._improve(model, call), True
             self.before(model)
             with self._call_of_model():
