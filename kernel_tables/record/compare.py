@@ -169,18 +169,21 @@ def run_quietly(program: Sequence[str], folder: Path, settings: handover.Setting
     """Runs a program until its window is over; what it prints is kept in the folder. Raises KeyboardInterrupt if a
     signal came meanwhile, and TraceError with its last line if it failed before."""
     settings.write(folder)
+
+    def is_over() -> bool:  # and not because the program is ending by itself, maybe with an error
+        notes = handover.read_notes(folder)
+        return is_recorded(notes) and not any("cut_by" in note for note in notes)
+
     program_end = run_recorded(
-        program, folder, nsys_options=[] if settings.profiler == handover.NSYS else None,
-        end_when=lambda: is_recorded(handover.read_notes(folder)), log=folder / "program.log",
+        program, folder, nsys_options=[] if settings.profiler == handover.NSYS else None, end_when=is_over,
+        log=folder / "program.log",
     )  # fmt: skip
     if program_end.interrupted:
         raise KeyboardInterrupt
-    notes = handover.read_notes(folder)
-    was_cut = any("cut_by" in note for note in notes)
-    if program_end.exit_status and (was_cut or not is_recorded(notes)):
+    if program_end.exit_status and not is_over():
         last = (folder / "program.log").read_text(errors="replace").strip().rpartition("\n")[2]
         raise TraceError(f"the program {program_end.phrase}; its last line: {last[:300]}")
-    return outcomes_of(settings, notes, program_end)
+    return outcomes_of(settings, handover.read_notes(folder), program_end)
 
 
 def compare(sides: Sequence[Side]) -> pd.DataFrame:
@@ -342,7 +345,7 @@ def find_remedies(
         elif (remedy.on_cpu and on_cpu) or (name == "channels_last" and has_convolutions):
             predicted[name] = None
         else:
-            reasons[name] = about[0].message if about else "no finding calls for it"
+            reasons[name] = about[0].message if len(about) == len(remedy.codes) > 0 else "no finding calls for it"
     return predicted, reasons
 
 

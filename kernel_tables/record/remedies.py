@@ -41,7 +41,7 @@ class Remedies:
                 self._try(name, getattr(self, name))
 
     def improve(self, model: nn.Module, call: Call) -> Call:
-        """Applies those for a model before its second call, and returns what the call shall run instead of `call`."""
+        """Applies those for a model, once it was called, and returns what its calls shall run instead of `call`."""
         for name in self.FOR_MODELS:
             if name in self._names:
                 call = self._try(name, partial(getattr(self, name), model, call)) or call

@@ -84,7 +84,7 @@ class ModelCalls:
     `improve`, which gets this model and the function that its calls run, return another one.
 
     Hooks around all modules find the models: they take 3 µs of each call of a module, so they end with the first step
-    of a program that `is_training`, else when a model is called again. From then on, a model runs a function in the
+    of a program that `is_training`, else with the third call of a model. From then on, a model runs a function in the
     attribute `_compiled_call_impl`, which PyTorch calls if it is set, and does not copy. `improve` is called only then,
     when torch.compile sees no hooks of ours.
     """
@@ -135,13 +135,14 @@ class ModelCalls:
 
     def _wrapper(self, model: nn.Module) -> Call:
         call = model._compiled_call_impl or model._call_impl
-        is_improved = False
+        is_improved, times = False, 0
 
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            nonlocal call, is_improved
+            nonlocal call, is_improved, times
             if is_in_backward() or getattr(self._local, "is_inside", False):
                 return call(*args, **kwargs)
-            if self._is_looking and not self.is_training():
+            times += 1
+            if self._is_looking and times > 1 and not self.is_training():
                 self.end()
             if not (is_improved or self._is_looking):
                 call, is_improved = self._improve(model, call), True

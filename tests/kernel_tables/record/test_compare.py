@@ -165,7 +165,7 @@ def test_losses_agree_within_one_percent_unless_the_program_itself_varies(before
 
 
 def test_outputs_are_compared_by_their_largest_number():
-    row = compare([side("a", [1], None, [[0.0, -4.0]]), side("b", [1], None, [[0.1, -4.0]])]).iloc[0]
+    row = compare([side(name, [1, 1], None, [[first, -4.0]] * 2) for name, first in (("a", 0.0), ("b", 0.1))]).iloc[0]
     assert row["difference"] == pytest.approx(0.025) and row["agree"] == False  # noqa: E712
 
 

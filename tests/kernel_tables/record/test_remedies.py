@@ -80,7 +80,9 @@ def test_what_the_program_set_itself_stays(noted):
     assert all("itself" in reason for reason in noted.values())
 
 
-def test_calls_of_models_are_told_without_hooks_from_the_second_on_and_not_those_inside(monkeypatch):
+def test_calls_of_models_are_told_without_hooks_from_the_third_on_and_not_those_inside(monkeypatch):
+    monkeypatch.setattr(nn.Module, "compile", nn.Module.compile)
+
     class Wrapper(nn.Module):  # without parameters, as a solver's, so the model is what it calls
         def forward(self, call, inputs):
             return call(inputs)
@@ -91,9 +93,11 @@ def test_calls_of_models_are_told_without_hooks_from_the_second_on_and_not_those
     calls.begin()
     first = Wrapper()(model, inputs)
     assert told == [model] and torch.nn.modules.module._global_forward_pre_hooks
-    second = Wrapper()(model, inputs)
-    assert not torch.nn.modules.module._global_forward_pre_hooks
-    assert told == [model, model, second.shape] and improved == [model] and torch.equal(second, first + 1)
+    second, third = Wrapper()(model, inputs), Wrapper()(model, inputs)
+    assert not torch.nn.modules.module._global_forward_pre_hooks and torch.equal(first, second)
+    assert told == [model, *[model, first.shape] * 2] and improved == [model] and torch.equal(third, first + 1)
+    model.compile(backend="eager")  # by the program, after its first calls
+    assert torch.equal(model(inputs), third) and len(told) == 7
     copied = copy.deepcopy(model)
     copied[0].weight.data.zero_()
-    assert not torch.equal(copied(inputs), model(inputs)) and len(told) == 5
+    assert not torch.equal(copied(inputs), model(inputs)) and len(told) == 9
