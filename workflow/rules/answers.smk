@@ -20,6 +20,8 @@ rule answers:
         code=write_digest("answers", "workflow/scripts/answers.py", "workflow/templates/*.md.j2"),
     output:
         expand("results/answers/{name}.md", name=DOCUMENTS),
+    log:
+        "logs/answers.log",
     localrule: True
     script:
         "../scripts/answers.py"
@@ -31,6 +33,8 @@ rule figures:
         code=write_digest("figures", "workflow/scripts/figures.py"),
     output:
         figure_files(FIGURES),
+    log:
+        "logs/figures.log",
     localrule: True
     params:
         figures=[*FIGURES, *STUDY_FIGURES],
@@ -46,6 +50,8 @@ rule page:
         code=write_digest("page", "workflow/scripts/page.py", "workflow/templates/grid.*"),
     output:
         page="results/report.html",
+    log:
+        "logs/page.log",
     localrule: True
     params:
         run=SHOWN,
@@ -60,6 +66,8 @@ rule print_answers:
         code=write_digest("print_answers", "workflow/scripts/print.py"),
     output:
         "results/answers/{document}.{suffix}",
+    log:
+        "logs/print_{document}_{suffix}.log",
     wildcard_constraints:
         suffix="tex|typ|pdf",
     localrule: True
@@ -68,6 +76,8 @@ rule print_answers:
 
 
 rule compare:
+    log:
+        "logs/compare.log",
     localrule: True
     params:
         options=json.dumps({"before": CONFIG.before, "after": CONFIG.after, "fail_on": CONFIG.fail_on}),

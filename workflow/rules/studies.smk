@@ -19,6 +19,8 @@ rule time_lost:
         code=write_digest("time_lost", "workflow/scripts/time_lost.py"),
     output:
         table_files(["time_lost"]),
+    log:
+        "logs/time_lost.log",
     localrule: True
     script:
         "../scripts/time_lost.py"
@@ -31,6 +33,8 @@ rule speed_ups:
     output:
         table_files(["speed_ups"]),
         figure_files(SPEED_UPS),
+    log:
+        "logs/speed_ups.log",
     localrule: True
     script:
         "../scripts/speed_ups.py"
@@ -43,6 +47,8 @@ rule memory_parts:
     output:
         table_files(["memory_peak"]),
         figure_files(["memory_timeline"]),
+    log:
+        "logs/memory_parts.log",
     localrule: True
     script:
         "../scripts/memory_parts.py"
@@ -55,6 +61,8 @@ rule counters_study:
     output:
         table_files(["counter_kernels"]),
         figure_files(["measured_roofline"]),
+    log:
+        "logs/counters_study.log",
     localrule: True
     script:
         "../scripts/counters.py"
@@ -67,6 +75,8 @@ rule energy_study:
     output:
         table_files(["energy"]),
         figure_files(["energy"]),
+    log:
+        "logs/energy_study.log",
     localrule: True
     script:
         "../scripts/energy.py"
@@ -79,6 +89,8 @@ rule communication:
     output:
         table_files(["communication_times", "communication_scaling"]),
         figure_files(["communication"]),
+    log:
+        "logs/communication.log",
     localrule: True
     script:
         "../scripts/communication.py"
@@ -91,6 +103,8 @@ rule attention_sweep:
     output:
         table_files(["attention_sweep"]),
         figure_files(["attention_sweep"]),
+    log:
+        "logs/attention_sweep.log",
     localrule: True
     script:
         "../scripts/attention_sweep.py"

@@ -68,6 +68,8 @@ rule merge:
     output:
         table_files(MERGED),
         dictionary="results/tables/README.md",
+    log:
+        "logs/merge.log",
     localrule: True
     script:
         "../scripts/merge.py"
@@ -79,6 +81,8 @@ rule summaries:
         code=write_digest("summaries", "workflow/scripts/summaries.py"),
     output:
         table_files(SUMMARIES),
+    log:
+        "logs/summaries.log",
     localrule: True
     script:
         "../scripts/summaries.py"
