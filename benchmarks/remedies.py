@@ -159,17 +159,6 @@ def measure(words: list[str]) -> pd.DataFrame:
         return pd.read_json(output) if output.exists() else pd.DataFrame()
 
 
-def count_verdicts(after: list[str], comparisons: int, processes: str) -> None:
-    """Compares the loop with this command, so often, and prints how often which verdict came out."""
-    rows = [
-        measure(["compare", "--processes", processes, shlex.join(command("loop")), shlex.join(after)])
-        for _ in range(comparisons)
-    ]
-    table = pd.concat(rows)
-    print(dict(Counter(table["verdict"])), f"median ratio {table['ratio'].median():.4f}, findable"
-          f" {table['findable'].median():.1%}")  # fmt: skip
-
-
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("what", choices=["same", "planted", "run", "all", *PROGRAMS])
@@ -182,9 +171,12 @@ if __name__ == "__main__":
         torch.manual_seed(0)
         {"loop": loop, **PROGRAMS}[options.arguments[0]](*map(float, options.arguments[1:]))
     elif options.what in ("same", "planted"):
-        ms = measure(["compare", "--processes", "1", *[shlex.join(command("loop"))] * 2])["before_ms"][0]
-        planted = ["0"] if options.what == "same" else [str(0.05 * ms)]
-        count_verdicts(command("loop", *planted), options.comparisons, options.processes)
+        before = shlex.join(command("loop"))
+        ms = measure(["compare", "--processes", "1", before, before])["before_ms"][0]
+        after = shlex.join(command("loop", str(0 if options.what == "same" else 0.05 * ms)))
+        words = ["compare", "--processes", options.processes, before, after]
+        table = pd.concat([measure(words) for _ in range(options.comparisons)])
+        print(dict(Counter(table["verdict"])), table[["ratio", "findable"]].describe().to_markdown(), sep="\n")
     else:
         for name in PROGRAMS if options.what == "all" else [options.what]:
             words = ["--processes", options.processes, "--budget", options.budget, "--precision", "bf16"]

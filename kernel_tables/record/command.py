@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path, PurePath
-from shutil import get_terminal_size
+from shutil import get_terminal_size, which
 from typing import TYPE_CHECKING
 
 from kernel_tables.errors import ERROR, TraceError
@@ -206,10 +206,11 @@ def say(*sentences: str) -> None:
 
 def program_of(words: Sequence[str]) -> list[str]:
     """The program from the words of a command line, without the `--` before it. TraceError if it cannot be run."""
-    from kernel_tables.record.program import require_program
-
     program = [*words[1:]] if words[:1] == ["--"] else [*words]
-    require_program(program)
+    if not program:
+        raise TraceError("there is no program; name it after --, as in `record -- python train.py`")
+    if which(program[0]) is None:
+        raise TraceError(f"{program[0]}: no such program, or it cannot be run; a script needs python before it")
     return program
 
 

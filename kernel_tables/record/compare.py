@@ -80,8 +80,7 @@ class Side:
 
 
 class Measurement:
-    """Runs the sides in turns, as the options say. `interrupted` and `exhausted`: Ctrl-C or the budget ended it
-    early."""
+    """Runs the sides in turns, as the options say. `is_over` if Ctrl-C or the budget ended it; `status` for exit."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._command, self._processes = options.command, options.processes
@@ -89,12 +88,7 @@ class Measurement:
         if options.processes < 1 or options.budget <= 0:
             raise TraceError("--processes has to be at least 1, and --budget more than 0 minutes")
         self._deadline_s = time.monotonic() + 60 * options.budget
-        self.interrupted = self.exhausted = False
-
-    @property
-    def status(self) -> int:
-        """The exit status."""
-        return 130 if self.interrupted else 0
+        self.is_over, self.status = False, 0
 
     def say(self, text: str) -> None:
         """Prints a line on standard error."""
@@ -112,8 +106,8 @@ class Measurement:
                 if side.reason:
                     continue
                 longest_s = max((sample.seconds for sample in side.samples or sides[0].samples), default=0.0)
-                self.exhausted |= time.monotonic() + longest_s > self._deadline_s
-                if self.exhausted:
+                if time.monotonic() + longest_s > self._deadline_s:
+                    self.is_over = True
                     self.say("the next process would exceed the --budget; what is measured counts")
                     return
                 done += 1
@@ -123,7 +117,7 @@ class Measurement:
                         raise TraceError(f"not comparable: it has other steps ({sample.steps})")
                     side.samples.append(sample)
                 except KeyboardInterrupt:
-                    self.interrupted = True
+                    self.is_over, self.status = True, 130
                     self.say("interrupted; what is measured counts")
                     return
                 except TraceError as error:
@@ -249,7 +243,7 @@ def compare_commands(options: argparse.Namespace) -> tuple[pd.DataFrame, str, in
     measurement = Measurement(options)
     measurement.run_in_turns(sides)
     if not all(side.samples for side in sides):
-        raise KeyboardInterrupt if measurement.interrupted else TraceError("--budget: too short for a process a side")
+        raise KeyboardInterrupt if measurement.status else TraceError("--budget: too short for a process a side")
     table = compare(sides)
     failed = verdict.fails(table, options.fail_on).any()
     if failed:
@@ -291,9 +285,9 @@ def try_remedies(options: argparse.Namespace) -> tuple[pd.DataFrame, str, int]:
             tables.append(compare(sides))
         else:
             reasons |= dict.fromkeys(predicted, NOT_MEASURED)
-        if len(tables) == 1 and len(rounds) == 1 and not (measurement.interrupted or measurement.exhausted):
-            names = names_of_helpful(tables[0])
-            rounds += [[Side(BASE, program), Side(" + ".join(names), program, names)]] if len(names) > 1 else []
+        names = () if measurement.is_over or len(rounds) > 1 else names_of_helpful(tables[0])
+        if len(names) > 1:
+            rounds.append([Side(BASE, program), Side(" + ".join(names), program, names)])
     left = [{"after": name, "reason": reason} for name, reason in reasons.items()]
     table = pd.concat([*tables, pd.DataFrame(left, columns=["after", "reason"])], ignore_index=True)
     table.insert(0, "remedy", table.pop("after"))

@@ -1,7 +1,6 @@
 """Runs the recorded program, with its own streams, signals and folder; only its environment has further variables."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -10,7 +9,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kernel_tables.errors import TraceError
 from kernel_tables.record.nsys import profile_command
 
 INJECTED_FOLDER = Path(__file__).with_name("injected")
@@ -41,14 +39,6 @@ class ProgramEnd:
         if number in set(signal.Signals):
             return f"was ended by {signal.Signals(number).name}"
         return f"ended with exit status {self.returncode}"
-
-
-def require_program(program: Sequence[str]) -> None:
-    """Raises TraceError if the program cannot be run."""
-    if not program:
-        raise TraceError("there is no program; name it after --, as in `record -- python train.py`")
-    if shutil.which(program[0]) is None:
-        raise TraceError(f"{program[0]}: no such program, or it cannot be run; a script needs python before it")
 
 
 def run_recorded(

@@ -110,9 +110,8 @@ class StepsWindow(Window):
         self._calling_thread: int | None = None  # the one that made the first call
         self._calls = calls or ModuleParts(nullcontext, lambda module: None, self._before_call)
         if calls:
-            calls.before, calls.after, calls.is_training = (
-                self._before_call, self._after_call, lambda: self._has_optimizer,
-            )  # fmt: skip
+            calls.before, calls.after = self._before_call, self._after_call
+            calls.is_training = lambda: self._has_optimizer
         self._calls.begin()
         if settings.window != handover.CALLS:
             graph = torch.cuda.graphs.CUDAGraph
