@@ -165,7 +165,6 @@ if __name__ == "__main__":
     parser.add_argument("arguments", nargs="*", help="of `run`")
     parser.add_argument("--comparisons", type=int, default=100)
     parser.add_argument("--processes", default="6")
-    parser.add_argument("--budget", default="30", help="minutes for each program (default: 30)")
     options = parser.parse_args()
     if options.what == "run":
         torch.manual_seed(0)
@@ -179,7 +178,6 @@ if __name__ == "__main__":
         print(dict(Counter(table["verdict"])), table[["ratio", "findable"]].describe().to_markdown(), sep="\n")
     else:
         for name in PROGRAMS if options.what == "all" else [options.what]:
-            words = ["--processes", options.processes, "--budget", options.budget, "--precision", "bf16"]
-            table = measure(["try", *words, "--", *command(name)])
+            table = measure(["try", "--processes", options.processes, "--precision", "bf16", "--", *command(name)])
             table = table.drop(columns=["findable", "line"], errors="ignore").dropna(subset="before_ms")
             print(f"\n{name}: {PROGRAMS[name].__doc__}", table.to_markdown(index=False), sep="\n", flush=True)

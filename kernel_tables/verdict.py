@@ -97,10 +97,15 @@ def sentence(row: pd.Series) -> str:
 
 
 def findable_sentence(findable: float, processes: int) -> str:
-    """What so many processes a side find, in words; `findable` as of judge. Twice as small a change takes about four
-    times as many."""
-    found = f"{processes} processes each find a change of {percent(findable)} in 8 of 10 comparisons"
-    return f"{found}, about {4 * processes} one of {percent(findable / 2)}" if findable > 0.02 else found
+    """What so many processes a side find, in words, and how many find half of it; `findable` as of judge."""
+    from scipy import stats
+
+    def error(n: int) -> float:  # times the spread
+        return (stats.t.ppf(1 - LEVEL / 2, 2 * n - 2) + stats.t.ppf(0.8, 2 * n - 2)) * n**-0.5
+
+    more = next(n for n in range(2, 10**6) if error(n) <= error(max(processes, 2)) / 2)
+    half = f", about {more} one of {percent(findable / 2)}" if findable > 0.02 else ""
+    return f"{processes} processes each find a change of {percent(findable)} in 8 of 10 comparisons{half}"
 
 
 def fails(table: pd.DataFrame, fail_on: str) -> pd.Series:

@@ -50,23 +50,21 @@ def add_window(command: argparse.ArgumentParser, skip: int, steps: int) -> None:
 def add_options(command: argparse.ArgumentParser) -> None:
     """Adds the arguments of the command."""
     add_window(command, handover.DEFAULT_SKIP, handover.DEFAULT_STEPS)
-    for group, name, details in (
-        (command, "--ranges", {"choices": (handover.MODULES, handover.NONE), "default": handover.AUTO, "help":
+    for names, details in (
+        (["--ranges"], {"choices": (handover.MODULES, handover.NONE), "default": handover.AUTO, "help":
             "ranges for every module of the models, or none; default: modules, if the program opens no ranges itself;"
             " otherwise only a range for each step, unless it opens `step` itself"}),
-        (command, "--profiler", {"choices": (NSYS, TORCH), "help":
+        (["--profiler"], {"choices": (NSYS, TORCH), "help":
             "default: nsys if it is on PATH and there is a GPU, else torch"}),
-        (command, "--nsys-options", {"type": shlex.split, "default": [], "metavar": '"..."', "help":
+        (["--nsys-options"], {"type": shlex.split, "default": [], "metavar": '"..."', "help":
             "further options of nsys profile, for `kernel-tables host`:"
             " --nsys-options=\"--trace=cuda,nvtx,osrt --python-sampling=true\""}),
-        (command, "--end", {"action": "store_true", "help":
+        (["--end"], {"action": "store_true", "help":
             "stop the program, with status 0, once the window is recorded"}),
+        (["-o", "--output"], {"type": Path, "metavar": "FILE", "help":
+            "the capture (default: recording.sqlite; if it exists, recording-2.sqlite and so on)"}),
     ):  # fmt: skip
-        group.add_argument(name, **details)
-    command.add_argument(
-        "-o", "--output", type=Path, metavar="FILE",
-        help="the capture (default: recording.sqlite; if it exists, recording-2.sqlite and so on)",
-    )  # fmt: skip
+        command.add_argument(*names, **details)
 
 
 def window_of(options: argparse.Namespace) -> dict[str, object]:

@@ -94,11 +94,11 @@ class Measurement:
         """Prints a line on standard error."""
         print(f"kernel-tables {self._command}: {visible(' '.join(text.split()))}", file=sys.stderr, flush=True)
 
-    def run_in_turns(self, sides: Sequence[Side], seconds: float | None = None) -> None:
-        """Runs the processes of each side, and prints the progress; before, what it costs, if it is known how many
-        seconds a process takes. A side whose process fails is not run again; TraceError if it has no remedies."""
+    def run_in_turns(self, sides: Sequence[Side], process_s: float | None = None) -> None:
+        """Runs the processes of each side, and prints the progress; before, what it costs, if it is known how long
+        a process takes. A side whose process fails is not run again; TraceError if it has no remedies."""
         done, processes, total = 0, self._processes, self._processes * len(sides)
-        minutes = f", about {total * seconds / 60:.1f} minutes" if seconds else ""
+        minutes = f", about {total * process_s / 60:.1f} minutes" if process_s else ""
         last = self._settings.skip + self._settings.steps
         self.say(f"{total} processes in turns{minutes}; each runs until step {last}, and writes what it writes by then")
         for number in range(processes):
@@ -152,7 +152,7 @@ class Measurement:
             )  # fmt: skip
         compiled = ", in which torch.compile compiled" if outcome.closed.get("compilations") else ""
         return Sample(
-            ms=1e3 * max(one["seconds"] for one in timed) / steps,  # a step lasts until the last rank has ended it
+            ms=1e3 * max(one["seconds"] for one in timed) / steps,  # by timer.py; until the last rank has ended a step
             seconds=seconds, steps=f"{outcome.content_phrase()}{compiled}",
             losses=timed[0]["losses"], output=timed[0]["output"],
             lines=list(dict.fromkeys(note["line"] for about in notes.values() for note in about if "line" in note)),
@@ -191,7 +191,7 @@ def compare(sides: Sequence[Side]) -> pd.DataFrame:
     samples = [(side.name, sample.ms) for side in sides for sample in side.samples]
     times = pd.Series([ms for _, ms in samples], index=[name for name, _ in samples], dtype="float64")
     pairs = pd.DataFrame({"before": base.name, "after": [side.name for side in others]})
-    table = verdict.judge_samples(times, pairs, "process")
+    table = verdict.judge_samples(times, pairs, "process")  # with the ratio of geometric means
     facts = pd.DataFrame([compare_results(base, side) for side in others], index=table.index)
     lines = ["; ".join(side.samples[0].lines) if side.samples else "" for side in others]
     table["verdict"] = table["verdict"].where(table["ratio"].notna(), NOT_MEASURED)
@@ -243,7 +243,11 @@ def compare_commands(options: argparse.Namespace) -> tuple[pd.DataFrame, str, in
     measurement = Measurement(options)
     measurement.run_in_turns(sides)
     if not all(side.samples for side in sides):
-        raise KeyboardInterrupt if measurement.status else TraceError("--budget: too short for a process a side")
+        raise (
+            KeyboardInterrupt
+            if measurement.status
+            else TraceError("--budget: it was spent before each side had a process")
+        )
     table = compare(sides)
     failed = verdict.fails(table, options.fail_on).any()
     if failed:
@@ -259,7 +263,7 @@ def compare_commands(options: argparse.Namespace) -> tuple[pd.DataFrame, str, in
         f"timed    {'; after: '.join(dict.fromkeys(one[0].steps for one in samples))}",
         f"results  {result_phrase(row)}{spread}",
         verdict.findable_sentence(row["findable"], min(map(len, samples))) if row["low"] > 0
-        else "one process a side has no spread, which a verdict needs: take more --processes",
+        else "a side with one process has no spread, which a verdict needs: take more --processes",
     ]  # fmt: skip
     return table, "".join(f"{line}\n" for line in lines), measurement.status or int(failed)
 
@@ -357,7 +361,7 @@ def trial_lines(table: pd.DataFrame) -> str:
     text = aligned(
         [Column(name, cells, "text") for name, cells in columns.items()], get_terminal_size((120, 24)).columns
     )
-    notes = [f"{row.remedy}: {row.line}" for row in rows.itertuples()]
+    notes = [f"{row.remedy}: {row.line}" for row in rows.itertuples() if row.verdict == verdict.FASTER]
     notes += [f"{row.remedy}: {row.reason}" for row in table.itertuples() if row.reason]
     return "".join(f"{line}\n" for line in [*([text] if len(rows) else ["no remedy was measured", ""]), *notes])
 
