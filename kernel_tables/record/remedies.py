@@ -22,10 +22,8 @@ from kernel_tables.record.timer import Call
 
 
 class Remedies:
-    """Applies the remedies of these names; the method with the name of a remedy does it.
-
-    Each is noted with the line to write into the program, or the reason why it is not applied.
-    """
+    """Applies the remedies of these names, each by the method with its name, which notes the line to write into the
+    program, or the reason why it is not applied."""
 
     FOR_MODELS = ("channels_last", "gc_freeze", "compile", "graphs", "bf16")  # in this order, by `improve`
 
