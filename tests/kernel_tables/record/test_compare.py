@@ -100,7 +100,7 @@ def test_calls_of_a_model_are_timed_and_their_outputs_compared(script):
     (LOOP.replace("    time.sleep", "    if step == 20: raise ValueError('mine')\n    time.sleep"),
      ("--steps", "25"), "its last line: ValueError: mine"),
     (CALLS, ("--steps", "50"), "the program ended after 19 of the 50 steps to time; take a smaller --steps or --skip"),
-    (CALLS, ("--budget", "1e-9"), "--budget: too short"),
+    (CALLS, ("--budget", "1e-9"), "--budget: it was spent before each side had a process"),
     (CALLS, ("--fail-on", "slow"), "--fail-on 'slow': expected slower, faster or changed, as in 'slower 2%'"),
     (CALLS, ("--processes", "0"), "--processes has to be at least 1"),
 ])  # fmt: skip
