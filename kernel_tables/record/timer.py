@@ -106,7 +106,7 @@ class ModelCalls:
         self._hooks.begin()
 
     def end(self) -> None:
-        """Looks for no further models; calls of those that were found are still told."""
+        """Looks for no further models; calls of those that were found are still reported."""
         self._is_looking = False
         self._hooks.end()
 
