@@ -16,7 +16,7 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from kernel_tables import files, output, version
+from kernel_tables import files, output, verdict, version
 from kernel_tables.errors import ERROR, IMPOSSIBLE, ImpossibleCapture, TraceError
 from kernel_tables.record.command import add_options, add_window, record
 
@@ -55,7 +55,11 @@ ARGUMENTS: dict[str, tuple[dict, str]] = {
         {"dest": "commands", "nargs": 2, "metavar": "COMMAND"},
         "each quoted: 'python train.py' 'python train.py --compile'",
     ),
-    "--processes": ({"type": int, "default": 6, "metavar": "N"}, "processes of each side (default: 6)"),
+    "program": (
+        {"dest": "program", "nargs": argparse.REMAINDER, "metavar": "-- PROGRAM ..."},
+        "the program and its arguments",
+    ),
+    "--processes": ({"type": int, "default": verdict.PROCESSES, "metavar": "N"}, "of each side (default: %(default)s)"),
     "--budget": ({"type": float, "default": inf, "metavar": "MINUTES"}, "start no process that would end later"),
     "--fail-on of compare": (
         {"default": "nothing", "metavar": "VERDICT"},
@@ -70,10 +74,10 @@ ARGUMENTS: dict[str, tuple[dict, str]] = {
     "--collectives": (FLAG, "by collective: its bytes, times and bandwidth"),
 }  # fmt: skip
 COMMANDS = {  # in the order of the help: the arguments, beside the format and the output, and what the command does
-    "record": ("", "run a Python program unchanged, record some of its steps, and print where the time goes"),
+    "record": ("program", "run a Python program unchanged, record some of its steps, and print where the time goes"),
     "compare": ("commands --processes --budget --fail-on",
         "whether the steps of one command are faster than those of another, from processes of both in turns"),
-    "try": ("--precision --processes --budget",
+    "try": ("program --precision --processes --budget",
         "record a program, apply what may help from inside it, unchanged, and measure whether it does"),
     "report": ("capture --step-name --class", "an HTML page of a capture, which needs no network"),
     "ranges": ("captures --under --ranks --top --tree", "time by range name, inner ranges included"),
@@ -139,13 +143,6 @@ def command_parser() -> argparse.ArgumentParser:
             add_window(command, skip=10, steps=30)
         if name == "record":
             add_options(command)
-        if name in ("record", "try"):
-            program = {
-                "nargs": argparse.REMAINDER,
-                "metavar": "-- PROGRAM ...",
-                "help": "the program and its arguments",
-            }
-            command.add_argument("program", **program)
     return parser
 
 

@@ -144,6 +144,7 @@ class Scope:
         return np.array([*has_class, False])[self.activities.name] & (self.activities.kind == KINDS.index("kernel"))
 
     def is_named(self, is_wanted: Callable[[str], object]) -> np.ndarray:
+        """By activity: whether `is_wanted` accepts its name."""
         return np.array([*map(bool, map(is_wanted, self.activities.names)), False])[self.activities.name]
 
     def is_in_range(self, is_wanted: Callable[[str], object]) -> np.ndarray:
@@ -227,6 +228,7 @@ class Scope:
         return sum(device.time_of(mask).total_ns for device in self.devices)
 
     def share(self, ns: int) -> float:
+        """The time as a share of the spans."""
         return ns / self.span_ns if self.span_ns else 0.0
 
     def per_step(self, mask: np.ndarray) -> float:

@@ -91,7 +91,7 @@ def read_recorded(path: Path, torch_version: str, on_gpu: bool | None = None) ->
 
 
 def export_capture(profiler: Any, path: Path, on_gpu: bool, torch_version: str) -> None:
-    """Writes what a finished torch.profiler.profile recorded, as SQLite, or raises TraceError without activities."""
+    """Writes what a finished torch.profiler.profile recorded, as SQLite, whole; TraceError without activities."""
     from kernel_tables.publish import write_capture
 
     with tempfile.TemporaryDirectory(prefix="kineto-") as folder:

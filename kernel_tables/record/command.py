@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 def add_window(command: argparse.ArgumentParser, skip: int, steps: int) -> None:
     """Adds the arguments that say which steps are recorded or timed, with these defaults."""
+    taken = "recorded" if skip == handover.DEFAULT_SKIP else "timed"
     window = command.add_argument_group(
         "the window",
-        f"By default, the first {skip} steps are skipped and the next {steps} {'timed' if skip > 5 else 'recorded'}. A"
+        f"By default, the first {skip} steps are skipped and the next {steps} {taken}. A"
         " step is an optimizer step or, without an optimizer, a call of the model or a replay of a CUDA graph.",
     )
     kinds = window.add_mutually_exclusive_group()

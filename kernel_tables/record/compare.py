@@ -80,7 +80,8 @@ class Side:
 
 
 class Measurement:
-    """Runs the sides in turns, as the options say. `is_over` if Ctrl-C or the budget ended it; `status` for exit."""
+    """Runs the sides in turns, as the options say. `is_over` if the budget, Ctrl-C or an error ended it, with `status`
+    as the exit status."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._command, self._processes = options.command, options.processes
@@ -96,7 +97,7 @@ class Measurement:
 
     def run_in_turns(self, sides: Sequence[Side], process_s: float | None = None) -> None:
         """Runs the processes of each side, and prints the progress; before, what it costs, if it is known how long
-        a process takes. A side whose process fails is not run again; TraceError if it has no remedies."""
+        a process takes. Where a process fails, its side is not run again, and if it has no remedies, none is."""
         done, processes, total = 0, self._processes, self._processes * len(sides)
         minutes = f", about {total * process_s / 60:.1f} minutes" if process_s else ""
         last = self._settings.skip + self._settings.steps
@@ -121,11 +122,13 @@ class Measurement:
                     self.say("interrupted; what is measured counts")
                     return
                 except TraceError as error:
-                    side.reason, side.samples[:] = str(error), []
-                    total -= processes - number - 1
-                    if not side.remedies:
-                        raise TraceError(f"{side.name}: {error}") from None
+                    side.reason = str(error)
                     self.say(f"{done} of {total}, {side.name}: {error}")
+                    if not side.remedies:
+                        self.is_over, self.status = True, 2
+                        return
+                    side.samples.clear()
+                    total -= processes - number - 1
                     continue
                 seconds = [one.seconds for each in sides for one in each.samples]
                 left_s = (total - done) * sum(seconds) / len(seconds)
@@ -243,11 +246,10 @@ def compare_commands(options: argparse.Namespace) -> tuple[pd.DataFrame, str, in
     measurement = Measurement(options)
     measurement.run_in_turns(sides)
     if not all(side.samples for side in sides):
-        raise (
-            KeyboardInterrupt
-            if measurement.status
-            else TraceError("--budget: it was spent before each side had a process")
-        )
+        if measurement.status == 130:
+            raise KeyboardInterrupt
+        errors = [f"{side.name}: {side.reason}" for side in sides if side.reason]
+        raise TraceError(*errors or ["--budget: it was spent before each side had a process"])
     table = compare(sides)
     failed = verdict.fails(table, options.fail_on).any()
     if failed:
@@ -281,17 +283,17 @@ def try_remedies(options: argparse.Namespace) -> tuple[pd.DataFrame, str, int]:
     began_s = time.monotonic()
     measurement.say("records the program, to find where its time goes")
     predicted, reasons = find_remedies(program, options)
-    seconds, tables = time.monotonic() - began_s, []
-    rounds = [[Side(BASE, program), *(Side(name, program, (name,)) for name in predicted)]] if predicted else []
-    for sides in rounds:
+    seconds, sides = time.monotonic() - began_s, [Side(BASE, program)]
+    sides += [Side(name, program, (name,)) for name in predicted]
+    if predicted:
         measurement.run_in_turns(sides, seconds)
-        if sides[0].samples:
-            tables.append(compare(sides))
-        else:
-            reasons |= dict.fromkeys(predicted, NOT_MEASURED)
-        names = () if measurement.is_over or len(rounds) > 1 else names_of_helpful(tables[0])
-        if len(names) > 1:
-            rounds.append([Side(BASE, program), Side(" + ".join(names), program, names)])
+    tables = [compare(sides)] if sides[0].samples else []
+    reasons |= {} if tables else dict.fromkeys(predicted, NOT_MEASURED)
+    names = names_of_helpful(tables[0]) if tables and not measurement.is_over else ()
+    if len(names) > 1:
+        together = [Side(BASE, program), Side(" + ".join(names), program, names)]
+        measurement.run_in_turns(together, seconds)
+        tables += [compare(together)] if together[0].samples else []
     left = [{"after": name, "reason": reason} for name, reason in reasons.items()]
     table = pd.concat([*tables, pd.DataFrame(left, columns=["after", "reason"])], ignore_index=True)
     table.insert(0, "remedy", table.pop("after"))

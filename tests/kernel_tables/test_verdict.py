@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from kernel_tables.errors import TraceError
 from kernel_tables.verdict import fails, judge, judge_gpu_times, judge_samples, judge_wall_times, sentence
 from tests.workflow.small_tables import make_run, make_tables
 
@@ -82,5 +81,3 @@ def test_a_verdict_fails_if_it_is_the_one_named_by_at_least_that_much():
     told = {text: bool(fails(table, text).any())
             for text in ("slower", "slower 2%", "slower 6 %", "changed 4.9%", "faster", "nothing")}  # fmt: skip
     assert [text for text, failed in told.items() if failed] == ["slower", "slower 2%", "changed 4.9%"]
-    with pytest.raises(TraceError, match="expected slower, faster, changed or nothing"):
-        fails(table, "slower by 2")

@@ -57,6 +57,7 @@ def main() -> None:
 
 
 def require_planned_code(stage: str, sources: list[str], code: str) -> None:
+    """Raises ProgramFailed if the measured code is not that of the wanted key."""
     if freshness.digest_measured(stage, sources) != code:
         raise ProgramFailed("the measured code was edited after this job was planned; run snakemake again")
 

@@ -205,6 +205,7 @@ def check_tensor_cores(kernels: pd.DataFrame, precision: str) -> list[str]:
 
 
 def require_same(quantity: str, actual: int, expected: int) -> None:
+    """Raises NotConserved unless the two integers are equal."""
     if int(actual) != int(expected):
         raise NotConserved(f"{quantity}: {int(actual)} in the table, {int(expected)} in the capture: a defect")
 

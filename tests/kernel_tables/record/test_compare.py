@@ -110,6 +110,16 @@ def test_what_cannot_be_compared_is_said_in_one_line(script, source, options, me
     assert done.returncode == 2 and message in done.stderr.decode().splitlines()[-1]
 
 
+def test_an_error_in_a_later_process_keeps_what_was_measured(script, tmp_path):
+    fourth = "import sys\nif open('pids').read().count(' ') == 3: sys.exit('4th')\n"
+    words = " ".join(script(fourth + LOOP, "0", "0.1"))
+    (tmp_path / "pids").touch()
+    done = run_command("compare", words, words, "--processes", "2", *WINDOW, "-o", "table.json")
+    (row,) = json.loads(Path("table.json").read_text())
+    assert done.returncode == 2 and b"before: the program ended with exit status 1; its last line: 4th" in done.stderr
+    assert row["used"] == "1 and 2 processes" and row["ratio"] > 0
+
+
 def test_ctrl_c_keeps_what_was_measured_and_ends_the_program(script, tmp_path):
     words = " ".join(script(LOOP, "0.01", "0.1"))
     command = [sys.executable, "-m", "kernel_tables", "compare", words, words, *WINDOW, "--format", "text"]
