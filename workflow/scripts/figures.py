@@ -32,8 +32,10 @@ def main(inputs: list[str], outputs: list[str], figures: Iterable[str] = ()) -> 
         draw, quantity = DRAWN[name]
         chart, result = draw(tables) or (charts.text_chart("No complete run has what this figure shows."), "No data")
         if "cuda" not in set(runs["device"]):
-            said = [one.replace("GPU time", "operator time").replace("GPU", "CPU") for one in (result, quantity)]
-            result, quantity = (re.sub("^operator time", "Operator time", one) for one in said)
+            words = {"^GPU time": "Operator time", "GPU time": "operator time", "GPU": "CPU", "^Kernel": "Operator",
+                     "kernel": "operator"}  # fmt: skip
+            for word, on_cpu in words.items():
+                result, quantity = re.sub(word, on_cpu, result), re.sub(word, on_cpu, quantity)
         charted[name] = charts.titled(chart, result, quantity, *notes)
     charts.save_all(charted, outputs)
     for path in Path(outputs[0]).parent.iterdir() if figures else ():
