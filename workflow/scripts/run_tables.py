@@ -1,6 +1,6 @@
 """The tables of one run: from capture.json and its captures to kernels, phases, ranges, findings, and status.json.
 
-    python -m workflow.scripts.run_tables --result results/runs/RUN/capture.json [--classes JSON] [--rules JSON]
+    python -m workflow.scripts.run_tables results/runs/RUN/capture.json CLASSES RULES
 
 The measured program opens measure > step > a phase (forward, loss, backward, optimizer) > the parts of the model. A
 kernel counts in the step and phase that were open when it was launched. Times are integer nanoseconds. If a launch or a
@@ -13,7 +13,6 @@ from cs336_model import locks
 if __name__ == "__main__":
     LOCK = locks.shared()  # nothing heavy is imported beside a measured step
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -211,11 +210,7 @@ def require_same(quantity: str, actual: int, expected: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--result", type=Path, required=True)
-    for name in ("classes", "rules"):
-        parser.add_argument(f"--{name}", type=json.loads, default=[])
     try:
-        main(**vars(parser.parse_args()))
+        main(Path(sys.argv[1]), *map(json.loads, sys.argv[2:]))
     except (TraceError, BadResult) as error:
         sys.exit(str(error))
