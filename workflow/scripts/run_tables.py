@@ -27,8 +27,8 @@ from kernel_tables.attribution import names_in, path_text
 from kernel_tables.classes import ON_TENSOR_CORES, family
 from kernel_tables.diagnose import as_table, rules_of_entries
 from kernel_tables.errors import ERROR, WARNING, NotConserved, TraceError
-from kernel_tables.files import written_whole
 from kernel_tables.intervals import union
+from kernel_tables.output import write_text
 from kernel_tables.profile import Profile, read
 from workflow.tables import declared_columns, write_tables
 
@@ -53,8 +53,7 @@ def main(result: Path, classes: Sequence[dict] = (), rules: Sequence[dict] = ())
             raise TraceError(f"{paths[0]} gives no tables: {error}; {again}") from None
     write_tables(made, [folder / f"{name}.parquet" for name in TABLES], keys=False)
     status = {"status": capture.status, "reason": capture.reason, "warnings": warnings}
-    with written_whole(folder / "status.json") as partial:
-        partial.write_text(json.dumps(status, indent=1) + "\n", encoding="utf-8")
+    write_text(json.dumps(status, indent=1) + "\n", folder / "status.json")
 
 
 def make_run_tables(
