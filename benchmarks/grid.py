@@ -13,8 +13,6 @@ from pathlib import Path
 
 from read_capture import ROOT, cost
 
-PROGRAM = [sys.executable, "-m", "cs336_model"]
-
 
 def list_commands(runs: Path, folder: Path) -> list[list[str]]:
     """The commands that measure again what is in the folder of runs."""
@@ -24,8 +22,9 @@ def list_commands(runs: Path, folder: Path) -> list[list[str]]:
             spec = json.dumps(json.loads(path.read_text())["key"]["spec"])
             output = folder / f"{path.parent.name}_{stage}.json"
             profiler = ["--profiler", "torch", "--capture", str(output.with_suffix(".sqlite"))]
-            command = [*PROGRAM, "--spec", spec, "--output", str(output), "--locks", str(folder / "locks")]
-            commands.append([*command, *(profiler if stage == "capture" else [])])
+            command = [sys.executable, "-m", "cs336_model", "--spec", spec, "--output", str(output)]
+            command += ["--locks", str(folder / "locks"), *(profiler if stage == "capture" else [])]
+            commands.append(command)
     return commands
 
 

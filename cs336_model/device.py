@@ -112,9 +112,4 @@ def describe_machine(device: torch.device) -> Machine:
     )  # fmt: skip
     if device.type == "cuda":
         machine.device_name, machine.cuda = torch.cuda.get_device_name(device), torch.version.cuda
-        with suppress(Exception):  # no binding, or one that this driver refuses, each with exceptions of its own
-            import pynvml
-
-            pynvml.nvmlInit()
-            machine.driver = pynvml.nvmlSystemGetDriverVersion()
     return machine

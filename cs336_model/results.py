@@ -18,7 +18,7 @@ class Machine(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
     device: str  # "cuda" or "cpu"
     device_name: str
-    driver: str | None = None
+    driver: str | None = None  # as in `key`: workflow/scripts/measure.py adds it
     cuda: str | None = None
     torch: str
     python: str

@@ -142,8 +142,7 @@ def forward_flops(spec: Spec) -> int | None:
     arguments that are not these sizes. A product of (m, k) by (k, n) counts 2 m k n; the half that the causal mask
     discards is counted, because it is computed."""
     arguments = spec.constructor_arguments() if spec.is_own_model else {}
-    names = ("vocab_size", "context_length", "d_model", "num_layers", "num_heads", "d_ff")
-    shape = [arguments.get(name) for name in names]
+    shape = [arguments.get(name) for name in SHAPE if name != "rope_theta"]
     if not all(isinstance(size, int) for size in shape):
         return None
     vocab_size, length, d_model, layers, heads, d_ff = shape

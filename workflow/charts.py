@@ -28,7 +28,6 @@ PARTS = {  # what bars are made of, in the order in which they are stacked
     "gemm": BLUE, "attention": SKY, "softmax": VERMILLION, "normalization": GREEN, "elementwise": ORANGE,
     "reduction": YELLOW, "optimizer": PURPLE, "embedding": "#117733", "communication": "#882255",
     "triton-fused": "#b5651d", "memcpy": GREY, "memset": "#b3b3b3", "unknown": PALE,
-    "forward": BLUE, "loss": YELLOW, "backward": VERMILLION,
     "computing attention scores": BLUE, "mask and scale": ORANGE, "computing softmax": VERMILLION, "final matmul": SKY,
     "parameters": BLUE, "gradients": GREEN, "optimizer state": PURPLE, "activations": VERMILLION,
     "temporary": ORANGE, "other": PALE,
@@ -154,8 +153,7 @@ def series_shape(rows: pd.DataFrame, column: str, width: int = WIDTH) -> alt.Sha
 def _series(column: pd.Series, looks: list[str], width: int) -> dict:
     names, kinds = list(dict.fromkeys(column)), [  # names of one kind have the same look in every figure
         ["small", "medium", "large", "xl", "2.7B", "10B"], ["fp32", "tf32", "bf16", "fp16", "bf16-weights"],
-        ["eager", "math", "flash", "efficient", "cudnn"], ["none", "naive", "ddp", "fsdp"],
-        ["off", "on", "attention"],
+        ["eager", "math", "flash", "efficient", "cudnn"], ["off", "on", "attention"],
     ]  # fmt: skip
     kind = next((kind for kind in kinds if set(names) <= set(kind)), names)
     scale = alt.Scale(domain=names, range=[looks[kind.index(name) % len(looks)] for name in names])

@@ -22,7 +22,7 @@ import msgspec
 
 from cs336_model import locks
 from cs336_model.results import STAGES
-from kernel_tables.files import written_whole
+from kernel_tables.output import write_text
 from workflow.grid import Config, ConfigError, Run, describe
 
 IS_JOB = "--target-jobs" in sys.argv  # of another Snakemake, such as on a node of Slurm: it does not plan again
@@ -223,5 +223,4 @@ def write_if_changed(path: Path, content: bytes) -> None:
     if IS_JOB or (path.is_file() and path.read_bytes() == content):
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_whole(path) as partial:
-        partial.write_bytes(content)
+    write_text(content, path)

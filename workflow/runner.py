@@ -223,10 +223,8 @@ def ncu_command(table: Path, metrics: Sequence[str]) -> list[str]:
 
 def write_counters(table: Path, target: Path) -> None:
     """Writes a table of ncu without messages and what names the host. Raises ProfilerFailed if it is cut short."""
-    rows = []
-    if table.exists():
-        with table.open(encoding="utf-8", errors="replace", newline="") as file:
-            rows = list(csv.reader(line for line in file if line.startswith('"')))
+    lines = table.read_text(encoding="utf-8", errors="replace").split("\n") if table.exists() else []
+    rows = list(csv.reader(line for line in lines if line.startswith('"')))
     if len(rows) < 3 or any(len(row) != len(rows[0]) for row in rows):  # heading, units, launches
         raise ProfilerFailed("no counters: the program ended well, and ncu wrote no table that can be read")
     kept = [column for column, name in enumerate(rows[0]) if name not in ("Process ID", "Process Name", "Host Name")]

@@ -7,7 +7,6 @@ Times are integer nanoseconds until they are summarized.
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import pandas as pd
 import pyarrow as pa
@@ -19,6 +18,7 @@ from kernel_tables.output import code, compact_table, escaped
 from workflow import grid
 
 KEYS = ["run", *grid.KEYS]
+Columns = dict[str, list[str]]  # by name: type (text, int, float or bool), unit and meaning
 _ARROW_TYPES = {"text": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
 _PANDAS_TYPES = {"text": "str", "int": "int64", "float": "float64", "bool": "bool"}
 _PANDAS_TYPES_WITH_GAPS = {"text": "str", "int": "Int64", "float": "float64", "bool": "boolean"}
@@ -28,18 +28,12 @@ class WrongTable(Exception):
     """A table is not as declared; the message is one line."""
 
 
-class Column(NamedTuple):
-    kind: str  # text, int, float or bool
-    unit: str
-    meaning: str
-
-
-def declared_columns(name: str, keys: bool = True) -> dict[str, Column]:
+def declared_columns(name: str, keys: bool = True) -> Columns:
     """The declared columns of a table by name, in order: KEYS first if `keys`. Raises WrongTable for another table."""
     if name not in _declarations():
         raise WrongTable(f"table {name}: not declared; add its columns to workflow/columns.yaml")
     columns = (_declarations()["leading"] if keys else {}) | _declarations()[name]
-    return {column: Column(*declared) for column, declared in columns.items() if column != "rows"}
+    return {column: declared for column, declared in columns.items() if column != "rows"}
 
 
 def declared_tables() -> list[str]:
@@ -119,7 +113,7 @@ def sort_runs(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 def dictionary() -> str:
     """What the columns of all tables mean, as Markdown."""
 
-    def describe(columns: Mapping[str, Column]) -> str:
+    def describe(columns: Columns) -> str:
         rows = [(code(name, in_table=True), escaped(unit), escaped(text)) for name, (_, unit, text) in columns.items()]
         return compact_table(("column", "unit", "meaning"), rows)
 
@@ -136,7 +130,7 @@ def dictionary() -> str:
     return "\n".join(parts)
 
 
-def _to_arrow(frame: pd.DataFrame, name: str, columns: Mapping[str, Column]) -> pa.Table:
+def _to_arrow(frame: pd.DataFrame, name: str, columns: Columns) -> pa.Table:
     """The declared columns of the frame with their types, units and meanings."""
     schema = pa.schema([
         pa.field(column, _ARROW_TYPES[kind], metadata={"unit": unit, "meaning": meaning})
@@ -150,7 +144,7 @@ def _to_arrow(frame: pd.DataFrame, name: str, columns: Mapping[str, Column]) -> 
     return table.replace_schema_metadata(None)
 
 
-def _cast(frame: pd.DataFrame, columns: Mapping[str, Column]) -> pd.DataFrame:
+def _cast(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
     """The frame with declared columns of their types. A number in a column of texts becomes the text of an integer."""
     types = {}
     for name, (kind, _, _) in columns.items():

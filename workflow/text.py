@@ -61,7 +61,7 @@ def environment(tables: dict[str, pd.DataFrame]) -> jinja2.Environment:
         "machine": describe_machine(tables["runs"]),
         "grid_words": describe_grid(runs),
         "quoted": describe_run(runs, quoted[0]).partition(", ")[0] if quoted else None,
-        "columns": lambda columns: order_rows(pd.DataFrame(columns), runs),
+        "columns": lambda *parts: order_rows(pd.DataFrame(dict(pair for part in parts for pair in part.items())), runs),
         "describe": lambda run: describe_run(tables["runs"], run),
         "mode_name": lambda mode: MODES.get(mode, mode),
         "peak_flop_per_s": peak_flop_per_s,

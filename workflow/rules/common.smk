@@ -52,7 +52,7 @@ def figure_files(figures, suffixes=("svg", "png")):
 
 HAS_STEPS = "time_lost" in QUESTIONS  # else attention is measured alone
 CLASSES = json.dumps(CONFIG.kernel_classes, sort_keys=True)
-OWN_RULES = shlex.join(["--classes", CLASSES, "--rules", json.dumps(CONFIG.diagnosis_rules, sort_keys=True)])
+OWN_RULES = shlex.join([CLASSES, json.dumps(CONFIG.diagnosis_rules, sort_keys=True)])
 CAPTURE_TABLES = ["kernels", "phases", "ranges", "findings", "communication_steps"]
 MEMORY_TABLES = ["memory_phases", "memory_activations", "memory_timeline", "memory_totals"]
 MERGED = ["runs", "timings", "steps", "warmup_steps", *CAPTURE_TABLES, *MEMORY_TABLES, "energy_windows", "counters"]

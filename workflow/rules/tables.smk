@@ -25,7 +25,7 @@ rule run_tables:
     params:
         rules=OWN_RULES,
     shell:
-        "python -m workflow.scripts.run_tables --result {input.result:q} {params.rules} 2>&1 | tee {log:q}"
+        "python -m workflow.scripts.run_tables {input.result:q} {params.rules} 2>&1 | tee {log:q}"
 
 
 rule memory_tables:
@@ -55,8 +55,7 @@ rule counter_tables:
     params:
         classes=CLASSES,
     shell:
-        "python -m workflow.scripts.counter_tables --folder results/runs/{wildcards.run}"
-        " --classes {params.classes:q} 2>&1 | tee {log:q}"
+        "python -m workflow.scripts.counter_tables results/runs/{wildcards.run} {params.classes:q} 2>&1 | tee {log:q}"
 
 
 rule merge:

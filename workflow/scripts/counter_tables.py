@@ -1,10 +1,11 @@
 """The table `counters` of one run: launches of its capture, joined with what Nsight Compute counted of such launches.
 
-    python -m workflow.scripts.counter_tables --folder results/runs/RUN [--classes JSON]
+    python -m workflow.scripts.counter_tables results/runs/RUN CLASSES
 
 Reads counters.json, ncu.csv, capture.json and capture.sqlite there, and writes counters.parquet and .csv; without
-counters, or a capture to which they can be joined, a table without rows. Times are those of the capture, since ncu
-empties caches before each kernel. Fails if counters lack for more than 1 % of the time of kernels.
+counters, or a capture to which they can be joined, a table without rows. CLASSES are kernel_classes of config.yaml, as
+JSON. Times are those of the capture, since ncu empties caches before each kernel. Fails if counters lack for more than
+1 % of the time of kernels.
 """
 
 from cs336_model import locks
@@ -12,7 +13,6 @@ from cs336_model import locks
 if __name__ == "__main__":
     LOCK = locks.shared()  # nothing heavy is imported beside a measured step
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -75,11 +75,7 @@ def count_kernels(launches: pd.DataFrame, counted: pd.DataFrame, device_name: st
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--classes", type=json.loads, default=[], help="kernel_classes of config.yaml")
-    options = parser.parse_args()
     try:
-        main(options.folder, options.classes)
+        main(Path(sys.argv[1]), json.loads(sys.argv[2]))
     except (BadResult, TraceError, OSError) as error:
         sys.exit(f"counter_tables: {error}")

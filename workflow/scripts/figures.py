@@ -144,9 +144,8 @@ def draw_shares(parts: dict[str, pd.DataFrame], column: str) -> alt.HConcatChart
         part = part.sort_values(["label", "order"])
         middle = part.groupby("label")["share"].cumsum() - part["share"] / 2
         part = part.assign(middle=middle, text=(100 * part["share"]).map("{:.0f}".format))
-        y = alt.Y(
-            "label:N", title=None, sort=labels, scale=alt.Scale(domain=labels), axis=None if panels else alt.Axis()
-        )
+        axis = None if panels else alt.Axis()  # labels stand once, on the left
+        y = alt.Y("label:N", title=None, sort=labels, scale=alt.Scale(domain=labels), axis=axis)
         bars = alt.Chart(part).mark_bar(stroke="white", strokeWidth=0.5).encode(
             x=x.stack("zero"), y=y, color=charts.part_color(rows, column), order="order:Q"
         )  # fmt: skip

@@ -47,6 +47,8 @@ def main() -> None:
             result = measure(job, spec, key, captures[0].name if captures else None)
             require_planned_code(spec.stage, options.sources, key["code"])
             result.key, result.started_utc = key, started
+            if result.machine:
+                result.machine.driver = key["driver"]
             write_result(result, scratch / target.name)
             put_files(job.files, captures, target)
             (scratch / target.name).replace(target)

@@ -65,10 +65,9 @@ class History:
         was_freed = rows["freed"] < len(self.time_us)
         is_gradient = was_freed & (rows["phase"] == "backward") & (rows["freed"] >= end)
         is_activation = rows["phase"].isin(["forward", "loss"]) & (rows["freed"] >= begin)
-        in_communication = rows["is_communication"].astype(bool)
         cases = {
-            "communication": in_communication & ~is_gradient, "workspace": ~was_freed, "activations": is_activation,
-            "gradients": is_gradient,
+            "communication": rows["is_communication"].astype(bool) & ~is_gradient, "workspace": ~was_freed,
+            "activations": is_activation, "gradients": is_gradient,
         }  # fmt: skip
         by_life = np.select(list(cases.values()), list(cases), "temporary")
         return np.where(rows["held"] != "", rows["held"], by_life)

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from cs336_model.results import STAGES, Attention, BadResult, Capture, Energy, Result, Timing, read_result
 from kernel_tables.errors import NotConserved
-from kernel_tables.files import written_whole
+from kernel_tables.output import write_text
 from workflow.freshness import command_for, explain_difference
 from workflow.tables import KEYS, declared_tables, dictionary, make_table, write_tables
 
@@ -45,8 +45,7 @@ def main(results: Sequence[str], tables: Sequence[str], plan: str, outputs: Sequ
     for path in (folder / f"{name}.{suffix}" for name in declared_tables() for suffix in ("csv", "parquet")):
         path.unlink(missing_ok=True)
     write_tables(merged, outputs)
-    with written_whole(folder / "README.md") as partial:
-        partial.write_text(dictionary(), encoding="utf-8")
+    write_text(dictionary(), folder / "README.md")
 
 
 def read_results(paths: Sequence[str], wanted: dict[str, dict]) -> dict[str, Stages]:

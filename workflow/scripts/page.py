@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from kernel_tables.attribution import names_in
-from kernel_tables.files import written_whole
+from kernel_tables.output import write_text
 from kernel_tables.page.page import Leaf, flame, html_environment, step_rows
 from workflow.peaks import peak_flop_per_s
 from workflow.tables import read_tables
@@ -51,8 +51,7 @@ def main(tables: list[str], documents: list[str], figures: list[str], run: str |
         rows=step_rows(leaves),
         flame=flame(leaves),
     )
-    with written_whole(Path(page)) as partial:
-        partial.write_text(text, encoding="utf-8")
+    write_text(text, Path(page))
 
 
 def read_section(document: Path) -> dict:

@@ -1,6 +1,6 @@
 """The tables of one run: from capture.json and its captures to kernels, phases, ranges, findings, and status.json.
 
-    python -m workflow.scripts.run_tables --result results/runs/RUN/capture.json [--classes JSON] [--rules JSON]
+    python -m workflow.scripts.run_tables results/runs/RUN/capture.json CLASSES RULES
 
 The measured program opens measure > step > a phase (forward, loss, backward, optimizer) > the parts of the model. A
 kernel counts in the step and phase that were open when it was launched. Times are integer nanoseconds. If a launch or a
@@ -13,7 +13,6 @@ from cs336_model import locks
 if __name__ == "__main__":
     LOCK = locks.shared()  # nothing heavy is imported beside a measured step
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -28,8 +27,8 @@ from kernel_tables.attribution import names_in, path_text
 from kernel_tables.classes import ON_TENSOR_CORES, family
 from kernel_tables.diagnose import as_table, rules_of_entries
 from kernel_tables.errors import ERROR, WARNING, NotConserved, TraceError
-from kernel_tables.files import written_whole
 from kernel_tables.intervals import union
+from kernel_tables.output import write_text
 from kernel_tables.profile import Profile, read
 from workflow.tables import declared_columns, write_tables
 
@@ -54,8 +53,7 @@ def main(result: Path, classes: Sequence[dict] = (), rules: Sequence[dict] = ())
             raise TraceError(f"{paths[0]} gives no tables: {error}; {again}") from None
     write_tables(made, [folder / f"{name}.parquet" for name in TABLES], keys=False)
     status = {"status": capture.status, "reason": capture.reason, "warnings": warnings}
-    with written_whole(folder / "status.json") as partial:
-        partial.write_text(json.dumps(status, indent=1) + "\n", encoding="utf-8")
+    write_text(json.dumps(status, indent=1) + "\n", folder / "status.json")
 
 
 def make_run_tables(
@@ -211,11 +209,7 @@ def require_same(quantity: str, actual: int, expected: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--result", type=Path, required=True)
-    for name in ("classes", "rules"):
-        parser.add_argument(f"--{name}", type=json.loads, default=[])
     try:
-        main(**vars(parser.parse_args()))
+        main(Path(sys.argv[1]), *map(json.loads, sys.argv[2:]))
     except (TraceError, BadResult) as error:
         sys.exit(str(error))

@@ -70,14 +70,13 @@ def draw(table: pd.DataFrame, dimension: str, machine: str) -> alt.TopLevelMixin
     ]
     bars = alt.Chart(rows).encode(y=charts.label_axis(rows), yOffset=alt.YOffset(f"{dimension}:N", sort=values))
     scale = alt.Scale(domain=[0, rows["furthest"].max() * 1.2], nice=False)
-    text = bars.mark_text(align="left", dx=3, fontSize=9)
     layers = [
         bars.mark_bar().encode(
             x=alt.X("speed_up:Q", title=f"times as fast as {base}", scale=scale),
             color=charts.series_color(rows, dimension),
         ),
         alt.Chart(rows).mark_rule(color=charts.SOFT).encode(x=alt.datum(1)),
-        text.encode(x="furthest:Q", text="label_text:N"),
+        bars.mark_text(align="left", dx=3, fontSize=9).encode(x="furthest:Q", text="label_text:N"),
         bars.mark_tick(color=charts.INK, thickness=2, opacity=1).encode(x="wall_speed_up:Q"),
     ]
     chart = alt.layer(*layers).properties(width=520 // rows["mode"].nunique(), height=alt.Step(13))

@@ -30,6 +30,7 @@ def main(inputs: list[str], outputs: list[str]) -> None:
     runs, phases, ranges = tables["runs"], tables["phases"], tables["ranges"]
     kernels = tables["kernels"].query("step >= 0").drop(columns=KEYS[1:])
     kernels["range"] = kernels["range"].astype("object").fillna("")
+    kernels["part"] = kernels["range"].map(innermost).replace("", NO_RANGE)
     steps = phases[phases["phase"] == "step"].groupby("run")["step"].nunique()
     forward, backward = (kernels[kernels["phase"] == phase] for phase in ("forward", "backward"))
     timed = {name: tables.get(name, make_table(name)) for name in ("warmup_steps", "steps")}
@@ -124,7 +125,7 @@ def rank_kernels(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
         table = average(rows, ["kernel", "class"], steps).assign(scope=scope)
         whole = (kernels if scope == ALL_PHASES else forward).groupby("run")["total_ns"].sum()
         table["share"] = table["total_ns"] / table["run"].map(whole)
-        parts = rows.assign(part=find_parts(rows)).groupby(["run", "kernel", "part"])["total_ns"].sum()
+        parts = rows.groupby(["run", "kernel", "part"])["total_ns"].sum()
         parts = parts.rename("part_ns").sort_values().reset_index().drop_duplicates(["run", "kernel"], keep="last")
         tables.append(table.merge(parts, on=["run", "kernel"]))
     table = pd.concat(tables).sort_values(["total_ns", "kernel"], ascending=[False, True], kind="stable")
@@ -136,13 +137,8 @@ def rank_kernels(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
     return table[table["rank"] <= 5].sort_values(["scope", "rank"], kind="stable")
 
 
-def find_parts(rows: pd.DataFrame) -> pd.Series:
-    return rows["range"].map(innermost).replace("", NO_RANGE)
-
-
 def share_parts(forward: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
     """(c) Every part's share of the forward pass, with and without its matrix multiplies."""
-    forward = forward.assign(part=find_parts(forward))
     forward = forward.assign(other_ns=forward["total_ns"].where(forward["class"].map(family) != "gemm", 0))
     other_share = forward.groupby(["run", "part"])["other_ns"].sum() / forward.groupby("run")["total_ns"].sum()
     table = share(forward, ["part"], ["run"], steps)
@@ -161,7 +157,7 @@ def share_classes(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
 def share_training_parts(kernels: pd.DataFrame, steps: pd.Series) -> pd.DataFrame:
     """(d) GPU time by pass and part of the model, of captures whose backward pass has parts. The part of a kernel there
     is the innermost range that also occurs outside the backward pass, since libraries open ranges of their own."""
-    kernels = kernels[kernels["phase"].isin(["forward", "loss", "backward"])]
+    kernels = kernels[kernels["phase"].isin(["forward", "loss", "backward"])].drop(columns="part")
     distinct = kernels[["run", "phase", "range"]].drop_duplicates()
     known = {run: {"loss"} for run in distinct["run"]}
     for run, phase, path in distinct.itertuples(index=False, name=None):
