@@ -1,7 +1,7 @@
 """The remedies that `kernel-tables try` applies in a program that it runs, without a change of its code.
 
 Nothing is changed that the program set itself. A value equal to PyTorch's default counts as not set, since libraries
-pass defaults on. What fails here is noted, for the command to print, and never raised in the program.
+pass defaults on. What fails here is noted, for the command to print, and not raised in the program.
 """
 
 import gc
@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 from typing import Any
+from weakref import WeakSet
 
 import torch
 from torch import nn
@@ -18,22 +19,27 @@ from torch.utils.data import DataLoader, IterableDataset
 
 from kernel_tables.record.handover import Notes, one_line_error
 from kernel_tables.record.profilers import with_callbacks
+from kernel_tables.record.recorder import count_compiled
 from kernel_tables.record.timer import Call
 
 
 class Remedies:
-    """Applies the remedies of these names, each by the method with its name, which notes the line to write into the
-    program, or the reason why it is not applied."""
+    """Applies the remedies of these names, each by the method with its name, which keeps the line to write into the
+    program, or the reason why it is not applied. `check` notes them."""
 
     FOR_MODELS = ("channels_last", "gc_freeze", "compile", "graphs", "bf16")  # in this order, by `improve`
 
     def __init__(self, names: Sequence[str], notes: Notes) -> None:
-        self._names, self._notes, self._noted = names, notes, set[tuple[str, str]]()
+        self._notes = notes
+        self._found: dict[str, dict[str, list[str]]] = {name: {"lines": [], "reasons": []} for name in names}
         self._called = set[str]()  # of the functions watched below, by the program itself
-        self._compile, self._freeze = torch.compile, gc.freeze
-        if names:
-            torch.compile = with_callbacks(torch.compile, before=lambda *_: self._called.add("compile"))
+        self._fused, self._restrided = WeakSet[torch.optim.Optimizer](), WeakSet[torch.optim.Optimizer]()
+        self._freeze = gc.freeze
+        if "gc_freeze" in names:
             gc.freeze = with_callbacks(gc.freeze, before=lambda *_: self._called.add("freeze"))
+        if "bf16" in names:
+            begin = torch.autocast.__init__
+            torch.autocast.__init__ = with_callbacks(begin, before=lambda *_: self._called.add("autocast"))
         for name in names:
             if name not in self.FOR_MODELS:
                 self._try(name, getattr(self, name))
@@ -41,7 +47,7 @@ class Remedies:
     def improve(self, model: nn.Module, call: Call) -> Call:
         """Applies those for a model, once it was called, and returns what its calls shall run instead of `call`."""
         for name in self.FOR_MODELS:
-            if name in self._names:
+            if name in self._found:
                 call = self._try(name, partial(getattr(self, name), model, call)) or call
         return call
 
@@ -49,14 +55,19 @@ class Remedies:
         torch.set_float32_matmul_precision("high")  # what the program sets later stays
 
     def check(self) -> None:
-        """Once the window is over: whether what was applied first is still so, and what else is known of the rest."""
-        for name in {"compile", "graphs"} & {*self._names} if "compile" in self._called else ():
-            self._note(name, reason="the program compiles itself")
-        if "tf32" in self._names and torch.cuda.is_available():
+        """Once the window is over: notes what was applied and still is, and why the rest is not."""
+        for name in {"compile", "graphs"} & {*self._found}:
+            if count_compiled() == 0:
+                self._lose(name, "torch.compile compiled nothing of the model")
+        if "tf32" in self._found and torch.cuda.is_available():
             if torch.get_float32_matmul_precision() == "high":
-                self._note("tf32", line='torch.set_float32_matmul_precision("high")')
+                self._keep("tf32", line='torch.set_float32_matmul_precision("high")')
             else:
-                self._note("tf32", reason="the program sets the precision of products itself")
+                self._keep("tf32", reason="the program sets the precision of products itself")
+        if not all(group["fused"] for one in self._fused for group in one.param_groups):
+            self._lose("fused", "the program sets it back, as load_state_dict does with a state from before")
+        for name, found in self._found.items():
+            self._notes.add("remedy", name=name, **found)
 
     def fused(self) -> None:
         for kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad):
@@ -71,14 +82,15 @@ class Remedies:
             copies = [{**one} if isinstance(one, dict) else one for one in params]
             given = [f"{name}={kwargs[name]}" for name in ("fused", "foreach") if kwargs.get(name) is not None]
             if given:
-                self._note("fused", reason=f"the program passes {given[0]} itself")
+                self._keep("fused", reason=f"the program passes {given[0]} itself")
                 return original(optimizer, params, *args, **kwargs)
             try:
                 original(optimizer, copies, *args, **kwargs | {"fused": True})
             except (RuntimeError, ValueError) as error:
-                self._note("fused", reason=one_line_error(error))
+                self._keep("fused", reason=one_line_error(error))
                 return original(optimizer, params, *args, **kwargs)
-            self._note("fused", line=f"{kind.__name__}(..., fused=True)")
+            self._fused.add(optimizer)
+            self._keep("fused", line=f"{kind.__name__}(..., fused=True)")
 
         return init
 
@@ -89,16 +101,16 @@ class Remedies:
         def init(*args: Any, **kwargs: Any) -> None:
             call = signature.bind(*args, **kwargs)
             if isinstance(call.arguments["dataset"], IterableDataset):
-                self._note("workers", reason="each worker of an IterableDataset would give all samples again")
+                self._keep("workers", reason="each worker of an IterableDataset would give all samples again")
                 return original(*args, **kwargs)
             count, has_gpu = min(4, len(os.sched_getaffinity(0))), torch.cuda.is_available()
             values = {"num_workers": count, "pin_memory": has_gpu, "persistent_workers": True}
             added = {name: value for name, value in values.items() if value and not call.arguments.get(name)}
             if added:
                 given = ", ".join(f"{name}={value}" for name, value in added.items())
-                self._note("workers", line=f"DataLoader(..., {given})")
+                self._keep("workers", line=f"DataLoader(..., {given})")
             else:
-                self._note("workers", reason="the program sets workers and pinned memory itself")
+                self._keep("workers", reason="the program sets workers and pinned memory itself")
             call.arguments.update(added)
             return original(*call.args, **call.kwargs)
 
@@ -107,31 +119,49 @@ class Remedies:
     def channels_last(self, model: nn.Module, call: Call) -> None:
         weights = [module.weight for module in model.modules() if isinstance(module, nn.Conv2d)]
         is_last = [one.is_contiguous(memory_format=torch.channels_last) > one.is_contiguous() for one in weights]
-        if any(is_last) or torch.backends.cudnn.benchmark:
-            self._note("channels_last", reason="the program sets the memory format, or cuDNN's benchmark mode, itself")
+        if any(is_last) or (torch.backends.cudnn.benchmark and not self._found["channels_last"]["lines"]):
+            self._keep("channels_last", reason="the program sets the memory format, or cuDNN's benchmark mode, itself")
         elif weights:
             model.to(memory_format=torch.channels_last)
             torch.backends.cudnn.benchmark = True
+            torch.optim.optimizer.register_optimizer_step_pre_hook(self._restride)
             line = "model.to(memory_format=torch.channels_last); torch.backends.cudnn.benchmark = True"
-            self._note("channels_last", line=line)
+            self._keep("channels_last", line=line)
+
+    def _restride(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """Gives what an optimizer keeps of each parameter the strides that this has now, as if it had had them before
+        the first step: fused kernels take both for equal, and foreach is slower if they differ."""
+        if optimizer in self._restrided:
+            return
+        self._restrided.add(optimizer)
+        for parameter, state in optimizer.state.items():
+            kept = {name: one for name, one in state.items() if getattr(one, "shape", None) == parameter.shape}
+            for name, value in kept.items():
+                state[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+            if parameter.grad is not None:
+                parameter.grad = torch.empty_like(parameter).copy_(parameter.grad)
 
     def gc_freeze(self, model: nn.Module, call: Call) -> None:
-        if ("gc_freeze", "line") in self._noted:
+        if self._found["gc_freeze"]["lines"]:
             return
         if not gc.isenabled() or "freeze" in self._called:
-            self._note("gc_freeze", reason="the program controls garbage collection itself")
+            self._keep("gc_freeze", reason="the program controls garbage collection itself")
         else:
             gc.collect()
             self._freeze()
-            self._note("gc_freeze", line="gc.collect(); gc.freeze()  # before the first step")
+            self._keep("gc_freeze", line="gc.collect(); gc.freeze()  # before the first step")
 
     def compile(self, model: nn.Module, call: Call, name: str = "compile", **options: Any) -> Call | None:
-        if "compile" in self._called or call != model._call_impl:
-            self._note(name, reason="the program compiles itself")
+        if call != model._call_impl or (count_compiled() and not self._found[name]["lines"]):
+            self._keep(name, reason="the program compiles itself")
             return None
+
+        def run(*args: Any, **kwargs: Any) -> Any:  # TorchDynamo skips a first frame that is of torch.nn
+            return call(*args, **kwargs)
+
         given = "".join(f', {key}="{value}"' for key, value in options.items())
-        self._note(name, line=f"model = torch.compile(model{given})")
-        return self._compile(call, **options)
+        self._keep(name, line=f"model = torch.compile(model{given})  # {type(model).__name__}")
+        return torch.compile(run, **options)
 
     def graphs(self, model: nn.Module, call: Call) -> Call | None:
         is_on_gpu = next(model.parameters()).device.type == "cuda"
@@ -139,8 +169,9 @@ class Remedies:
 
     def bf16(self, model: nn.Module, call: Call) -> Call | None:
         device, types = next(model.parameters()).device.type, {one.dtype for one in model.parameters()}
-        if torch.is_autocast_enabled(device) or types & {torch.float16, torch.bfloat16}:
-            self._note("bf16", reason="the program sets the precision itself")
+        is_set = "autocast" in self._called and not self._found["bf16"]["lines"]  # which calls it as well
+        if is_set or torch.is_autocast_enabled(device) or types & {torch.float16, torch.bfloat16}:
+            self._keep("bf16", reason="the program sets the precision itself")
             return None
 
         def in_fp32(leaf: Any) -> Any:  # as a loss inside the block, which autocast computes in fp32
@@ -152,19 +183,22 @@ class Remedies:
                 output = call(*args, **kwargs)
             return tree_map(in_fp32, output)
 
-        self._note("bf16", line=f'with torch.autocast("{device}", torch.bfloat16): ...  # forward pass and loss')
+        self._keep("bf16", line=f'with torch.autocast("{device}", torch.bfloat16): ...  # forward pass and loss')
         return in_bf16
 
     def _try(self, name: str, apply: Callable[[], Call | None]) -> Call | None:
         try:
             return apply()
         except Exception as error:
-            self._note(name, reason=one_line_error(error))
+            self._keep(name, reason=one_line_error(error))
             return None
 
-    def _note(self, name: str, **facts: str) -> None:
-        """Notes a `line` or a `reason`, the first of each."""
-        (kind,) = facts
-        if (name, kind) not in self._noted:
-            self._noted.add((name, kind))
-            self._notes.add("remedy", name=name, **facts)
+    def _keep(self, name: str, line: str = "", reason: str = "") -> None:
+        for kind, text in (("lines", line), ("reasons", reason)):
+            if text and text not in self._found[name][kind]:
+                self._found[name][kind].append(text)
+
+    def _lose(self, name: str, reason: str) -> None:
+        """What was applied is no longer so."""
+        if self._found[name]["lines"]:
+            self._found[name] = {"lines": [], "reasons": [reason]}
