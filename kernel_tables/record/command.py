@@ -80,29 +80,22 @@ def window_of(options: argparse.Namespace) -> dict[str, object]:
 
 def default_profiler() -> str:
     """nsys, if it is on PATH and the driver shows a GPU."""
-    from kernel_tables.record import nsys
-
     # without importing torch
     has_gpu = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
-    return NSYS if nsys.find() and has_gpu else TORCH
+    return NSYS if which("nsys") and has_gpu else TORCH
 
 
 def settings_of(options: argparse.Namespace) -> handover.Settings:
     """The settings from the arguments. TraceError if one is invalid."""
-    from kernel_tables.record import nsys
-
     window, profiler = window_of(options), options.profiler or default_profiler()
     ours = r"--(output|export|force-overwrite|capture-range|command-file)"
     refused = [one for one in options.nsys_options if re.match(ours, one) or not one.startswith("--")]
-    for is_invalid, message in (
-        (profiler == NSYS and nsys.find() is None,
-         "--profiler nsys: there is no nsys on PATH; install Nsight Systems, or take --profiler torch"),
-        (options.nsys_options and profiler != NSYS,
-         "--nsys-options: this machine records by PyTorch's profiler, which has none of these"),
-        (refused, f"--nsys-options {refused}: write --name=value; what opens the window and the file is ours"),
-    ):  # fmt: skip
-        if is_invalid:
-            raise TraceError(message)
+    if profiler == NSYS and which("nsys") is None:
+        raise TraceError("--profiler nsys: there is no nsys on PATH; install Nsight Systems, or take --profiler torch")
+    if options.nsys_options and profiler != NSYS:
+        raise TraceError("--nsys-options: this machine records by PyTorch's profiler, which has none of these")
+    if refused:
+        raise TraceError(f"--nsys-options {refused}: write --name=value; what opens the window and the file is ours")
     return handover.Settings(profiler=profiler, added_ranges=options.ranges, **window)
 
 
