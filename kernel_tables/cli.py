@@ -17,11 +17,10 @@ from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 from kernel_tables import files, output, verdict, version
-from kernel_tables.errors import ERROR, IMPOSSIBLE, ImpossibleCapture, TraceError
+from kernel_tables.errors import ERROR, IMPOSSIBLE, Finding, ImpossibleCapture, TraceError
 from kernel_tables.record.command import add_options, add_window, record
 
 if TYPE_CHECKING:
-    from kernel_tables.errors import Finding
     from kernel_tables.profile import Profile
 CAPTURE = "an nsys SQLite export, a capture of `record`, or JSON of torch.profiler; gzipped or not"
 FILE, FLAG, TEXTS = {"type": Path, "metavar": "FILE"}, {"action": "store_true"}, {"action": "append", "default": []}
