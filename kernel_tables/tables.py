@@ -109,13 +109,8 @@ def kernels(profile: "Profile", under: str | None = None, process: int | None = 
         "range": [label[path] for path in group.path.tolist()],
         "kernel": [profile.capture.activities.names[name] for name in group.name.tolist()],
         "class": [profile.activity_classes[name] for name in group.name.tolist()],
-        "launches": group.launches,
-        "total_ns": group.total_ns,
-        "mean_ns": group.mean_ns,
-        "min_ns": group.min_ns,
-        "max_ns": group.max_ns,
-        "std_ns": group.std_ns,
     }
+    table |= {name: getattr(group, name) for name in ("launches", "total_ns", "mean_ns", "min_ns", "max_ns", "std_ns")}
     return _longest_first(table, "total_ns", "range", "kernel")
 
 
@@ -253,8 +248,6 @@ def _is_inside(profile: "Profile", under: str | None) -> np.ndarray:
 
 def _selected(profile: "Profile", under: str | None, process: int | None) -> Group:
     group = profile.grouped(process)
-    if under is None:
-        return group
     is_inside = _is_inside(profile, under)[group.path]
     return Group(*(column[is_inside] for column in vars(group).values()))
 
