@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from kernel_tables import files, output, verdict, version
 from kernel_tables.errors import ERROR, IMPOSSIBLE, Finding, ImpossibleCapture, TraceError
+from kernel_tables.output import say
 from kernel_tables.record.command import add_options, add_window, record
 
 if TYPE_CHECKING:
@@ -143,10 +144,6 @@ def command_parser() -> argparse.ArgumentParser:
         if name == "record":
             add_options(command)
     return parser
-
-
-def say(message: str) -> None:
-    print(f"kernel-tables: {output.visible(' '.join(message.split()))}", file=sys.stderr)
 
 
 class Command:

@@ -13,18 +13,21 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePath
 from shutil import get_terminal_size, which
 from typing import TYPE_CHECKING
 
+from kernel_tables import output
 from kernel_tables.errors import ERROR, TraceError
-from kernel_tables.output import visible
 from kernel_tables.record import handover
 from kernel_tables.record.handover import NSYS, STEP, TORCH
 
 if TYPE_CHECKING:
     from kernel_tables.profile import Profile
     from kernel_tables.record.outcome import Outcome
+
+say = partial(output.say, command="record")
 
 
 def add_window(command: argparse.ArgumentParser, skip: int, steps: int) -> None:
@@ -188,12 +191,6 @@ def _print_tree(profile: Profile, capture: Path, under: str | None) -> None:
     lines = text.tree_lines(profile, text.ROWS_IN_A_TERMINAL, width, under, all_rows_command=command)
     print(lines, file=sys.stderr)
     say(*([text.CPU_ONLY_NOTE] if profile.is_cpu_only else []))
-
-
-def say(*sentences: str) -> None:
-    """Prints sentences on lines of standard error."""
-    for sentence in sentences:
-        print(f"kernel-tables record: {visible(' '.join(sentence.split()))}", file=sys.stderr, flush=True)
 
 
 def program_of(words: Sequence[str]) -> list[str]:

@@ -11,18 +11,18 @@ import argparse
 import math
 import re
 import shlex
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING, NamedTuple
 
 from kernel_tables import verdict
 from kernel_tables.errors import TraceError
-from kernel_tables.output import percent, visible
+from kernel_tables.output import percent, say
 from kernel_tables.record import handover
 from kernel_tables.record.command import default_profiler, program_of, program_text, window_of
 from kernel_tables.record.outcome import Outcome, is_recorded, outcomes_of
@@ -84,16 +84,12 @@ class Measurement:
     as the exit status."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self._command, self._processes = options.command, options.processes
+        self.say, self._processes = partial(say, command=options.command), options.processes
         self._settings = handover.Settings(profiler=handover.TIMER, added_ranges=handover.NONE, **window_of(options))
         if options.processes < 1 or options.budget <= 0:
             raise TraceError("--processes has to be at least 1, and --budget more than 0 minutes")
         self._deadline_s = time.monotonic() + 60 * options.budget
         self.is_over, self.status = False, 0
-
-    def say(self, text: str) -> None:
-        """Prints a line on standard error."""
-        print(f"kernel-tables {self._command}: {visible(' '.join(text.split()))}", file=sys.stderr, flush=True)
 
     def run_in_turns(self, sides: Sequence[Side], process_s: float | None = None) -> None:
         """Runs the processes of each side, and prints the progress; before, what it costs, if it is known how long
@@ -360,9 +356,8 @@ def trial_lines(table: pd.DataFrame) -> str:
         "measured": [verdict.sentence(row) for _, row in rows.iterrows()],
         "results": [result_phrase(row) for _, row in rows.iterrows()],
     }
-    text = aligned(
-        [Column(name, cells, "text") for name, cells in columns.items()], get_terminal_size((120, 24)).columns
-    )
+    width = get_terminal_size((120, 24)).columns
+    text = aligned([Column(name, cells, "text") for name, cells in columns.items()], width)
     notes = [f"{row.remedy}: {row.line}" for row in rows.itertuples() if row.verdict == verdict.FASTER]
     notes += [f"{row.remedy}: {row.reason}" for row in table.itertuples() if row.reason]
     return "".join(f"{line}\n" for line in [*([text] if len(rows) else ["no remedy was measured", ""]), *notes])
