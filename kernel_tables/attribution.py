@@ -411,10 +411,6 @@ class Paths:
             tuples.append((*tuples[parent], self.names[name]))
         return tuples
 
-    @cached_property
-    def depth(self) -> np.ndarray:
-        return np.array(list(map(len, self.tuples)))
-
     def is_inside(self, name: str) -> np.ndarray:
         code = self.names.index(name) if name in self.names else len(self.names)
         return self.is_below(self.last_name == code)
