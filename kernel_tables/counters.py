@@ -6,8 +6,6 @@ attention, is joined with the counted one whose time is nearest, or with none if
 kernels are joined with the first that was counted.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re

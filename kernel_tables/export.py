@@ -87,7 +87,7 @@ class Export(Source):
     """An SQLite file of nsys. `path` is the user's name for it, in messages."""
 
     def __init__(self, path: Path):
-        self.path, self.folder = path, None
+        self.path, self.unpacking = path, contextlib.ExitStack()
 
     def open(self) -> None:
         """Unpacks the file if it is gzipped, and reads what it says about itself."""
@@ -99,16 +99,15 @@ class Export(Source):
         self.last, self.longest = self._bounds()
 
     def close(self) -> None:
-        if self.folder is not None:
-            self.folder.cleanup()
+        self.unpacking.close()
 
     def _unpacked(self) -> Path:
         """The path of the SQLite file, unpacked if it is gzipped."""
         with self.path.open("rb") as file:
             if file.read(2) != b"\x1f\x8b":
                 return self.path
-        self.folder = tempfile.TemporaryDirectory(prefix="kernel_tables_")
-        target = Path(self.folder.name, "export.sqlite")
+        folder = self.unpacking.enter_context(tempfile.TemporaryDirectory(prefix="kernel_tables_"))
+        target = Path(folder, "export.sqlite")
         try:
             with gzip.open(self.path) as packed, target.open("wb") as unpacked:
                 shutil.copyfileobj(packed, unpacked, 1 << 20)
