@@ -5,8 +5,6 @@ order in every second round, so a host that slows down steadily slows all of the
 them, and timed without a profiler: the device is waited for at both ends of the window alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import re
@@ -18,18 +16,22 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
 
 from kernel_tables import verdict
 from kernel_tables.errors import TraceError
 from kernel_tables.output import percent, say
+from kernel_tables.profile import read
 from kernel_tables.record import handover
 from kernel_tables.record.command import default_profiler, program_of, program_text, window_of
+from kernel_tables.record.keeping import write_captures
 from kernel_tables.record.outcome import Outcome, is_recorded, outcomes_of
 from kernel_tables.record.program import run_recorded
-
-if TYPE_CHECKING:
-    import pandas as pd
+from kernel_tables.steps import Scope
+from kernel_tables.text import Column, aligned
 
 
 class Remedy(NamedTuple):
@@ -184,8 +186,6 @@ def compare(sides: Sequence[Side]) -> pd.DataFrame:
     what both computed (loss, output, or empty), `result_before` and `result_after` if it is a loss, by how much they
     differ (`difference`) and processes of one side do (`process_difference`), relative to the largest number; whether
     they `agree`; the `line` to write into the program; `reason`, why there is no time."""
-    import pandas as pd
-
     base, others = sides[0], sides[1:]
     samples = [(side.name, sample.ms) for side in sides for sample in side.samples]
     times = pd.Series([ms for _, ms in samples], index=[name for name, _ in samples], dtype="float64")
@@ -200,8 +200,6 @@ def compare(sides: Sequence[Side]) -> pd.DataFrame:
 
 def compare_results(before: Side, after: Side) -> dict[str, object]:
     """What the two computed, as columns of `compare`: the loss of the last backward pass, or the last output."""
-    import numpy as np
-
     samples = [*before.samples, *after.samples]
     counts = {len(sample.losses) for sample in samples}
     length = min((len(sample.output) for sample in samples), default=0)
@@ -273,8 +271,6 @@ def try_remedies(options: argparse.Namespace) -> tuple[pd.DataFrame, str, int]:
     a step, if that says so. The last one is of all remedies that helped, if there are several: without those after
     which results differ, and with the faster one of `compile` and `graphs`.
     """
-    import pandas as pd
-
     program, measurement = program_of(options.program), Measurement(options)
     began_s = time.monotonic()
     measurement.say("records the program, to find where its time goes")
@@ -310,10 +306,6 @@ def find_remedies(
 ) -> tuple[dict[str, float | None], dict[str, str]]:
     """Records the program, and returns which remedies to try, each with the percent of a step that `diagnose` says that
     it saves at most, if that says so; and of the others, why not."""
-    from kernel_tables.profile import read
-    from kernel_tables.record.keeping import write_captures
-    from kernel_tables.steps import Scope
-
     window = window_of(options) | {"skip": handover.DEFAULT_SKIP, "steps": handover.DEFAULT_STEPS}
     with tempfile.TemporaryDirectory(prefix="kernel-tables-") as temporary:
         folder = Path(temporary)
@@ -347,8 +339,6 @@ def find_remedies(
 
 def trial_lines(table: pd.DataFrame) -> str:
     """The table of `try` in words."""
-    from kernel_tables.text import Column, aligned
-
     rows = table[table["ratio"].notna()] if "ratio" in table else table[:0]
     columns = {
         "remedy": list(rows["remedy"]),
