@@ -18,7 +18,7 @@ from pathlib import Path, PurePath
 from shutil import get_terminal_size, which
 from typing import TYPE_CHECKING
 
-from kernel_tables import output
+from kernel_tables import output, text
 from kernel_tables.errors import ERROR, TraceError
 from kernel_tables.record import handover
 from kernel_tables.record.handover import NSYS, STEP, TORCH
@@ -184,8 +184,6 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
 
 def _print_tree(profile: Profile, capture: Path, under: str | None) -> None:
     """Prints the tree of ranges (all, or inside `under`)."""
-    from kernel_tables import text
-
     command = f"kernel-tables ranges --tree{f' --under {under}' if under else ''} {shlex.quote(str(capture))} --top 0"
     width = get_terminal_size().columns
     lines = text.tree_lines(profile, text.ROWS_IN_A_TERMINAL, width, under, all_rows_command=command)
