@@ -125,9 +125,8 @@ def join_counters(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFram
 
     def keys_of(table: pd.DataFrame) -> pd.Series:
         """By row, one text for the name in a spelling that both tools share, grid and block."""
-        spelling = {
-            name: namespace.sub("", number_type.sub("", name)).replace(" ", "") for name in table["kernel"].unique()
-        }
+        names = table["kernel"].unique()
+        spelling = {name: namespace.sub("", number_type.sub("", name)).replace(" ", "") for name in names}
         return table["kernel"].map(spelling).astype("str") + "\n" + table["grid"] + "\n" + table["block"]
 
     keys = keys_of(launches)

@@ -33,6 +33,7 @@ from kernel_tables.capture import (
 )  # fmt: skip
 from kernel_tables.errors import TraceError, impossible
 from kernel_tables.events import ADVICE, GZIP, Args, Event, EventFile
+from kernel_tables.publish import write_capture
 
 HOUR_NS = 3_600_000_000_000
 HOST_KINDS = ("annotation", "function", "operator")  # of events that may have no end
@@ -92,8 +93,6 @@ def read_recorded(path: Path, torch_version: str, on_gpu: bool | None = None) ->
 
 def export_capture(profiler: Any, path: Path, on_gpu: bool, torch_version: str) -> None:
     """Writes what a finished torch.profiler.profile recorded, as SQLite, whole; TraceError without activities."""
-    from kernel_tables.publish import write_capture
-
     with tempfile.TemporaryDirectory(prefix="kineto-") as folder:
         trace_path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(trace_path))

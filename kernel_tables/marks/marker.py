@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import torch
 from torch.autograd import _get_sequence_nr as next_node_number  # counter of this thread
+from torch.autograd.profiler import record_function
 
 from kernel_tables.marks import RECOMPUTATION
 
@@ -53,8 +54,6 @@ def nvtx_emitter() -> Emitter:
 
 def record_function_emitter() -> Emitter:
     """Ranges of PyTorch's own profiler ("user_annotation" in its trace), with names as `encoded` gives them."""
-    from torch.autograd.profiler import record_function
-
     local = threading.local()  # `ranges`: those that are open on the calling thread
 
     def push(name: str) -> None:
