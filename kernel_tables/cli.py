@@ -176,16 +176,14 @@ class Command:
             profiles = []
             for path in self.paths:
                 profiles.append(stack.enter_context(read(path, self._classes())))
-                for note in profiles[-1].notes:
-                    say(f"{path.name}: {note}")
+                say(*(f"{path.name}: {note}" for note in profiles[-1].notes))
             step_name = getattr(self.options, "step_name", "step")
             if step_name != "step":  # the default, which a capture may lack
                 for one in profiles:
                     one.require_range(step_name)
             self.losses = [(one.capture.path.name, loss) for one in profiles for loss in losses(one, step_name)]
             if not self.wants_text:  # else they are a part of the text
-                for name, loss in self.losses:
-                    say(f"{name}: {loss.message}")
+                say(*(f"{name}: {loss.message}" for name, loss in self.losses))
             yield profiles
 
     def _classes(self) -> list[dict[str, str]]:
@@ -307,8 +305,7 @@ class Command:
                 self._write(diagnose.as_table(findings), lambda: text.finding_lines(findings, *facts))
         failing = [one for one in findings if one.code in options.fail_on or (one.gain_percent or 0) >= least_percent]
         failing = [one for one in failing if not one.abstained]
-        for one in failing:
-            say(f"--fail-on: {one.code}, {one.gain_percent:.1f} % of a step")
+        say(*(f"--fail-on: {one.code}, {one.gain_percent:.1f} % of a step" for one in failing))
         return int(bool(failing))
 
     def names(self) -> int:
@@ -358,8 +355,7 @@ class Command:
             table = host.host_table(profile, step_name=self.options.step_name)
             missing = list(host.missing_sources(profile, table))
         self._write(table)
-        for sentence in missing:
-            say(sentence)
+        say(*missing)
         return 0
 
     def communication(self) -> int:
@@ -373,8 +369,7 @@ class Command:
             findings = ranks.findings_of_ranks(of_run, self.options.step_name)
             rank_count = ranks.ranks_in_run(of_run)
         self._write(table)
-        for finding in findings:
-            say(finding.message)
+        say(*(finding.message for finding in findings))
         columns = output.columns_of(table)
         if not columns["rank"] and not self.options.collectives:
             say(f"nothing ran on a device in a range '{self.options.step_name}'; --step-name names another")

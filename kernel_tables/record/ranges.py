@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache, partial, wraps
+from itertools import takewhile
 from types import ModuleType
 from typing import Any
 
@@ -295,11 +296,7 @@ def ranges_of_chains(chains: tuple[Chain, ...], name_of: Callable[[int], str | N
     # by name, so that a wrapper, which repeats the name around it, has no range
     paths = [{name: module_id for module_id in chain if (name := name_of(module_id))} for chain in chains]
     paths = [[*path.items()] for path in paths if path]
-    levels = []
-    for level in zip(*paths, strict=False):
-        if len({name for name, _ in level}) > 1:
-            break
-        levels.append(level)
+    levels = [*takewhile(lambda level: len({name for name, _ in level}) == 1, zip(*paths, strict=False))]
     if any(len(path) > len(levels) for path in paths):
         levels.append([path[-1] for path in paths])
     return [PartRange(compiled.joint_name(name for name, _ in level), frozenset(level)) for level in levels]
