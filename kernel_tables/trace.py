@@ -31,7 +31,7 @@ from kernel_tables.capture import (
     process_of,
     range_name,
 )  # fmt: skip
-from kernel_tables.errors import TraceError, impossible
+from kernel_tables.errors import ImpossibleCapture, TraceError
 from kernel_tables.events import ADVICE, GZIP, Args, Event, EventFile
 from kernel_tables.publish import write_capture
 
@@ -340,7 +340,8 @@ class Events(Source):
         calls = {name: column[self["call"]["correlation"] > 0] for name, column in self["call"].items()}
         self.columns["call"] = calls = self._with_operators(calls, work)
         if (calls["end"] < calls["start"]).any():
-            raise impossible(self.path, "ends_before_start", "a call ends before it starts: write the trace again")
+            fact = "a call ends before it starts: write the trace again"
+            raise ImpossibleCapture(self.path, "ends_before_start", fact)
         return self._calls(calls)
 
     def _with_operators(self, calls: dict, work: dict) -> dict[str, np.ndarray]:
