@@ -29,9 +29,7 @@ def joined(ranks: Sequence[int | None], tables: Sequence[Table]) -> "Table | pd.
         return tables[0]
     import pandas as pd
 
-    frames = list(map(as_frame, tables))
-    for rank, frame in zip(ranks, frames, strict=True):
-        frame.insert(0, "rank", np.full(len(frame), rank))
+    frames = [as_frame({"rank": rank} | table) for rank, table in zip(ranks, tables, strict=True)]
     return pd.concat(frames, ignore_index=True)
 
 
