@@ -137,8 +137,7 @@ class Profile(AbstractContextManager):
     def enclosing(self, name: str) -> np.ndarray:
         """For each activity, the number of the outermost range `name` that is open at its launch, -1 if none is."""
         ranges = self.capture.ranges
-        is_named = np.array([one == name for one in ranges.names], bool)
-        return self.attribution.enclosing(is_named[ranges.name] if len(ranges) else np.empty(0, bool))
+        return self.attribution.enclosing(np.array([one == name for one in ranges.names], bool)[ranges.name])
 
     def grouped(self, process: int | None = None) -> tables.Group:
         """The activities by path and name, see tables.grouped."""

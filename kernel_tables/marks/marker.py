@@ -10,6 +10,7 @@ import sys
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -72,13 +73,11 @@ def encoded(name: str) -> str:
     return name if is_kept else "%=" + quote(name, safe=" ", errors="surrogatepass")
 
 
+@dataclass(eq=False, slots=True)
 class PartInstance:
     """One call of a part in a forward pass."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
 
 def common_length(first: Sequence, second: Sequence) -> int:
