@@ -169,14 +169,12 @@ def run_quietly(program: Sequence[str], folder: Path, settings: handover.Setting
         notes = handover.read_notes(folder)
         return is_recorded(notes) and not any("cut_by" in note for note in notes)
 
-    program_end = run_recorded(
-        program, folder, nsys_options=[] if settings.profiler == handover.NSYS else None, end_when=is_over,
-        log=folder / "program.log",
-    )  # fmt: skip
+    log, nsys_options = folder / "program.log", [] if settings.profiler == handover.NSYS else None
+    program_end = run_recorded(program, folder, nsys_options=nsys_options, end_when=is_over, log=log)
     if program_end.interrupted:
         raise KeyboardInterrupt
     if program_end.exit_status and not is_over():
-        last = (folder / "program.log").read_text(errors="replace").strip().rpartition("\n")[2]
+        last = log.read_text(errors="replace").strip().rpartition("\n")[2]
         raise TraceError(f"the program {program_end.phrase}; its last line: {last[:300]}")
     return outcomes_of(settings, handover.read_notes(folder), program_end)
 
