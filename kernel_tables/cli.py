@@ -353,9 +353,8 @@ class Command:
 
         with self._profiles() as (profile,):
             table = host.host_table(profile, step_name=self.options.step_name)
-            missing = list(host.missing_sources(profile, table))
         self._write(table)
-        say(*missing)
+        say(*host.missing_sources(profile, table))
         return 0
 
     def communication(self) -> int:

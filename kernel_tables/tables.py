@@ -102,9 +102,8 @@ def grouped(profile: "Profile", process: int | None = None) -> Group:
 def kernels(profile: "Profile", under: str | None = None, process: int | None = None) -> Table:
     """One row per range path and activity name, as Profile.kernels."""
     group = _selected(profile, under, process)
-    label = {path: path_text(profile.paths[path]) for path in np.unique(group.path).tolist()}
     table = {
-        "range": [label[path] for path in group.path.tolist()],
+        "range": [path_text(profile.paths[path]) for path in group.path.tolist()],
         "kernel": [profile.capture.activities.names[name] for name in group.name.tolist()],
         "class": [profile.activity_classes[name] for name in group.name.tolist()],
     }

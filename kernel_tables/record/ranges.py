@@ -238,8 +238,7 @@ class AddedRanges:
 
     def call_begins(self, module: nn.Module) -> None:
         """Opens the range of a call of this module, in whose hooks the window has opened."""
-        if self.has_modules:
-            self._parts.call_begins(module)
+        self._parts.call_begins(module)  # which does nothing unless they have begun
 
     def _name_of(self, module: nn.Module) -> str | None:
         if id(module) not in self._named:  # created since the window opened
