@@ -225,10 +225,9 @@ def rates_of(
     their kinds ÷ its time; memory_share: the same for its bytes."""
     flops = _flops_in(work)
     seconds = seconds.astype("float64").where(seconds > 0)
-    at_peaks = 0.0  # seconds; those of no FLOPs are 0, even if the peak is unknown
-    for kind in FLOP_KINDS:
-        of_kind = work[f"{kind}_flops"]
-        at_peaks = at_peaks + (of_kind / peak_flop_per_s[kind]).where(of_kind != 0, 0.0)
+    by_kind = {kind: work[f"{kind}_flops"] for kind in FLOP_KINDS}
+    # in seconds; those of no FLOPs are 0, even if the peak is unknown
+    at_peaks = sum((one / peak_flop_per_s[kind]).where(one != 0, 0.0) for kind, one in by_kind.items())
     return pd.DataFrame(
         {
             "flops": flops,

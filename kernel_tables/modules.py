@@ -36,8 +36,8 @@ class Range(NamedTuple):
 
 def is_wanted(function: str) -> bool:
     """Whether a Python function is a call of a module or of torch.autograd.backward."""
-    is_backward = "torch/autograd/__init__.py(" in function and function.endswith("): backward")
-    return is_backward or function.startswith(MODULE)
+    is_of_autograd = "torch/autograd/__init__.py(" in function
+    return function.startswith(MODULE) or (is_of_autograd and function.endswith("): backward"))
 
 
 def derived_ranges(trace, *, on_gpu: bool) -> list[Range]:
