@@ -86,8 +86,7 @@ def _words(name: str) -> tuple[list[str], str] | None:
         return [name], ""
     if match := re.match(r"nccl(?:Dev)?Kernel_([^\W_]+)(\w*)", name):
         return ["nccl", match[1]], match[2].replace("_", " ").strip()
-    match = re.fullmatch(r"triton_(?:poi|red|per|tem|for)_fused_(.+?)(?:_(\d+))?", name)
-    if match is None:
+    if not (match := re.fullmatch(r"triton_(?:poi|red|per|tem|for)_fused_(.+?)(?:_(\d+))?", name)):
         return None
     operators = re.findall(  # those of ATen with underscores within; one that begins with another precedes it
         r"(?:native_layer_norm_backward|native_layer_norm|_log_softmax|_softmax|_to_copy|_unsafe_view|empty_like"

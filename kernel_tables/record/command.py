@@ -117,8 +117,7 @@ def record(options: argparse.Namespace) -> int:
             program, folder, nsys_options=options.nsys_options if settings.profiler == NSYS else None,
             end_when=lambda: options.end and is_recorded(handover.read_notes(folder)),
         )  # fmt: skip
-        notes = handover.read_notes(folder)
-        outcomes = outcomes_of(settings, notes, program_end)
+        outcomes = outcomes_of(settings, handover.read_notes(folder), program_end)
         recorded = [outcome for outcome in outcomes if outcome.has_recording]
         recordings = [outcome.recording(program_text(program)) for outcome in recorded]
         try:

@@ -49,8 +49,7 @@ def export_report(report: Path, target: Path, payloads: bool = False) -> None:
 
 def last_line(text: str) -> str:
     """The last line of a message that is not empty, "nothing" without one."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "nothing"
+    return text.strip().rpartition("\n")[2].strip()[:200] or "nothing"
 
 
 def _run(arguments: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
