@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_tables import attribution, losses, tables
+from kernel_tables import attribution, export, losses, tables, trace
 from kernel_tables.capture import KINDS, Capture
 from kernel_tables.classes import classify
 from kernel_tables.errors import NOTES_KEY, WINDOW_KEY, Finding, TraceError
@@ -36,8 +36,6 @@ def read(path: str | os.PathLike, classes: Sequence = ()) -> Profile:
     try:
         with path.open("rb") as file:
             begin = file.read(4096)
-        from kernel_tables import export, trace
-
         capture = trace.read(path) if trace.is_json(begin, path) else export.read(path)
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror or error}; check the path") from error
