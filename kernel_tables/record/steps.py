@@ -118,11 +118,10 @@ class StepsWindow(Window):
 
     def after_range(self, name: str, optimizer: Any = None) -> None:
         """Counts the step of the optimizer, if the range was around one."""
-        if optimizer is None or self.settings.window == handover.CALLS or is_capturing():
+        if optimizer is None or self.settings.window == handover.CALLS or is_capturing() or is_in_backward():
             return
-        if not is_in_backward():
-            self._drop_other_counts()
-            self._count(handover.OPTIMIZER, optimizer, type(optimizer).__name__)
+        self._drop_other_counts()
+        self._count(handover.OPTIMIZER, optimizer, type(optimizer).__name__)
 
     def progress(self) -> dict[str, Any]:
         facts: dict[str, Any] = {"repeated": [[one.kind, one.name, one.count] for one in self._actions.values()][:20]}
