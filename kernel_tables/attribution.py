@@ -35,7 +35,7 @@ from pathlib import Path
 import numpy as np
 
 from kernel_tables.capture import NONE, Activities, Calls, Capture, Ranges, blocks, numbered, process_of, rows_by_value
-from kernel_tables.errors import impossible
+from kernel_tables.errors import ImpossibleCapture
 from kernel_tables.losses import leave_out
 
 NO_RANGE, BEFORE_CAPTURE = 0, 1  # paths: launched in no range; the launch is not in the capture
@@ -125,9 +125,7 @@ class Chains:
         self.parent_of_range = np.full(len(ranges), NONE, np.int32)
         self.added: list[tuple[int, int]] = []  # further nodes: (parent, range)
         self.index: dict[tuple[int, int], int] = {}  # the node of each of these
-        self.timelines: dict[int, _Timeline] = {}  # by thread
-        for thread, rows in rows_by_value(ranges.thread).items():
-            self.timelines[thread] = _Timeline(self, rows.astype(np.int32))
+        self.timelines = {thread: _Timeline(self, rows) for thread, rows in rows_by_value(ranges.thread).items()}
 
     def chain(self, node: int) -> list[int]:
         """The ranges of a node, outermost first."""
@@ -237,7 +235,7 @@ class _Timeline:
         depth -= np.searchsorted(np.sort(end[solid]), start, "right").astype(np.int32)
         if (deepest := int(depth.max(initial=0))) >= 1000:
             fact = f"ranges are open {deepest + 1:,} deep: they are opened and not closed"
-            raise impossible(chains.file, "too_many_open_ranges", f"{fact}; close each range that is opened")
+            raise ImpossibleCapture(chains.file, "too_many_open_ranges", f"{fact}; close each range that is opened")
         parent = np.full(len(rows), NONE, np.int32)
         outer = np.flatnonzero((depth == 0) & solid)
         for level in range(1, deepest + 1):
@@ -410,10 +408,6 @@ class Paths:
         for parent, name in zip(self.parent[1:].tolist(), self.last_name[1:].tolist(), strict=True):
             tuples.append((*tuples[parent], self.names[name]))
         return tuples
-
-    @cached_property
-    def depth(self) -> np.ndarray:
-        return np.array(list(map(len, self.tuples)))
 
     def is_inside(self, name: str) -> np.ndarray:
         code = self.names.index(name) if name in self.names else len(self.names)

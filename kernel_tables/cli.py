@@ -16,12 +16,13 @@ from pathlib import Path
 from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
-from kernel_tables import files, output, verdict, version
-from kernel_tables.errors import ERROR, IMPOSSIBLE, ImpossibleCapture, TraceError
+from kernel_tables import files, output, text, verdict, version
+from kernel_tables.errors import ERROR, IMPOSSIBLE, Finding, ImpossibleCapture, TraceError
+from kernel_tables.names import name_facts
+from kernel_tables.output import say
 from kernel_tables.record.command import add_options, add_window, record
 
 if TYPE_CHECKING:
-    from kernel_tables.errors import Finding
     from kernel_tables.profile import Profile
 CAPTURE = "an nsys SQLite export, a capture of `record`, or JSON of torch.profiler; gzipped or not"
 FILE, FLAG, TEXTS = {"type": Path, "metavar": "FILE"}, {"action": "store_true"}, {"action": "append", "default": []}
@@ -135,19 +136,15 @@ def command_parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=summary, description=summary)
         common = {"record": "", "report": "--output", "trace": "--output"}.get(name, "--format --output")
         for argument in f"{arguments} {common}".split():
-            keywords, text = ARGUMENTS.get(f"{argument} of {name}") or ARGUMENTS[argument]
+            keywords, explanation = ARGUMENTS.get(f"{argument} of {name}") or ARGUMENTS[argument]
             flags = [argument] if argument[0] == "-" or argument == "name" else []  # dest names captures
             flags += ["-o"] if argument == "--output" else []
-            command.add_argument(*flags, **keywords, help=text)
+            command.add_argument(*flags, **keywords, help=explanation)
         if name in ("compare", "try"):
             add_window(command, skip=10, steps=30)
         if name == "record":
             add_options(command)
     return parser
-
-
-def say(message: str) -> None:
-    print(f"kernel-tables: {output.visible(' '.join(message.split()))}", file=sys.stderr)
 
 
 class Command:
@@ -179,48 +176,42 @@ class Command:
             profiles = []
             for path in self.paths:
                 profiles.append(stack.enter_context(read(path, self._classes())))
-                for note in profiles[-1].notes:
-                    say(f"{path.name}: {note}")
+                say(*(f"{path.name}: {note}" for note in profiles[-1].notes))
             step_name = getattr(self.options, "step_name", "step")
             if step_name != "step":  # the default, which a capture may lack
                 for one in profiles:
                     one.require_range(step_name)
             self.losses = [(one.capture.path.name, loss) for one in profiles for loss in losses(one, step_name)]
             if not self.wants_text:  # else they are a part of the text
-                for name, loss in self.losses:
-                    say(f"{name}: {loss.message}")
+                say(*(f"{name}: {loss.message}" for name, loss in self.losses))
             yield profiles
 
     def _classes(self) -> list[dict[str, str]]:
         """The custom classes as rules. Raises TraceError for a text that is not CLASS=REGEX."""
         rules = []
-        for text in getattr(self.options, "classes", ()):
-            name, _, pattern = text.partition("=")
+        for rule in getattr(self.options, "classes", ()):
+            name, _, pattern = rule.partition("=")
             if not (name and pattern):
-                raise TraceError(f"--class {text!r}: expected CLASS=REGEX, such as gemm=my_matmul.*")
+                raise TraceError(f"--class {rule!r}: expected CLASS=REGEX, such as gemm=my_matmul.*")
             rules.append({"class": output.visible(name), "pattern": pattern})
         return rules
 
-    def _show(self, text: str) -> None:
+    def _show(self, lines: str) -> None:
         """Writes a text, with what makes its figures wrong: above advice, below tables."""
         lost = self._sentences(self.losses)
-        text = f"{lost}\n{text}" if lost and self.options.command == "diagnose" else text + lost
-        output.write_text(text, self.options.output)
+        is_above = lost and self.options.command == "diagnose"
+        output.write_text(f"{lost}\n{lines}" if is_above else lines + lost, self.options.output)
 
     def _sentences(self, findings: list[tuple[str, Finding]]) -> str:
         """Findings of `check`, with the names of captures if there are several, as text."""
-        from kernel_tables.text import sentence_lines
-
-        texts = [(name, f"{one.severity} {one.code}: {one.message}") for name, one in findings]
-        named = [f"{name}: {text}" if name and len(self.paths) > 1 else text for name, text in texts]
-        return sentence_lines(named, self.width)
+        sentences = [(name, f"{one.severity} {one.code}: {one.message}") for name, one in findings]
+        named = [f"{name}: {sentence}" if name and len(self.paths) > 1 else sentence for name, sentence in sentences]
+        return text.sentence_lines(named, self.width)
 
     def _write(self, table, as_text: Callable[[], str] | None = None) -> None:
         """Writes a table to the output in its format, or as text: aligned, or this."""
-        from kernel_tables.text import table_lines
-
         if self.wants_text:
-            self._show(as_text() if as_text else table_lines(table, self.width))
+            self._show(as_text() if as_text else text.table_lines(table, self.width))
         else:
             output.write_table(table, self.options.output, self.format)
 
@@ -231,13 +222,13 @@ class Command:
         from kernel_tables.record import compare
 
         run = compare.try_remedies if self.options.command == "try" else compare.compare_commands
-        table, text, status = run(self.options)
-        self._write(table, lambda: text)
+        table, in_words, status = run(self.options)
+        self._write(table, lambda: in_words)
         return status
 
     def ranges(self) -> int:
         """Writes the table of the command: in text one table per rank, else rows with a column `rank`."""
-        from kernel_tables import tables, text
+        from kernel_tables import tables
 
         options, is_tree = self.options, getattr(self.options, "tree", False)
         top = options.top if options.top is not None else text.ROWS_IN_A_TERMINAL if self.wants_text else 0
@@ -261,8 +252,6 @@ class Command:
 
     def _rank_lines(self, rank: int | None, profile: Profile, process: int | None, top: int) -> str:
         """The first rows as text, below a tree of the whole capture with the time of a step."""
-        from kernel_tables import text
-
         name, under = self.options.command, self.options.under
         heading = "" if rank is None else f"rank {rank}\n"
         if name == "ranges" and not profile.capture.ranges.names:
@@ -296,35 +285,31 @@ class Command:
     def diagnose(self) -> int:
         """Writes the findings. The status is 1 if one is as --fail-on says."""
         from kernel_tables import diagnose, steps
-        from kernel_tables.text import finding_lines
 
         options = self.options
         custom_rules = diagnose.rules_of_file(options.rules) if options.rules else ()
         codes = (*diagnose.CODES, *(rule.code for rule in custom_rules))
-        limits = [text for text in options.fail_on if text not in codes]
-        for text in limits:
-            if not re.fullmatch(r"(100|\d\d?)(\.\d+)?%?", text):
+        limits = [limit for limit in options.fail_on if limit not in codes]
+        for limit in limits:
+            if not re.fullmatch(r"(100|\d\d?)(\.\d+)?%?", limit):
                 expected = f"neither a percentage nor a rule; the rules are {', '.join(codes)}"
-                raise TraceError(f"--fail-on {text}: {expected}")
-        least_percent = min((float(text.removesuffix("%")) for text in limits), default=inf)
+                raise TraceError(f"--fail-on {limit}: {expected}")
+        least_percent = min((float(limit.removesuffix("%")) for limit in limits), default=inf)
         with self._profiles() as (profile,):
             scope = steps.Scope(profile, options.step_name)
             findings = diagnose.diagnose(scope, options.step_name, custom_rules)
             if self.format == "json" and not self.wants_text:  # with evidence as objects, not as text
                 output.write_text(output.as_json([vars(finding) for finding in findings]), options.output)
             else:
-                time = steps.step_time(scope)
-                self._write(diagnose.as_table(findings), lambda: finding_lines(findings, self.width, time, scope.noun))
+                facts = self.width, steps.step_time(scope), scope.noun
+                self._write(diagnose.as_table(findings), lambda: text.finding_lines(findings, *facts))
         failing = [one for one in findings if one.code in options.fail_on or (one.gain_percent or 0) >= least_percent]
         failing = [one for one in failing if not one.abstained]
-        for one in failing:
-            say(f"--fail-on: {one.code}, {one.gain_percent:.1f} % of a step")
+        say(*(f"--fail-on: {one.code}, {one.gain_percent:.1f} % of a step" for one in failing))
         return int(bool(failing))
 
     def names(self) -> int:
-        from kernel_tables import names, text
-
-        facts = names.name_facts(self.options.name, self._classes())
+        facts = name_facts(self.options.name, self._classes())
         sentences = [f"{about}: {value} ({reason})" for about, value, reason in zip(*facts.values(), strict=True)]
         self._write(facts, lambda: text.sentence_lines(sentences, self.width))
         return 0
@@ -352,7 +337,7 @@ class Command:
 
     def diff(self) -> int:
         """Writes what differs. The status is 1 if anything does."""
-        from kernel_tables import diff, text
+        from kernel_tables import diff
 
         tolerance = self.options.tolerance / 100
         if not 0 <= tolerance < inf:
@@ -368,10 +353,8 @@ class Command:
 
         with self._profiles() as (profile,):
             table = host.host_table(profile, step_name=self.options.step_name)
-            missing = list(host.missing_sources(profile, table))
         self._write(table)
-        for sentence in missing:
-            say(sentence)
+        say(*host.missing_sources(profile, table))
         return 0
 
     def communication(self) -> int:
@@ -385,8 +368,7 @@ class Command:
             findings = ranks.findings_of_ranks(of_run, self.options.step_name)
             rank_count = ranks.ranks_in_run(of_run)
         self._write(table)
-        for finding in findings:
-            say(finding.message)
+        say(*(finding.message for finding in findings))
         columns = output.columns_of(table)
         if not columns["rank"] and not self.options.collectives:
             say(f"nothing ran on a device in a range '{self.options.step_name}'; --step-name names another")

@@ -6,8 +6,6 @@ attention, is joined with the counted one whose time is nearest, or with none if
 kernels are joined with the first that was counted.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import re
@@ -127,9 +125,8 @@ def join_counters(launches: pd.DataFrame, counters: pd.DataFrame) -> pd.DataFram
 
     def keys_of(table: pd.DataFrame) -> pd.Series:
         """By row, one text for the name in a spelling that both tools share, grid and block."""
-        spelling = {
-            name: namespace.sub("", number_type.sub("", name)).replace(" ", "") for name in table["kernel"].unique()
-        }
+        names = table["kernel"].unique()
+        spelling = {name: namespace.sub("", number_type.sub("", name)).replace(" ", "") for name in names}
         return table["kernel"].map(spelling).astype("str") + "\n" + table["grid"] + "\n" + table["block"]
 
     keys = keys_of(launches)
@@ -228,10 +225,9 @@ def rates_of(
     their kinds ÷ its time; memory_share: the same for its bytes."""
     flops = _flops_in(work)
     seconds = seconds.astype("float64").where(seconds > 0)
-    at_peaks = 0.0  # seconds; those of no FLOPs are 0, even if the peak is unknown
-    for kind in FLOP_KINDS:
-        of_kind = work[f"{kind}_flops"]
-        at_peaks = at_peaks + (of_kind / peak_flop_per_s[kind]).where(of_kind != 0, 0.0)
+    by_kind = {kind: work[f"{kind}_flops"] for kind in FLOP_KINDS}
+    # in seconds; those of no FLOPs are 0, even if the peak is unknown
+    at_peaks = sum((one / peak_flop_per_s[kind]).where(one != 0, 0.0) for kind, one in by_kind.items())
     return pd.DataFrame(
         {
             "flops": flops,

@@ -22,12 +22,11 @@ from kernel_tables.classes import is_fp32_without_tensor_cores, pattern_problem
 from kernel_tables.errors import TraceError
 from kernel_tables.idle import CAUSES, FUNCTION, GPU, HOST, LAUNCHING, HostCalls, Idle
 from kernel_tables.intervals import covered_ns, difference
+from kernel_tables.profile import Profile
 from kernel_tables.steps import COMMUNICATION, IDLE, OUTSIDE, Scope, phases_and_parts
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from kernel_tables.profile import Profile
 
 OPTIMIZER = re.compile(r"(?i)^optimizer(?!.*zero_grad)")  # also PyTorch's own, Optimizer.step#AdamW.step
 CUSTOM_EXAMPLE = "code = 'slow_norm', kernel = 'rms_norm', share = 0.05, advice = '...'"
@@ -424,7 +423,7 @@ class Diagnosis:
         return f"{self.message}; fixing it saves at most {self.gain_percent:.0f} %{base}. To fix it, {self.advice}"
 
 
-def diagnose(source: "Profile | Scope", step_name: str = "step", rules: Sequence[Rule] = ()) -> list[Diagnosis]:
+def diagnose(source: Profile | Scope, step_name: str = "step", rules: Sequence[Rule] = ()) -> list[Diagnosis]:
     """The findings of a capture (or of its scope, if the caller has that already), largest gain first, then the rules
     that abstain. Rules that found nothing are left out.
 

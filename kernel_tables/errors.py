@@ -3,7 +3,6 @@
 Programs read the codes, which do not change; people read the messages.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,12 +62,6 @@ class NotConserved(TraceError):
 class ImpossibleCapture(TraceError):
     """The file is damaged or contradicts itself, so no figure is made from it; `findings` say why."""
 
-    def __init__(self, path: Path, findings: Sequence[Finding]):
-        self.findings = tuple(findings)
-        more = len(findings) - 1
-        super().__init__(f"{path}: {findings[0].message}" + (f" (`check` lists {more} more)" if more else ""))
-
-
-def impossible(path: Path, code: str, message: str) -> ImpossibleCapture:
-    """The exception for a single finding."""
-    return ImpossibleCapture(path, [finding(code, message)])
+    def __init__(self, path: Path, code: str, message: str):
+        self.findings = (finding(code, message),)
+        super().__init__(f"{path}: {message}")

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from kernel_tables.capture import NONE
-from kernel_tables.errors import TraceError, impossible
+from kernel_tables.errors import ImpossibleCapture, TraceError
 
 BLOCK, GZIP = 2 << 20, b"\x1f\x8b"
 ADVICE = "give the JSON that torch.profiler wrote (export_chrome_trace)"
@@ -119,7 +119,7 @@ class EventFile:
         raise TraceError(f"{self.path}: no JSON with traceEvents; {ADVICE}")
 
     def _invalid(self, fact: str) -> TraceError:
-        return impossible(self.path, "invalid_json", f"{fact}; write or copy the trace again")
+        return ImpossibleCapture(self.path, "invalid_json", f"{fact}; write or copy the trace again")
 
     def _decoded(self, text: bytes) -> Facts | list[Event]:
         try:

@@ -35,7 +35,7 @@ from kernel_tables.capture import (
     range_name,
     take,
 )  # fmt: skip
-from kernel_tables.errors import ImpossibleCapture, TraceError, finding, impossible
+from kernel_tables.errors import ImpossibleCapture, TraceError, finding
 from kernel_tables.files import REPORT_SUFFIXES, SQLITE_MAGIC
 from kernel_tables.pages import Damaged, Pages
 
@@ -87,7 +87,7 @@ class Export(Source):
     """An SQLite file of nsys. `path` is the user's name for it, in messages."""
 
     def __init__(self, path: Path):
-        self.path, self.folder = path, None
+        self.path, self.unpacking = path, contextlib.ExitStack()
 
     def open(self) -> None:
         """Unpacks the file if it is gzipped, and reads what it says about itself."""
@@ -99,16 +99,15 @@ class Export(Source):
         self.last, self.longest = self._bounds()
 
     def close(self) -> None:
-        if self.folder is not None:
-            self.folder.cleanup()
+        self.unpacking.close()
 
     def _unpacked(self) -> Path:
         """The path of the SQLite file, unpacked if it is gzipped."""
         with self.path.open("rb") as file:
             if file.read(2) != b"\x1f\x8b":
                 return self.path
-        self.folder = tempfile.TemporaryDirectory(prefix="kernel_tables_")
-        target = Path(self.folder.name, "export.sqlite")
+        folder = self.unpacking.enter_context(tempfile.TemporaryDirectory(prefix="kernel_tables_"))
+        target = Path(folder, "export.sqlite")
         try:
             with gzip.open(self.path) as packed, target.open("wb") as unpacked:
                 shutil.copyfileobj(packed, unpacked, 1 << 20)
@@ -230,7 +229,7 @@ class Export(Source):
                     yield {name: values[place] for name, place in chosen.items()}, raw or [b""] * count
         except Damaged as error:
             message = f"{table}: {error}: the file is damaged: copy or export it again"
-            raise impossible(self.path, error.code, message) from error
+            raise ImpossibleCapture(self.path, error.code, message) from error
 
     def require_times(self, table: str, start: np.ndarray, end: np.ndarray) -> None:
         """Raises ImpossibleCapture for times that no capture can have."""
@@ -250,7 +249,7 @@ class Export(Source):
             code, fact = "times_overflow", f"the times of {table} add up to more than 64 bits hold"
         else:
             return
-        raise impossible(self.path, code, f"{fact}: {CONSEQUENCE}")
+        raise ImpossibleCapture(self.path, code, f"{fact}: {CONSEQUENCE}")
 
     @cached_property
     def strings(self) -> dict[int, str]:
@@ -292,7 +291,7 @@ class Export(Source):
         if table == KERNEL:
             if lost := [label for label in labels if not self.strings.get(label)]:
                 fact = f"{len(lost)} of {len(labels)} names of kernels are not among its strings"
-                raise impossible(self.path, "kernels_without_names", f"{fact}: {CONSEQUENCE}")
+                raise ImpossibleCapture(self.path, "kernels_without_names", f"{fact}: {CONSEQUENCE}")
             return [self.strings[label] for label in labels]
         if table == MEMCPY:
             kinds = dict(enumerate(COPY_KINDS))
@@ -341,7 +340,7 @@ class Export(Source):
         known |= {**self.strings, NONE: ""}
         if lost := len(set(keys) - known.keys()):
             message = f"{lost} names of ranges are not among its strings: {CONSEQUENCE}"
-            raise impossible(self.path, "ranges_without_names", message)
+            raise ImpossibleCapture(self.path, "ranges_without_names", message)
         labels = [range_name(known[key]) for key in keys]
         names = sorted(set(labels))  # so that the order of rows does not count
         place = {name: number for number, name in enumerate(names)}
@@ -390,7 +389,7 @@ class Export(Source):
         for row in rows:
             if not all(isinstance(value, int) for value in row) or row[0] > row[1] or not 0 <= row[2] <= row[1]:
                 message = f"the capture's own start, end and duration, {row}, cannot be: export the report again"
-                raise impossible(self.path, "impossible_bounds", message)
+                raise ImpossibleCapture(self.path, "impossible_bounds", message)
         return max((row[1] for row in rows), default=NEVER), max((row[2] for row in rows), default=NEVER)
 
     # What only some commands need
@@ -452,7 +451,7 @@ class Export(Source):
 
     def _require_integers(self, of: str, rows: Iterable[tuple]) -> None:
         if not all(isinstance(value, int) for row in rows for value in row):
-            raise impossible(self.path, "wrong_type", f"numbers of {of} are no integers; export it again")
+            raise ImpossibleCapture(self.path, "wrong_type", f"numbers of {of} are no integers; export it again")
 
     def _nvtx_events(self, event_type: int, domain: str) -> list[tuple]:
         """Start, end, text, thread and payload of the NVTX events of one type in the domain of this name."""
@@ -504,7 +503,7 @@ def damaged(path: Path, reason: str) -> ImpossibleCapture:
     reason = "".join(character for character in reason if character.isprintable() or character.isspace())
     reason = " ".join(re.sub(r"\*\*\* in database \w+ \*\*\*", "", reason).split())[:200]
     message = f"SQLite cannot read it ({reason}); it is damaged or cut short: copy or export it again"
-    return impossible(path, "damaged_file", message)
+    return ImpossibleCapture(path, "damaged_file", message)
 
 
 def compact(values: np.ndarray) -> np.ndarray:

@@ -80,9 +80,7 @@ def covered_ns(intervals: Intervals, start_ns: np.ndarray | int, end_ns: np.ndar
     return np.maximum(covered_until(end_ns) - covered_until(start_ns), 0)
 
 
-def overlapping_pairs(
-    start_ns: np.ndarray, end_ns: np.ndarray, others: Intervals
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def overlapping_pairs(start_ns: np.ndarray, end_ns: np.ndarray, others: Intervals) -> tuple[np.ndarray, ...]:
     """The pairs of one of the intervals [start, end), which may be in any order, and one of `others` that overlap: the
     index of the one, the index of the other, and the start and the end of the overlap."""
     first = np.searchsorted(others.end_ns, start_ns, "right")

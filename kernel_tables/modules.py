@@ -36,9 +36,8 @@ class Range(NamedTuple):
 
 def is_wanted(function: str) -> bool:
     """Whether a Python function is a call of a module or of torch.autograd.backward."""
-    return function.startswith(MODULE) or (
-        "torch/autograd/__init__.py(" in function and function.endswith("): backward")
-    )
+    is_of_autograd = "torch/autograd/__init__.py(" in function
+    return function.startswith(MODULE) or (is_of_autograd and function.endswith("): backward"))
 
 
 def derived_ranges(trace, *, on_gpu: bool) -> list[Range]:
@@ -94,9 +93,8 @@ def _passes(trace, calls: "ModuleCalls") -> list[Range]:
         before, after = np.searchsorted(ends, start, "right"), np.searchsorted(ends, end, "right")
         continues = np.concatenate([[False], node[1:] & node[:-1] & (before[1:] == after[:-1]), [False]])
         first, last = node & ~continues[:-1], node & ~continues[1:]
-        passes += [
-            Range(*times, thread, BACKWARD) for times in zip(start[first].tolist(), end[last].tolist(), strict=True)
-        ]
+        times = zip(start[first].tolist(), end[last].tolist(), strict=True)
+        passes += [Range(*one, thread, BACKWARD) for one in times]
     return passes
 
 

@@ -5,7 +5,7 @@ is known of each is added, and a number if that is the same, too.
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import count
 
@@ -54,24 +54,13 @@ def name_facts(name: str, extra_rules: Sequence[Mapping[str, str]] = ()) -> dict
 def short_names(names: Iterable[str]) -> dict[str, str]:
     """A short name by full name, all different: equal ones get what else is known, then numbers, by full name."""
     parts = {name: parts_of(name) for name in dict.fromkeys(names)}
-    short = {name: main for name, (main, _) in parts.items()}
-    for text, group in _by_text(short).items():
-        for name in group if len(group) > 1 else ():
-            short[name] = f"{text} {parts[name][1]}".strip()
-    groups, used = _by_text(short), set()
-    for text, group in sorted(groups.items()):
-        with_numbers = (f"{text} #{number}" for number in count(1))
-        for name in sorted(group) if len(group) > 1 else ():  # not the text of another group either
-            short[name] = next(one for one in with_numbers if one not in used and one not in groups)
-            used.add(short[name])
+    counts = Counter(main for main, _ in parts.values())
+    short = {name: f"{main} {more}".strip() if counts[main] > 1 else main for name, (main, more) in parts.items()}
+    counts, numbers = Counter(short.values()), defaultdict(lambda: count(1))
+    for name in sorted(short):
+        if counts[text := short[name]] > 1:  # and a text with a number may be another name's without one
+            short[name] = next(one for number in numbers[text] if (one := f"{text} #{number}") not in counts)
     return short
-
-
-def _by_text(short: Mapping[str, str]) -> dict[str, list[str]]:
-    groups: dict[str, list[str]] = defaultdict(list)
-    for name, text in short.items():
-        groups[text].append(name)
-    return groups
 
 
 def parts_of(name: str) -> tuple[str, str]:
@@ -97,8 +86,7 @@ def _words(name: str) -> tuple[list[str], str] | None:
         return [name], ""
     if match := re.match(r"nccl(?:Dev)?Kernel_([^\W_]+)(\w*)", name):
         return ["nccl", match[1]], match[2].replace("_", " ").strip()
-    match = re.fullmatch(r"triton_(?:poi|red|per|tem|for)_fused_(.+?)(?:_(\d+))?", name)
-    if match is None:
+    if not (match := re.fullmatch(r"triton_(?:poi|red|per|tem|for)_fused_(.+?)(?:_(\d+))?", name)):
         return None
     operators = re.findall(  # those of ATen with underscores within; one that begins with another precedes it
         r"(?:native_layer_norm_backward|native_layer_norm|_log_softmax|_softmax|_to_copy|_unsafe_view|empty_like"

@@ -37,9 +37,7 @@ def write_table(table: Table | pd.DataFrame, path: Path | None, table_format: st
     if table_format == "parquet":
         from kernel_tables.tables import as_frame
 
-        buffer = io.BytesIO()
-        as_frame(table).to_parquet(buffer, index=False)
-        write_text(buffer.getvalue(), path)
+        write_text(as_frame(table).to_parquet(index=False), path)
         return
     columns = columns_of(table)
     rows = zip(*columns.values(), strict=True)
@@ -103,6 +101,13 @@ def escaped(text: object) -> str:
     line = re.sub(rf"[&<|$~^]|@(?=\w)|:(?=//)|{emoji}", lambda sign: f"&#{ord(sign[0])};", visible(str(text)))
     line = re.sub(r"[\\`*\[\]>]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[#+=-]", r"\\\g<0>", line)
     return re.sub(r"^(\d+)([.)])(?=\s|$)", r"\1\\\2", line)  # the number of a list
+
+
+def say(*sentences: str, command: str = "") -> None:
+    """Prints each sentence on one line of standard error, below the name of the program and of its command, if any."""
+    for sentence in sentences:
+        line = visible(" ".join(sentence.split()))
+        print(f"kernel-tables {command}: {line}" if command else f"kernel-tables: {line}", file=sys.stderr, flush=True)
 
 
 def code(text: str, in_table: bool = False) -> str:

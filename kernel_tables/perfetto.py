@@ -19,6 +19,7 @@ from kernel_tables.files import written_whole
 from kernel_tables.profile import Profile
 from kernel_tables.ranks import numbers_in_run
 from kernel_tables.steps import clock_offsets_ns
+from kernel_tables.tables import is_inside
 
 
 class Slice(NamedTuple):
@@ -61,10 +62,7 @@ def write_timeline(profiles: Sequence[Profile], path: Path, under: str | None = 
 def _slices(profile: Profile, under: str | None) -> Iterator[Slice]:
     work, calls, ranges = profile.capture.activities, profile.capture.calls, profile.capture.ranges
     profile.capture.load_call_ends()
-    inside = np.ones(len(profile.paths), bool)
-    if under is not None:
-        profile.require_range(under)
-        inside = profile.attribution.paths.is_inside(under)
+    inside = is_inside(profile, under)
     rows = np.flatnonzero(inside[profile.range_path])
     columns = (ranges.start, ranges.end, ranges.thread, ranges.name)
     for start, end, thread, name in zip(*(column[rows].tolist() for column in columns), strict=True):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kernel_tables import attribution, losses, tables
+from kernel_tables import attribution, export, losses, tables, trace
 from kernel_tables.capture import KINDS, Capture
 from kernel_tables.classes import classify
 from kernel_tables.errors import NOTES_KEY, WINDOW_KEY, Finding, TraceError
@@ -36,8 +36,6 @@ def read(path: str | os.PathLike, classes: Sequence = ()) -> Profile:
     try:
         with path.open("rb") as file:
             begin = file.read(4096)
-        from kernel_tables import export, trace
-
         capture = trace.read(path) if trace.is_json(begin, path) else export.read(path)
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror or error}; check the path") from error
@@ -137,8 +135,7 @@ class Profile(AbstractContextManager):
     def enclosing(self, name: str) -> np.ndarray:
         """For each activity, the number of the outermost range `name` that is open at its launch, -1 if none is."""
         ranges = self.capture.ranges
-        is_named = np.array([one == name for one in ranges.names], bool)
-        return self.attribution.enclosing(is_named[ranges.name] if len(ranges) else np.empty(0, bool))
+        return self.attribution.enclosing(np.array([one == name for one in ranges.names], bool)[ranges.name])
 
     def grouped(self, process: int | None = None) -> tables.Group:
         """The activities by path and name, see tables.grouped."""

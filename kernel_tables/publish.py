@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from kernel_tables import export, payloads
-from kernel_tables.capture import KINDS, NONE, Capture
+from kernel_tables.capture import KINDS, NONE, Capture, Numbers
 from kernel_tables.errors import RANK_KEY, RANKS_KEY, WINDOW_KEY
 from kernel_tables.export import GRAPH_NODES, METADATA, NVTX, PUSHED, RUNTIME, SAMPLED, STRINGS, in_domain
 from kernel_tables.files import full_disk_as_os_error, written_whole
@@ -24,10 +24,9 @@ from kernel_tables.files import full_disk_as_os_error, written_whole
 ENUM, LAYOUTS = "ENUM_", "NVTX_PAYLOAD_SCHEMA_ENTRIES"
 KEPT_TABLES = (
     *export.TABLES, RUNTIME, GRAPH_NODES, NVTX, LAYOUTS, *METADATA, *export.OVERHEADS, export.HOST_NODE,
-    "CUPTI_ACTIVITY_KIND_DRIVER",
-    "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUDA_GPU_MEMORY_USAGE_EVENTS", "OSRT_API", "DIAGNOSTIC_EVENT",
-    "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME", "TARGET_INFO_GPU", "TARGET_INFO_CUDA_DEVICE",
-    "TARGET_INFO_CUDA_CONTEXT_INFO", "TARGET_INFO_CUDA_STREAM",
+    "CUPTI_ACTIVITY_KIND_DRIVER", "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", "CUDA_GPU_MEMORY_USAGE_EVENTS", "OSRT_API",
+    "DIAGNOSTIC_EVENT", "ANALYSIS_DETAILS", "TARGET_INFO_SESSION_START_TIME", "TARGET_INFO_GPU",
+    "TARGET_INFO_CUDA_DEVICE", "TARGET_INFO_CUDA_CONTEXT_INFO", "TARGET_INFO_CUDA_STREAM",
 )  # fmt: skip
 KEPT_TEXTS = {  # by table, or ENUM for the tables that name the values of a column: the columns whose texts stay
     NVTX: ("text", "jsonText"),
@@ -201,9 +200,9 @@ def _tables_of(capture: Capture) -> dict[str, dict]:
     """By table, its columns in order, as arrays or lists."""
     calls, ranges, nodes, source = capture.calls, capture.ranges, capture.nodes, capture.source
     capture.load_call_ends()
-    strings: dict[str, int] = {}  # the id of each
+    strings = Numbers()  # the id of each
     activities = _activity_tables(capture, strings)
-    call_ids = {key: strings.setdefault(name, len(strings)) for key, name in calls.names.items()}
+    call_ids = {key: strings[name] for key, name in calls.names.items()}
     collectives, began_ns, gpus = source.torch_collectives(), source.began_utc_ns(), source.gpus()
     last_ns = max(int(end.max(initial=0)) for end in (capture.activities.end, calls.end, ranges.end))
     facts = {"EXPORT_SCHEMA_VERSION": "3.20.0", **capture.facts}
@@ -239,15 +238,14 @@ def _tables_of(capture: Capture) -> dict[str, dict]:
     }  # fmt: skip
 
 
-def _activity_tables(capture: Capture, strings: dict[str, int]) -> dict[str, dict]:
+def _activity_tables(capture: Capture, strings: Numbers) -> dict[str, dict]:
     """The tables of activities; adds the names of kernels to the strings."""
     work, sizes, copies = capture.activities, capture.source.sizes(), capture.source.copies()
-    ids = [strings.setdefault(name, len(strings)) for name in work.names]
     kind_of_copy = {f"[CUDA memcpy {text}]": kind for kind, text in enumerate(export.COPY_KINDS)}
     columns = {
         "start": work.start, "end": work.end, "deviceId": work.stream >> 32, "streamId": work.stream & 0xFFFFFFFF,
         "correlationId": work.correlation, "globalPid": work.process, "graphNodeId": work.node,
-        "demangledName": np.array(ids, int)[work.name], "bytes": copies["bytes"],
+        "demangledName": strings.of(work.names)[work.name], "bytes": copies["bytes"],
         "copyKind": np.array([kind_of_copy.get(name, 0) for name in work.names], int)[work.name],
         "srcKind": copies["source"], "dstKind": copies["target"],
     }  # fmt: skip

@@ -9,8 +9,6 @@ other ranks have arrived: its shortest duration over the ranks is the transfer, 
 ranks is waiting for the slowest rank.
 """
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -132,7 +130,7 @@ def findings_of_ranks(ranks: Sequence[Rank], step_name: str = "step") -> list[Fi
     return []
 
 
-def _steps_by_device(ranks: Sequence[Rank], step_name: str) -> list[_DeviceSteps]:
+def _steps_by_device(ranks: Sequence[Rank], step_name: str) -> "list[_DeviceSteps]":
     scopes = {profile: Scope(profile, step_name) for profile in dict.fromkeys(rank.profile for rank in ranks)}
     requests = {profile: _requests_by_row(scope) for profile, scope in scopes.items()}
     return [

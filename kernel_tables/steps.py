@@ -4,13 +4,10 @@ The parts of a step's time are computation, communication without computation, c
 time in which the device did nothing. A mask or an array "by activity" is in the order of capture.activities.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,9 +17,7 @@ from kernel_tables.errors import NotConserved
 from kernel_tables.intervals import Intervals, covered_ns, difference, intersection, union
 from kernel_tables.losses import share_lost, steps_without_kernels
 from kernel_tables.output import duration, percent
-
-if TYPE_CHECKING:
-    from kernel_tables.profile import Profile
+from kernel_tables.profile import Profile
 
 COMPUTE, COMMUNICATION, MEMORY, IDLE = "compute", "exposed communication", "exposed memory operations", "idle"
 PARTS = (COMPUTE, COMMUNICATION, MEMORY, IDLE)  # of a step; not the parts of a model

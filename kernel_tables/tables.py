@@ -29,9 +29,7 @@ def joined(ranks: Sequence[int | None], tables: Sequence[Table]) -> "Table | pd.
         return tables[0]
     import pandas as pd
 
-    frames = list(map(as_frame, tables))
-    for rank, frame in zip(ranks, frames, strict=True):
-        frame.insert(0, "rank", np.full(len(frame), rank))
+    frames = [as_frame({"rank": rank} | table) for rank, table in zip(ranks, tables, strict=True)]
     return pd.concat(frames, ignore_index=True)
 
 
@@ -104,18 +102,12 @@ def grouped(profile: "Profile", process: int | None = None) -> Group:
 def kernels(profile: "Profile", under: str | None = None, process: int | None = None) -> Table:
     """One row per range path and activity name, as Profile.kernels."""
     group = _selected(profile, under, process)
-    label = {path: path_text(profile.paths[path]) for path in np.unique(group.path).tolist()}
     table = {
-        "range": [label[path] for path in group.path.tolist()],
+        "range": [path_text(profile.paths[path]) for path in group.path.tolist()],
         "kernel": [profile.capture.activities.names[name] for name in group.name.tolist()],
         "class": [profile.activity_classes[name] for name in group.name.tolist()],
-        "launches": group.launches,
-        "total_ns": group.total_ns,
-        "mean_ns": group.mean_ns,
-        "min_ns": group.min_ns,
-        "max_ns": group.max_ns,
-        "std_ns": group.std_ns,
     }
+    table |= {name: getattr(group, name) for name in ("launches", "total_ns", "mean_ns", "min_ns", "max_ns", "std_ns")}
     return _longest_first(table, "total_ns", "range", "kernel")
 
 
@@ -144,7 +136,7 @@ def classes(profile: "Profile", under: str | None = None, process: int | None = 
 
 def ranges(profile: "Profile", under: str | None = None, process: int | None = None) -> Table:
     """One row per range name, as Profile.ranges."""
-    paths, inside = profile.attribution.paths, _is_inside(profile, under)
+    paths, inside = profile.attribution.paths, is_inside(profile, under)
     sums = _sums_by_path(profile, process)
     launching = around = np.flatnonzero(sums.any(axis=1))
     keys = [np.empty(0, np.int64)]
@@ -169,13 +161,13 @@ def range_tree(profile: "Profile", under: str | None = None, process: int | None
     for level in paths.levels[:0:-1]:  # into what is around, from the innermost outwards
         np.add.at(sums, paths.parent[level], sums[level])
     instances = np.bincount(instance_paths(profile, process), minlength=len(paths))
-    shown = ((instances > 0) | sums.any(axis=1)) & _is_inside(profile, under)
+    shown = ((instances > 0) | sums.any(axis=1)) & is_inside(profile, under)
     shown[NO_RANGE] = False
     place: list[tuple] = [()]  # by path, what siblings are sorted by: of all paths around it, then its own
     for path, time in enumerate((sums[1:, 1] + sums[1:, 3]).tolist(), 1):
         place.append((*place[paths.parent[path]], (-time, paths.names[paths.last_name[path]])))
     order = sorted(np.flatnonzero(shown).tolist(), key=place.__getitem__)
-    depth = paths.depth[order]
+    depth = np.array([len(paths.tuples[path]) for path in order], int)
     columns = {"range": [path_text(paths.tuples[path]) for path in order], "depth": depth - depth.min(initial=1 << 30)}
     return columns | {"instances": instances[order]} | _sum_columns(sums[order])
 
@@ -187,9 +179,8 @@ def activities(profile: "Profile") -> "pd.DataFrame":
     work, calls, row = profile.capture.activities, profile.capture.calls, profile.attribution.launch_row
     class_names = sorted(set(profile.activity_classes))
     class_code = np.array([class_names.index(name) for name in profile.activity_classes], np.int32)
-    known = np.flatnonzero(row != NONE)
-    thread, launch_ns = np.full(len(row), NONE, np.int64), np.zeros(len(row), np.int64)
-    thread[known], launch_ns[known] = calls.threads[calls.thread[row[known]]], calls.start[row[known]]
+    thread = np.append(calls.threads[calls.thread], NONE)[row]  # the last element is for those without a call
+    launch_ns = np.append(calls.start, 0)[row]
     start, end, length = work.start.astype(np.int64), work.end.astype(np.int64), work.end - work.start
     if work.has_time is not None:
         start, end, length = (pd.arrays.IntegerArray(one, mask=~work.has_time) for one in (start, end, length))
@@ -242,8 +233,8 @@ def _categorical(code: np.ndarray, labels: list[str]) -> "pd.Categorical":
     return pd.Categorical.from_codes(renumbered[code], distinct)
 
 
-def _is_inside(profile: "Profile", under: str | None) -> np.ndarray:
-    """Whether each path counts: all but that of no range, or those with the name `under`."""
+def is_inside(profile: "Profile", under: str | None) -> np.ndarray:
+    """Whether each path counts: all do, or those with the name `under`. Raises TraceError if no range has that."""
     paths = profile.attribution.paths
     if under is None:
         return np.ones(len(paths), bool)
@@ -253,10 +244,8 @@ def _is_inside(profile: "Profile", under: str | None) -> np.ndarray:
 
 def _selected(profile: "Profile", under: str | None, process: int | None) -> Group:
     group = profile.grouped(process)
-    if under is None:
-        return group
-    is_inside = _is_inside(profile, under)[group.path]
-    return Group(*(column[is_inside] for column in vars(group).values()))
+    rows = is_inside(profile, under)[group.path]
+    return Group(*(column[rows] for column in vars(group).values()))
 
 
 def _sums_by_path(profile: "Profile", process: int | None) -> np.ndarray:

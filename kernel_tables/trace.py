@@ -31,8 +31,9 @@ from kernel_tables.capture import (
     process_of,
     range_name,
 )  # fmt: skip
-from kernel_tables.errors import TraceError, impossible
+from kernel_tables.errors import ImpossibleCapture, TraceError
 from kernel_tables.events import ADVICE, GZIP, Args, Event, EventFile
+from kernel_tables.publish import write_capture
 
 HOUR_NS = 3_600_000_000_000
 HOST_KINDS = ("annotation", "function", "operator")  # of events that may have no end
@@ -92,8 +93,6 @@ def read_recorded(path: Path, torch_version: str, on_gpu: bool | None = None) ->
 
 def export_capture(profiler: Any, path: Path, on_gpu: bool, torch_version: str) -> None:
     """Writes what a finished torch.profiler.profile recorded, as SQLite, whole; TraceError without activities."""
-    from kernel_tables.publish import write_capture
-
     with tempfile.TemporaryDirectory(prefix="kineto-") as folder:
         trace_path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(trace_path))
@@ -341,7 +340,8 @@ class Events(Source):
         calls = {name: column[self["call"]["correlation"] > 0] for name, column in self["call"].items()}
         self.columns["call"] = calls = self._with_operators(calls, work)
         if (calls["end"] < calls["start"]).any():
-            raise impossible(self.path, "ends_before_start", "a call ends before it starts: write the trace again")
+            fact = "a call ends before it starts: write the trace again"
+            raise ImpossibleCapture(self.path, "ends_before_start", fact)
         return self._calls(calls)
 
     def _with_operators(self, calls: dict, work: dict) -> dict[str, np.ndarray]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from kernel_tables.classes import family
 from kernel_tables.profile import Profile
-from kernel_tables.tables import instance_paths
+from kernel_tables.tables import instance_paths, is_inside
 
 COMMUNICATION = "communication"
 
@@ -67,9 +67,7 @@ def longest(nodes: Sequence[Node], count: int) -> list[Node]:
 def range_tree(profile: Profile, under: str | None = None, process: int | None = None) -> list[Node]:
     """The ranges that launched something (inside `under`, of a process): see tree_of. Communication is in its phase,
     not in the range that happened to start it."""
-    if under is not None:
-        profile.require_range(under)
-    paths, group = profile.attribution.paths, profile.grouped(process)
+    paths, group, is_counted = profile.attribution.paths, profile.grouped(process), is_inside(profile, under)
     is_collective = [family(name) == COMMUNICATION for name in profile.activity_classes]
     # FSDP2 opens a range for each of its units.
     short = {name: re.sub(r"^(FSDP::\w+) (?:\(.*\)|for .*)$", r"\1", name) for name in paths.names}
@@ -77,7 +75,7 @@ def range_tree(profile: Profile, under: str | None = None, process: int | None =
     inside: dict[int, tuple[str, ...]] = {}
     instances = np.bincount(instance_paths(profile, process), minlength=len(paths)).tolist()
     for path, names in enumerate(paths.tuples):
-        if names and (under is None or under in names):
+        if names and is_counted[path]:
             inside[path] = names = tuple(short[name] for name in names[names.index(under) if under else 0 :])
             sums[names].instances = (sums[names].instances or 0) + instances[path]
     columns = (group.path, group.name, group.is_memop, group.launches, group.total_ns)

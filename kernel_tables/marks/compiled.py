@@ -41,9 +41,8 @@ def follow_compiled(parts_of: Callable[[list[str], list[Any]], Any]) -> None:
     from torch._inductor.virtualized import V
 
     leave_compiled()
-    traces, nodes_of = (  # by kernel and handle (a number for each call of it): stack traces, and names of nodes
-        "_inductor_kernel_stack_trace", "_inductor_triton_kernel_to_post_grad_node_info",
-    )  # fmt: skip
+    # by kernel and handle (a number for each call of it): stack traces, and names of nodes
+    traces, nodes_of = "_inductor_kernel_stack_trace", "_inductor_triton_kernel_to_post_grad_node_info"
     methods = ("write_provenance_debug_handle", "generate_return")
     if not all(map(hasattr, [debug, debug, *[PythonWrapperCodegen] * 2], [traces, nodes_of, *methods])):
         return  # another version of inductor: its kernels are only in the ranges around the graph

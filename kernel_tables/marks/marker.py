@@ -10,11 +10,13 @@ import sys
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 from urllib.parse import quote
 
 import torch
 from torch.autograd import _get_sequence_nr as next_node_number  # counter of this thread
+from torch.autograd.profiler import record_function
 
 from kernel_tables.marks import RECOMPUTATION
 
@@ -53,8 +55,6 @@ def nvtx_emitter() -> Emitter:
 
 def record_function_emitter() -> Emitter:
     """Ranges of PyTorch's own profiler ("user_annotation" in its trace), with names as `encoded` gives them."""
-    from torch.autograd.profiler import record_function
-
     local = threading.local()  # `ranges`: those that are open on the calling thread
 
     def push(name: str) -> None:
@@ -73,13 +73,11 @@ def encoded(name: str) -> str:
     return name if is_kept else "%=" + quote(name, safe=" ", errors="surrogatepass")
 
 
+@dataclass(eq=False, slots=True)
 class PartInstance:
     """One call of a part in a forward pass."""
 
-    __slots__ = ("name",)
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    name: str
 
 
 def common_length(first: Sequence, second: Sequence) -> int:

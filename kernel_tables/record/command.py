@@ -13,18 +13,21 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path, PurePath
 from shutil import get_terminal_size, which
 from typing import TYPE_CHECKING
 
+from kernel_tables import output, text
 from kernel_tables.errors import ERROR, TraceError
-from kernel_tables.output import visible
 from kernel_tables.record import handover
 from kernel_tables.record.handover import NSYS, STEP, TORCH
 
 if TYPE_CHECKING:
     from kernel_tables.profile import Profile
     from kernel_tables.record.outcome import Outcome
+
+say = partial(output.say, command="record")
 
 
 def add_window(command: argparse.ArgumentParser, skip: int, steps: int) -> None:
@@ -80,29 +83,22 @@ def window_of(options: argparse.Namespace) -> dict[str, object]:
 
 def default_profiler() -> str:
     """nsys, if it is on PATH and the driver shows a GPU."""
-    from kernel_tables.record import nsys
-
     # without importing torch
     has_gpu = any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/dxg").exists()
-    return NSYS if nsys.find() and has_gpu else TORCH
+    return NSYS if which("nsys") and has_gpu else TORCH
 
 
 def settings_of(options: argparse.Namespace) -> handover.Settings:
     """The settings from the arguments. TraceError if one is invalid."""
-    from kernel_tables.record import nsys
-
     window, profiler = window_of(options), options.profiler or default_profiler()
     ours = r"--(output|export|force-overwrite|capture-range|command-file)"
     refused = [one for one in options.nsys_options if re.match(ours, one) or not one.startswith("--")]
-    for is_invalid, message in (
-        (profiler == NSYS and nsys.find() is None,
-         "--profiler nsys: there is no nsys on PATH; install Nsight Systems, or take --profiler torch"),
-        (options.nsys_options and profiler != NSYS,
-         "--nsys-options: this machine records by PyTorch's profiler, which has none of these"),
-        (refused, f"--nsys-options {refused}: write --name=value; what opens the window and the file is ours"),
-    ):  # fmt: skip
-        if is_invalid:
-            raise TraceError(message)
+    if profiler == NSYS and which("nsys") is None:
+        raise TraceError("--profiler nsys: there is no nsys on PATH; install Nsight Systems, or take --profiler torch")
+    if options.nsys_options and profiler != NSYS:
+        raise TraceError("--nsys-options: this machine records by PyTorch's profiler, which has none of these")
+    if refused:
+        raise TraceError(f"--nsys-options {refused}: write --name=value; what opens the window and the file is ours")
     return handover.Settings(profiler=profiler, added_ranges=options.ranges, **window)
 
 
@@ -121,8 +117,7 @@ def record(options: argparse.Namespace) -> int:
             program, folder, nsys_options=options.nsys_options if settings.profiler == NSYS else None,
             end_when=lambda: options.end and is_recorded(handover.read_notes(folder)),
         )  # fmt: skip
-        notes = handover.read_notes(folder)
-        outcomes = outcomes_of(settings, notes, program_end)
+        outcomes = outcomes_of(settings, handover.read_notes(folder), program_end)
         recorded = [outcome for outcome in outcomes if outcome.has_recording]
         recordings = [outcome.recording(program_text(program)) for outcome in recorded]
         try:
@@ -188,19 +183,11 @@ def _print_contents(capture: Path, outcome: Outcome, *, in_full: bool) -> None:
 
 def _print_tree(profile: Profile, capture: Path, under: str | None) -> None:
     """Prints the tree of ranges (all, or inside `under`)."""
-    from kernel_tables import text
-
     command = f"kernel-tables ranges --tree{f' --under {under}' if under else ''} {shlex.quote(str(capture))} --top 0"
     width = get_terminal_size().columns
     lines = text.tree_lines(profile, text.ROWS_IN_A_TERMINAL, width, under, all_rows_command=command)
     print(lines, file=sys.stderr)
     say(*([text.CPU_ONLY_NOTE] if profile.is_cpu_only else []))
-
-
-def say(*sentences: str) -> None:
-    """Prints sentences on lines of standard error."""
-    for sentence in sentences:
-        print(f"kernel-tables record: {visible(' '.join(sentence.split()))}", file=sys.stderr, flush=True)
 
 
 def program_of(words: Sequence[str]) -> list[str]:

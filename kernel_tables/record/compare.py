@@ -5,31 +5,33 @@ order in every second round, so a host that slows down steadily slows all of the
 them, and timed without a profiler: the device is waited for at both ends of the window alone.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import re
 import shlex
-import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from shutil import get_terminal_size
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
 
 from kernel_tables import verdict
 from kernel_tables.errors import TraceError
-from kernel_tables.output import percent, visible
+from kernel_tables.output import percent, say
+from kernel_tables.profile import read
 from kernel_tables.record import handover
 from kernel_tables.record.command import default_profiler, program_of, program_text, window_of
+from kernel_tables.record.keeping import write_captures
 from kernel_tables.record.outcome import Outcome, is_recorded, outcomes_of
 from kernel_tables.record.program import run_recorded
-
-if TYPE_CHECKING:
-    import pandas as pd
+from kernel_tables.steps import Scope
+from kernel_tables.text import Column, aligned
 
 
 class Remedy(NamedTuple):
@@ -84,16 +86,12 @@ class Measurement:
     as the exit status."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self._command, self._processes = options.command, options.processes
+        self.say, self._processes = partial(say, command=options.command), options.processes
         self._settings = handover.Settings(profiler=handover.TIMER, added_ranges=handover.NONE, **window_of(options))
         if options.processes < 1 or options.budget <= 0:
             raise TraceError("--processes has to be at least 1, and --budget more than 0 minutes")
         self._deadline_s = time.monotonic() + 60 * options.budget
         self.is_over, self.status = False, 0
-
-    def say(self, text: str) -> None:
-        """Prints a line on standard error."""
-        print(f"kernel-tables {self._command}: {visible(' '.join(text.split()))}", file=sys.stderr, flush=True)
 
     def run_in_turns(self, sides: Sequence[Side], process_s: float | None = None) -> None:
         """Runs the processes of each side, and prints the progress; before, what it costs, if it is known how long
@@ -171,14 +169,12 @@ def run_quietly(program: Sequence[str], folder: Path, settings: handover.Setting
         notes = handover.read_notes(folder)
         return is_recorded(notes) and not any("cut_by" in note for note in notes)
 
-    program_end = run_recorded(
-        program, folder, nsys_options=[] if settings.profiler == handover.NSYS else None, end_when=is_over,
-        log=folder / "program.log",
-    )  # fmt: skip
+    log, nsys_options = folder / "program.log", [] if settings.profiler == handover.NSYS else None
+    program_end = run_recorded(program, folder, nsys_options=nsys_options, end_when=is_over, log=log)
     if program_end.interrupted:
         raise KeyboardInterrupt
     if program_end.exit_status and not is_over():
-        last = (folder / "program.log").read_text(errors="replace").strip().rpartition("\n")[2]
+        last = log.read_text(errors="replace").strip().rpartition("\n")[2]
         raise TraceError(f"the program {program_end.phrase}; its last line: {last[:300]}")
     return outcomes_of(settings, handover.read_notes(folder), program_end)
 
@@ -188,8 +184,6 @@ def compare(sides: Sequence[Side]) -> pd.DataFrame:
     what both computed (loss, output, or empty), `result_before` and `result_after` if it is a loss, by how much they
     differ (`difference`) and processes of one side do (`process_difference`), relative to the largest number; whether
     they `agree`; the `line` to write into the program; `reason`, why there is no time."""
-    import pandas as pd
-
     base, others = sides[0], sides[1:]
     samples = [(side.name, sample.ms) for side in sides for sample in side.samples]
     times = pd.Series([ms for _, ms in samples], index=[name for name, _ in samples], dtype="float64")
@@ -204,8 +198,6 @@ def compare(sides: Sequence[Side]) -> pd.DataFrame:
 
 def compare_results(before: Side, after: Side) -> dict[str, object]:
     """What the two computed, as columns of `compare`: the loss of the last backward pass, or the last output."""
-    import numpy as np
-
     samples = [*before.samples, *after.samples]
     counts = {len(sample.losses) for sample in samples}
     length = min((len(sample.output) for sample in samples), default=0)
@@ -277,8 +269,6 @@ def try_remedies(options: argparse.Namespace) -> tuple[pd.DataFrame, str, int]:
     a step, if that says so. The last one is of all remedies that helped, if there are several: without those after
     which results differ, and with the faster one of `compile` and `graphs`.
     """
-    import pandas as pd
-
     program, measurement = program_of(options.program), Measurement(options)
     began_s = time.monotonic()
     measurement.say("records the program, to find where its time goes")
@@ -314,10 +304,6 @@ def find_remedies(
 ) -> tuple[dict[str, float | None], dict[str, str]]:
     """Records the program, and returns which remedies to try, each with the percent of a step that `diagnose` says that
     it saves at most, if that says so; and of the others, why not."""
-    from kernel_tables.profile import read
-    from kernel_tables.record.keeping import write_captures
-    from kernel_tables.steps import Scope
-
     window = window_of(options) | {"skip": handover.DEFAULT_SKIP, "steps": handover.DEFAULT_STEPS}
     with tempfile.TemporaryDirectory(prefix="kernel-tables-") as temporary:
         folder = Path(temporary)
@@ -351,8 +337,6 @@ def find_remedies(
 
 def trial_lines(table: pd.DataFrame) -> str:
     """The table of `try` in words."""
-    from kernel_tables.text import Column, aligned
-
     rows = table[table["ratio"].notna()] if "ratio" in table else table[:0]
     columns = {
         "remedy": list(rows["remedy"]),
@@ -360,9 +344,8 @@ def trial_lines(table: pd.DataFrame) -> str:
         "measured": [verdict.sentence(row) for _, row in rows.iterrows()],
         "results": [result_phrase(row) for _, row in rows.iterrows()],
     }
-    text = aligned(
-        [Column(name, cells, "text") for name, cells in columns.items()], get_terminal_size((120, 24)).columns
-    )
+    width = get_terminal_size((120, 24)).columns
+    text = aligned([Column(name, cells, "text") for name, cells in columns.items()], width)
     notes = [f"{row.remedy}: {row.line}" for row in rows.itertuples() if row.verdict == verdict.FASTER]
     notes += [f"{row.remedy}: {row.reason}" for row in table.itertuples() if row.reason]
     return "".join(f"{line}\n" for line in [*([text] if len(rows) else ["no remedy was measured", ""]), *notes])

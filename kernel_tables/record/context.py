@@ -1,19 +1,17 @@
 """Recording from within a script or a notebook: a context manager and a decorator."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from contextlib import ContextDecorator, ExitStack
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from kernel_tables.errors import TraceError
+from kernel_tables.profile import Profile, read
+from kernel_tables.record import keeping
 from kernel_tables.record.handover import MODULES, NONE
-
-if TYPE_CHECKING:
-    from kernel_tables.profile import Profile
+from kernel_tables.text import notebook_html
 
 
 class recorded(ContextDecorator):
@@ -49,7 +47,7 @@ class recorded(ContextDecorator):
         self._profiler: Any = None  # while the window is open
         self._window = ExitStack()  # ends the window
 
-    def __enter__(self) -> recorded:
+    def __enter__(self) -> Self:
         from torch.autograd.profiler import record_function
 
         from kernel_tables.marks.marker import encoded
@@ -80,21 +78,16 @@ class recorded(ContextDecorator):
         """The view in a notebook: where the time went, once it is recorded."""
         if self.capture is None:
             return escape(repr(self))
-        from kernel_tables.text import notebook_html
-
         with self.profile() as profile:
             return notebook_html(profile, self.name)
 
     def profile(self) -> Profile:
         """The capture, to read tables from. TraceError if none has been written."""
-        from kernel_tables.profile import read
-
         if self.capture is None:
             raise TraceError(f"there is no capture yet: {self!r}")
         return read(self.capture)
 
     def _open_window(self) -> None:
-        from kernel_tables.record import keeping
         from kernel_tables.record.profilers import TorchProfiler
         from kernel_tables.record.ranges import AddedRanges
         from kernel_tables.record.recorder import wait_for_device
@@ -112,8 +105,6 @@ class recorded(ContextDecorator):
             self._window, self._profiler = window.pop_all(), profiler
 
     def _keep(self, profiler: Any) -> None:
-        from kernel_tables.record import keeping
-
         with tempfile.TemporaryDirectory(prefix="kernel-tables-") as folder:
             profiler.save(Path(folder))
             recording = keeping.Recording(os.getpid(), by_nsys=False, torch_version=profiler.torch_version)

@@ -64,12 +64,8 @@ class Notes:
         """Appends one line, in one write, since other processes append to the same file. If the disk is full, or the
         folder is gone, nothing is written."""
         line = json.dumps({"event": event, "pid": os.getpid(), "unix_s": time.time(), **facts}) + "\n"
-        with suppress(OSError):
-            descriptor = os.open(self.folder / NOTES_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-            try:
-                os.write(descriptor, line.encode())
-            finally:
-                os.close(descriptor)
+        with suppress(OSError), (self.folder / NOTES_FILE).open("ab", buffering=0) as file:
+            file.write(line.encode())
 
     def claim(self, name: str, run: str | None = None) -> bool:
         """Whether this process gets what only one may have: the first process that calls this with `name` does, and if

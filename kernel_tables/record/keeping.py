@@ -52,16 +52,14 @@ class Recording:
 
     def write(self, folder: Path, path: Path) -> None:
         """Writes the capture, completely or not at all. Raises TraceError without a usable trace."""
+        from kernel_tables.publish import write_capture, write_publishable
+        from kernel_tables.trace import read_recorded
+
         with written_whole(path) as partial:
             if self.by_nsys:
-                from kernel_tables.publish import write_publishable
-
                 process = None if self.rank is None else self.pid  # None: everything in the report
                 write_publishable(folder / "export.sqlite", partial, process=process)
             else:
-                from kernel_tables.publish import write_capture
-                from kernel_tables.trace import read_recorded
-
                 write_capture(read_recorded(trace_file(folder, self.pid), self.torch_version), partial)
             with full_disk_as_os_error(path), closing(sqlite3.connect(partial)) as database, database:
                 facts = [] if self.rank is None else [(RANK_KEY, str(self.rank)), (RANKS_KEY, str(self.rank_count))]

@@ -9,11 +9,6 @@ from pathlib import Path
 from kernel_tables.errors import TraceError
 
 
-def find() -> str | None:
-    """The path of the nsys on PATH, None if there is none."""
-    return shutil.which("nsys")
-
-
 def profile_command(report: Path, options: Sequence[str] = (), window: str | None = "cudaProfilerApi") -> list[str]:
     """`nsys profile`, to be put before a program; the report becomes `report`.nsys-rep.
 
@@ -54,14 +49,12 @@ def export_report(report: Path, target: Path, payloads: bool = False) -> None:
 
 def last_line(text: str) -> str:
     """The last line of a message that is not empty, "nothing" without one."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "nothing"
+    return text.strip().rpartition("\n")[2].strip()[:200] or "nothing"
 
 
 def _run(arguments: list[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     """The finished nsys. Raises TraceError if it cannot be started, or gives no answer."""
-    nsys = find()
-    if nsys is None:
+    if (nsys := shutil.which("nsys")) is None:
         raise TraceError("there is no nsys on PATH; install Nsight Systems, or take --profiler torch")
     try:
         return subprocess.run(

@@ -1,7 +1,5 @@
 """The outcome of a recording, from the notes of each process: what was recorded, or why nothing, in facts and words."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +15,7 @@ STEP_NOUNS = {
 }  # fmt: skip
 
 
-def outcomes_of(settings: Settings, notes: list[dict], program_end: ProgramEnd) -> list[Outcome]:
+def outcomes_of(settings: Settings, notes: list[dict], program_end: ProgramEnd) -> "list[Outcome]":
     """The outcome of each process that came to the window first, which is one or all ranks of a run, in the order of
     the ranks. If no window opened, one outcome of the whole program."""
     ranks = {note["pid"]: note for note in notes if note["event"] == "rank"}

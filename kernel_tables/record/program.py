@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,17 +88,15 @@ def _running_program(
     # Under nsys the program gets the original standard streams, so that nsys's own messages stay out of them.
     own_streams = "import os, sys; [(os.dup2(int(s), n), os.close(int(s))) for n, s in enumerate(sys.argv[1:4])];"
     own_streams += " os.execvp(sys.argv[4], sys.argv[4:])"
-    with ExitStack() as stack:
-        streams = [os.dup(number) for number in ((0, 1, 2) if log is None else (0, log, log))]
-        command = [*profile_command((folder / REPORT_FILE).with_suffix(""), nsys_options), sys.executable, "-I", "-S"]
-        command += ["-c", own_streams, *map(str, streams), *program]
-        nsys_log = stack.enter_context((folder / NSYS_LOG_FILE).open("wb"))
-        process = stack.enter_context(
-            subprocess.Popen(command, env=environment, pass_fds=streams, stdin=null, stdout=nsys_log, stderr=nsys_log)
-        )
-        for stream in streams:
-            os.close(stream)
-        yield process
+    streams = [os.dup(number) for number in ((0, 1, 2) if log is None else (0, log, log))]
+    command = [*profile_command((folder / REPORT_FILE).with_suffix(""), nsys_options), sys.executable, "-I", "-S"]
+    command += ["-c", own_streams, *map(str, streams), *program]
+    with (folder / NSYS_LOG_FILE).open("wb") as nsys_log:
+        own = {"stdin": null, "stdout": nsys_log, "stderr": nsys_log, "pass_fds": streams}
+        with subprocess.Popen(command, env=environment, **own) as process:
+            for stream in streams:
+                os.close(stream)
+            yield process
 
 
 @contextmanager

@@ -8,7 +8,9 @@ import gc
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import cache, partial, wraps
+from itertools import takewhile
 from types import ModuleType
 from typing import Any
 
@@ -201,7 +203,7 @@ class AddedRanges:
             self._marker.part, self._name_of,
             lambda _: self._marker.range("forward" if torch.is_grad_enabled() else "inference"),
         )  # fmt: skip
-        self._close_step: Callable[[], object] | None = None
+        self._step = ExitStack()  # closes the range of the step, if one is open
         # by id, the module (kept alive, so that no other gets its id) and its name
         self._named: dict[int, tuple[nn.Module | None, str | None]] = {}
 
@@ -224,26 +226,19 @@ class AddedRanges:
 
     def step_begins(self) -> None:
         """Opens the range of a step, if steps get ranges."""
-        if not self.has_steps:
-            return
-        if self._to_nvtx:  # no push and pop: ranges of the program may open in one step and close in the next
-            range_id = torch.cuda.nvtx.range_start(STEP)
-            self._close_step = lambda: torch.cuda.nvtx.range_end(range_id)
-        else:
-            step = record_function(STEP)
-            step.__enter__()
-            self._close_step = lambda: step.__exit__(None, None, None)
+        if self.has_steps and self._to_nvtx:
+            # no push and pop: ranges of the program may open in one step and close in the next
+            self._step.callback(torch.cuda.nvtx.range_end, torch.cuda.nvtx.range_start(STEP))
+        elif self.has_steps:
+            self._step.enter_context(record_function(STEP))
 
     def step_ends(self) -> None:
         """Closes the range of the step, if one is open."""
-        if self._close_step is not None:
-            close, self._close_step = self._close_step, None
-            close()
+        self._step.close()
 
     def call_begins(self, module: nn.Module) -> None:
         """Opens the range of a call of this module, in whose hooks the window has opened."""
-        if self.has_modules:
-            self._parts.call_begins(module)
+        self._parts.call_begins(module)  # which does nothing unless they have begun
 
     def _name_of(self, module: nn.Module) -> str | None:
         if id(module) not in self._named:  # created since the window opened
@@ -300,11 +295,7 @@ def ranges_of_chains(chains: tuple[Chain, ...], name_of: Callable[[int], str | N
     # by name, so that a wrapper, which repeats the name around it, has no range
     paths = [{name: module_id for module_id in chain if (name := name_of(module_id))} for chain in chains]
     paths = [[*path.items()] for path in paths if path]
-    levels = []
-    for level in zip(*paths, strict=False):
-        if len({name for name, _ in level}) > 1:
-            break
-        levels.append(level)
+    levels = [*takewhile(lambda level: len({name for name, _ in level}) == 1, zip(*paths, strict=False))]
     if any(len(path) > len(levels) for path in paths):
         levels.append([path[-1] for path in paths])
     return [PartRange(compiled.joint_name(name for name, _ in level), frozenset(level)) for level in levels]

@@ -23,8 +23,8 @@ from kernel_tables.record.timer import Timer
 
 class Recorder:
     """Opens and closes the window of this process. Only the first process of a program gets a window or, if it is a
-    rank, all ranks of its run. `completed` counts the steps, or the instances of a range, in the window; the Window
-    object sets `progress`, a function that returns facts for the notes."""
+    rank, all ranks of its run. `completed` counts the steps, or the instances of a range, in the window;
+    `progress` is that of its Window, a function that returns facts for the notes."""
 
     def __init__(
         self, notes: Notes, ranks: Ranks, profiler: TorchProfiler | NsysProfiler | Timer, ranges: AddedRanges

@@ -29,21 +29,17 @@ from kernel_tables.record.timer import ModelCalls, Timer
 
 class Window:
     """The base of both windows, which hear of ranges before they open and after they have closed. A program that opened
-    ranges itself before the window gets none with AUTO. `progress` gives facts for the notes: what this process
+    ranges itself before the window gets none with AUTO. Their `progress` gives facts for the notes: what this process
     `repeated`, by kind, name and count."""
 
     def __init__(self, recorder: Recorder, settings: Settings) -> None:
         self.recorder, self.settings = recorder, settings
-        recorder.progress = self.progress
 
     def before_range(self, name: str, *, of_torch: bool) -> None:
         """A range is about to open, with `of_torch` one that PyTorch opens itself."""
         if self.settings.added_ranges == handover.AUTO and self.recorder.is_waiting:
             self.recorder.ranges.has_modules &= of_torch
             self.recorder.ranges.has_steps &= name != handover.STEP
-
-    def progress(self) -> dict[str, Any]:
-        raise NotImplementedError
 
 
 class RangeWindow(Window):
@@ -122,11 +118,10 @@ class StepsWindow(Window):
 
     def after_range(self, name: str, optimizer: Any = None) -> None:
         """Counts the step of the optimizer, if the range was around one."""
-        if optimizer is None or self.settings.window == handover.CALLS or is_capturing():
+        if optimizer is None or self.settings.window == handover.CALLS or is_capturing() or is_in_backward():
             return
-        if not is_in_backward():
-            self._drop_other_counts()
-            self._count(handover.OPTIMIZER, optimizer, type(optimizer).__name__)
+        self._drop_other_counts()
+        self._count(handover.OPTIMIZER, optimizer, type(optimizer).__name__)
 
     def progress(self) -> dict[str, Any]:
         facts: dict[str, Any] = {"repeated": [[one.kind, one.name, one.count] for one in self._actions.values()][:20]}
@@ -237,6 +232,7 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
             calls.begin()
     else:
         window = StepsWindow(recorder, settings, calls)
+    recorder.progress = window.progress
     ranges = ProgramRanges(
         to_nvtx=to_nvtx, is_recording=lambda: recorder.is_open and not calls, before=window.before_range,
         after=window.after_range,
