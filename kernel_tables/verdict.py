@@ -99,6 +99,9 @@ def findable_sentence(findable: float, processes: int) -> str:
     """What so many processes a side find, in words, and how many find half of it; `findable` as of judge."""
     from scipy import stats
 
+    if findable > 1:
+        return f"{processes} processes each differ so much that they find no change below 100 %: take more"
+
     def error(n: int) -> float:  # times the spread
         return (stats.t.ppf(1 - LEVEL / 2, 2 * n - 2) + stats.t.ppf(0.8, 2 * n - 2)) * n**-0.5
 

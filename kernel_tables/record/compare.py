@@ -67,7 +67,8 @@ class Sample:
     steps: str  # which were timed, in words
     losses: list[float]
     output: list[float]
-    lines: list[str]  # to write into the program, for the remedies that were applied
+    line: str = ""  # to write into the program, for the remedies that were applied, or several
+    left_out: str = ""  # why they are not applied everywhere
 
 
 @dataclass
@@ -113,7 +114,7 @@ class Measurement:
                 try:
                     sample = self._run(side)
                     if side.remedies and sample.steps != sides[0].samples[0].steps:
-                        raise TraceError(f"not comparable: it has other steps ({sample.steps})")
+                        raise TraceError(f"not comparable, maybe with a larger --skip: {sample.steps}")
                     side.samples.append(sample)
                 except KeyboardInterrupt:
                     self.is_over, self.status = True, 130
@@ -140,10 +141,6 @@ class Measurement:
             settings = replace(self._settings, remedies=side.remedies)
             outcomes = run_quietly(side.program, Path(temporary), settings)
         outcome, seconds = outcomes[0], time.monotonic() - started_s
-        notes = {name: [note for note in outcome.notes if note.get("name") == name] for name in side.remedies}
-        for name, about in notes.items():
-            if not any("line" in note for note in about):
-                raise TraceError(f"not applied: {about[0]['reason'] if about else REMEDIES[name].reason}")
         timed = [one.note("timed") for one in outcomes if not one.was_cut]  # of each rank
         if len(timed) < len(outcomes) or not all(timed):
             done = outcome.closed.get("done", 0)
@@ -151,12 +148,17 @@ class Measurement:
                 f"the program ended after {done} of the {steps} steps to time; take a smaller --steps or --skip"
                 if outcome.opened and not outcome.note("lost") else outcome.missing_reason()
             )  # fmt: skip
+        remedies = [next(note for note in outcome.notes if note.get("name") == name) for name in side.remedies]
+        for note in remedies:
+            if not note["lines"]:
+                raise TraceError(f"not applied: {'; '.join(note['reasons']) or REMEDIES[note['name']].reason}")
         compiled = ", in which torch.compile compiled" if outcome.closed.get("compilations") else ""
         return Sample(
             ms=1e3 * max(one["seconds"] for one in timed) / steps,  # by timer.py; until the last rank has ended a step
             seconds=seconds, steps=f"{outcome.content_phrase()}{compiled}",
             losses=timed[0]["losses"], output=timed[0]["output"],
-            lines=list(dict.fromkeys(note["line"] for about in notes.values() for note in about if "line" in note)),
+            line="\n".join(line for note in remedies for line in note["lines"]),
+            left_out="; ".join(f"not everywhere: {reason}" for note in remedies for reason in note["reasons"]),
         )  # fmt: skip
 
 
@@ -183,17 +185,19 @@ def compare(sides: Sequence[Side]) -> pd.DataFrame:
     """A row for each side but the first, which it is compared with: what verdict.judge gives; `result`, the kind of
     what both computed (loss, output, or empty), `result_before` and `result_after` if it is a loss, by how much they
     differ (`difference`) and processes of one side do (`process_difference`), relative to the largest number; whether
-    they `agree`; the `line` to write into the program; `reason`, why there is no time."""
+    they `agree`; the `steps` that were timed, and the `line` to write into the program, both in words; `reason`, why
+    there is no time, or why a remedy was not applied everywhere."""
     base, others = sides[0], sides[1:]
     samples = [(side.name, sample.ms) for side in sides for sample in side.samples]
     times = pd.Series([ms for _, ms in samples], index=[name for name, _ in samples], dtype="float64")
     pairs = pd.DataFrame({"before": base.name, "after": [side.name for side in others]})
     table = verdict.judge_samples(times, pairs, "process")  # with the ratio of geometric means
     facts = pd.DataFrame([compare_results(base, side) for side in others], index=table.index)
-    lines = ["; ".join(side.samples[0].lines) if side.samples else "" for side in others]
     table["verdict"] = table["verdict"].where(table["ratio"].notna(), NOT_MEASURED)
-    reasons = [side.reason or ("" if side.samples else NOT_MEASURED) for side in others]
-    return table.join(facts).assign(line=lines, reason=reasons)
+    firsts = [vars(side.samples[0]) if side.samples else {} for side in others]
+    reasons = [side.reason or first.get("left_out", NOT_MEASURED) for side, first in zip(others, firsts, strict=True)]
+    texts = {name: [first.get(name, "") for first in firsts] for name in ("steps", "line")}
+    return table.join(facts).assign(reason=reasons, **texts)
 
 
 def compare_results(before: Side, after: Side) -> dict[str, object]:
@@ -266,8 +270,8 @@ def try_remedies(options: argparse.Namespace) -> tuple[pd.DataFrame, str, int]:
     """Runs `kernel-tables try`: returns its table, that in words, and the exit status.
 
     Rows are as of `compare`, each of a remedy, with `predicted_percent`, what `diagnose` says that it saves at most of
-    a step, if that says so. The last one is of all remedies that helped, if there are several: without those after
-    which results differ, and with the faster one of `compile` and `graphs`.
+    a step, if that says so. The last one is of all remedies that helped, if there are several, with the faster one of
+    `compile` and `graphs`.
     """
     program, measurement = program_of(options.program), Measurement(options)
     began_s = time.monotonic()
@@ -278,7 +282,7 @@ def try_remedies(options: argparse.Namespace) -> tuple[pd.DataFrame, str, int]:
     if predicted:
         measurement.run_in_turns(sides, seconds)
     tables = [compare(sides)] if sides[0].samples else []
-    reasons |= {} if tables else dict.fromkeys(predicted, NOT_MEASURED)
+    reasons |= {} if tables else dict.fromkeys(predicted, sides[0].reason or NOT_MEASURED)
     names = names_of_helpful(tables[0]) if tables and not measurement.is_over else ()
     if len(names) > 1:
         together = [Side(BASE, program), Side(" + ".join(names), program, names)]
@@ -293,8 +297,8 @@ def try_remedies(options: argparse.Namespace) -> tuple[pd.DataFrame, str, int]:
 
 
 def names_of_helpful(table: pd.DataFrame) -> tuple[str, ...]:
-    """The remedies that helped, and left the results as they were; of `compile` and `graphs` the faster one."""
-    rows = table[(table["verdict"] == verdict.FASTER) & table["agree"].ne(False)].sort_values("ratio")
+    """The remedies that helped; of `compile` and `graphs` the faster one."""
+    rows = table[table["verdict"] == verdict.FASTER].sort_values("ratio")
     slower = [name for name in rows["after"] if name in ("compile", "graphs")][1:]
     return tuple(name for name in rows["after"] if name not in slower)
 
@@ -346,7 +350,9 @@ def trial_lines(table: pd.DataFrame) -> str:
     }
     width = get_terminal_size((120, 24)).columns
     text = aligned([Column(name, cells, "text") for name, cells in columns.items()], width)
-    notes = [f"{row.remedy}: {row.line}" for row in rows.itertuples() if row.verdict == verdict.FASTER]
+    helpful = [row for row in rows.itertuples() if row.verdict == verdict.FASTER]
+    notes = [f"timed: {one}" for one in (rows["steps"].unique() if len(rows) else [])]
+    notes += [f"{row.remedy}: {line}" for row in helpful for line in row.line.split("\n")]
     notes += [f"{row.remedy}: {row.reason}" for row in table.itertuples() if row.reason]
     return "".join(f"{line}\n" for line in [*([text] if len(rows) else ["no remedy was measured", ""]), *notes])
 

@@ -61,11 +61,11 @@ def run_recorded(
             with suppress(subprocess.TimeoutExpired):
                 end = ProgramEnd(process.wait(0.2), interrupted=bool(received))
                 if log:  # of what it has started, nothing stays
-                    _kill_all(folder)
+                    _kill_all(folder, process.pid)
                 return end
             if end_when() or (log and received):
                 if log and nsys_options is None:
-                    _kill_all(folder)
+                    _kill_all(folder, process.pid)
                     status = process.wait()
                 else:
                     status = _end_program(process)
@@ -124,14 +124,15 @@ def _signals_passed_to(process: subprocess.Popen) -> Iterator[list[int]]:
             signal.signal(number, original)
 
 
-def _kill_all(folder: Path) -> None:
-    """Kills all processes that got this folder in their environment, since others would save what they have learnt, or
-    go on beside the next one."""
+def _kill_all(folder: Path, session: int) -> None:
+    """Kills all processes of a session, and those that got this folder in their environment, since others would save
+    what they have learnt, or go on beside the next one. One that renames itself loses its environment."""
     given = f"{HANDOVER_VARIABLE}={folder}".encode()
-    for path in Path("/proc").glob("[0-9]*/environ"):
+    for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # it has ended, or is another user's
-            if given in path.read_bytes().split(b"\0"):
-                os.kill(int(path.parent.name), signal.SIGKILL)
+            pid = int(path.name)
+            if os.getsid(pid) == session or given in (path / "environ").read_bytes().split(b"\0"):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _end_program(process: subprocess.Popen) -> int:

@@ -14,6 +14,7 @@ from weakref import WeakSet
 
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader, IterableDataset
 
@@ -124,7 +125,7 @@ class Remedies:
         elif weights:
             model.to(memory_format=torch.channels_last)
             torch.backends.cudnn.benchmark = True
-            torch.optim.optimizer.register_optimizer_step_pre_hook(self._restride)
+            register_optimizer_step_pre_hook(self._restride)
             line = "model.to(memory_format=torch.channels_last); torch.backends.cudnn.benchmark = True"
             self._keep("channels_last", line=line)
 

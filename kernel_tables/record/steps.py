@@ -2,6 +2,7 @@
 graph, or a call of a model."""
 
 import atexit
+import multiprocessing
 import os
 import statistics
 import threading
@@ -220,6 +221,8 @@ def watch_for_window(settings: Settings, notes: Notes) -> None:
     if settings.profiler == handover.TIMER:
         from kernel_tables.record.remedies import Remedies
 
+        # a process that is killed leaves the sockets of its DataLoaders, here in a folder that goes
+        multiprocessing.current_process()._config["tempdir"] = str(notes.folder)
         remedies = Remedies(settings.remedies, notes)
         profiler, calls = Timer(notes, remedies.check), ModelCalls(remedies.improve)
     else:

@@ -13,17 +13,17 @@ from kernel_tables.record.timer import ModelCalls
 
 
 class Noted(dict):
-    """Stands for the notes: the last line or reason by remedy."""
+    """Stands for the notes: the lines and reasons by remedy."""
 
-    def add(self, event: str, name: str, **facts: str) -> None:
-        self[name] = next(iter(facts.values()))
+    def add(self, event: str, name: str, lines: list[str], reasons: list[str]) -> None:
+        self[name] = [*lines, *reasons]
 
 
 @pytest.fixture
 def noted(monkeypatch):
     """Notes; what remedies change in PyTorch is undone after the test."""
     for owner, name in (
-        (torch, "compile"), (gc, "freeze"), (DataLoader, "__init__"), (torch.backends.cudnn, "benchmark"),
+        (torch.autocast, "__init__"), (gc, "freeze"), (DataLoader, "__init__"), (torch.backends.cudnn, "benchmark"),
         *((kind, "__init__") for kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad)),
     ):  # fmt: skip
         monkeypatch.setattr(owner, name, getattr(owner, name))
@@ -33,15 +33,18 @@ def noted(monkeypatch):
 
 
 def test_optimizers_are_fused_unless_the_program_says_how_or_they_cannot_be(noted):
-    Remedies(["fused"], noted)
-    model = nn.Linear(2, 2)
+    remedies, model = Remedies(["fused"], noted), nn.Linear(2, 2)
     assert not torch.optim.AdamW(model.parameters(), foreach=False).defaults["fused"]
-    assert noted["fused"] == "the program passes foreach=False itself"
     assert torch.optim.AdamW(model.parameters(), lr=0.1).defaults == {
         **torch.optim.AdamW(model.parameters(), lr=0.1, foreach=False).defaults, "fused": True, "foreach": None,
     }  # fmt: skip
-    assert noted["fused"] == "AdamW(..., fused=True)"
     assert not torch.optim.SGD(model.parameters(), differentiable=True).defaults["fused"]
+    resumed = torch.optim.Adam(model.parameters())
+    remedies.check()
+    assert {"AdamW(..., fused=True)", "the program passes foreach=False itself"} < {*noted["fused"]}
+    resumed.param_groups[0]["fused"] = None  # as by load_state_dict
+    remedies.check()
+    assert len(noted["fused"]) == 1 and "sets it back" in noted["fused"][0]
 
 
 def test_loaders_get_workers_unless_the_program_sets_them_or_samples_would_repeat(noted):
@@ -49,35 +52,70 @@ def test_loaders_get_workers_unless_the_program_sets_them_or_samples_would_repea
         def __iter__(self):
             yield 1
 
-    Remedies(["workers"], noted)
-    assert DataLoader(Stream()).num_workers == 0 and "IterableDataset" in noted["workers"]
+    remedies = Remedies(["workers"], noted)
+    assert DataLoader(Stream()).num_workers == 0
     own = DataLoader([1, 2], 2, num_workers=1, persistent_workers=True, pin_memory=True)
     assert own.num_workers == 1 and own.batch_size == 2
     loader = DataLoader([1, 2], 2, False, None, None, 0)
     assert loader.num_workers > 0 and loader.persistent_workers and loader.batch_size == 2
-    assert noted["workers"].startswith("DataLoader(..., num_workers=")
+    remedies.check()
+    assert noted["workers"][0].startswith("DataLoader(..., num_workers=") and "IterableDataset" in noted["workers"][1]
 
 
 def test_a_model_gets_its_remedies_before_the_second_call(noted):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 2))
     images = torch.randn(2, 3, 8, 8)
     expected = model(images)
-    call = Remedies(["channels_last", "bf16", "gc_freeze", "graphs"], noted).improve(model, model._call_impl)
+    remedies = Remedies(["channels_last", "bf16", "gc_freeze", "graphs"], noted)
+    call = remedies.improve(model, model._call_impl)
     assert model[0].weight.is_contiguous(memory_format=torch.channels_last) and torch.backends.cudnn.benchmark
     assert call(images).dtype == torch.float32 and 0 < (call(images) - expected).abs().max() < 0.05
     assert gc.get_freeze_count() > 0
-    assert set(noted) == {"channels_last", "bf16", "gc_freeze"}  # graphs need a GPU
+    remedies.check()
+    assert [*noted.values()] == [[noted[name][0]] for name in ("channels_last", "bf16", "gc_freeze")] + [[]]  # no GPU
+
+
+def test_channels_last_after_a_step_trains_as_if_it_had_been_so_before(noted):
+    images, losses = torch.randn(8, 3, 8, 8, generator=torch.Generator().manual_seed(0)), []
+    for name in ("none", "channels_last"):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3))
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, fused=True)
+        for step in range(20):
+            loss = model(images).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if step == 0 and name == "channels_last":
+                Remedies([name], noted).improve(model, model._call_impl)
+        losses.append(loss.item())
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of inductor
+def test_a_model_of_torch_nn_is_compiled_as_its_line_says(noted):
+    torch._dynamo.utils.counters.clear()
+    remedies, model = Remedies(["compile"], noted), nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    call = remedies.improve(model, model._call_impl)
+    remedies.check()
+    assert noted["compile"] == ["torch.compile compiled nothing of the model"]
+    call = remedies.improve(model, model._call_impl)
+    assert torch.allclose(call(torch.ones(1, 2)), model(torch.ones(1, 2)))
+    remedies.check()
+    assert noted["compile"][0] == "model = torch.compile(model)  # Sequential"
 
 
 def test_what_the_program_set_itself_stays(noted):
+    torch._dynamo.utils.counters.clear()
     remedies = Remedies(["channels_last", "bf16", "gc_freeze", "compile"], noted)
-    torch.compile(lambda: None, backend="eager")
+    torch.compile(lambda inputs: inputs + 1, backend="eager")(torch.ones(1))
     gc.freeze()
-    model = nn.Conv2d(1, 2, 3).to(torch.bfloat16, memory_format=torch.channels_last)
+    with torch.autocast("cpu", torch.bfloat16):
+        model = nn.Conv2d(1, 2, 3).to(memory_format=torch.channels_last)
     torch.backends.cudnn.benchmark = True
     assert remedies.improve(model, model._call_impl) == model._call_impl
-    assert set(noted) == {"channels_last", "bf16", "gc_freeze", "compile"}
-    assert all("itself" in reason for reason in noted.values())
+    remedies.check()
+    assert all("itself" in reason for (reason,) in noted.values()) and len(noted) == 4
 
 
 def test_calls_of_models_are_told_without_hooks_from_the_third_on_and_not_those_inside(monkeypatch):
