@@ -90,7 +90,7 @@ def sentence(row: pd.Series) -> str:
     """The verdict on a pair in words: "2.7 % slower (2.3 % to 3.1 %)"."""
     if row["verdict"] == UNKNOWN:
         interval = f" ({100 * row['low'] - 100:+.1f} % to {100 * row['high'] - 100:+.1f} %)"
-        return UNKNOWN + (interval if row["low"] > 0 else "")
+        return UNKNOWN + (interval if row["low"] > 0 and row["high"] < 10 else "")  # a wider one says nothing
     change, ends = abs(row["ratio"] - 1), sorted((abs(row["low"] - 1), abs(row["high"] - 1)))
     return f"{percent(change)} {row['verdict']} ({percent(ends[0])} to {percent(ends[1])})"
 

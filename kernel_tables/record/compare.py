@@ -114,7 +114,7 @@ class Measurement:
                 try:
                     sample = self._run(side)
                     if side.remedies and sample.steps != sides[0].samples[0].steps:
-                        raise TraceError(f"not comparable, maybe with a larger --skip: {sample.steps}")
+                        raise TraceError(f"not comparable: {sample.steps}; a larger --skip may help")
                     side.samples.append(sample)
                 except KeyboardInterrupt:
                     self.is_over, self.status = True, 130
