@@ -101,6 +101,7 @@ def test_calls_of_a_model_are_timed_and_their_outputs_compared(script):
     (LOOP.replace("    time.sleep", "    if step == 20: raise ValueError('mine')\n    time.sleep"),
      ("--steps", "25"), "its last line: ValueError: mine"),
     (CALLS, ("--steps", "50"), "the program ended after 19 of the 50 steps to time; take a smaller --steps or --skip"),
+    (CALLS, ("--skip", "50"), "and the program made 30 calls of Sequential; take a smaller --skip"),
     (CALLS, ("--budget", "1e-9"), "--budget: it was spent before each side had a process"),
     (CALLS, ("--fail-on", "slow"), "--fail-on 'slow': expected slower, faster or changed, as in 'slower 2%'"),
     (CALLS, ("--processes", "0"), "--processes has to be at least 1"),
@@ -182,7 +183,6 @@ def test_outputs_are_compared_by_their_largest_number():
 
 def test_together_are_those_that_help_with_one_way_to_compile():
     slow, fast, faster = [10, 10.1, 10.2], [8, 8.1, 8.2], [6, 6.1, 6.2]
-    same = [2.0] * 3
-    sides = [side("as it is", slow, same), side("fused", fast, same), side("compile", faster, same),
-             side("graphs", fast, same), side("workers", slow, same)]  # fmt: skip
+    times = {"as it is": slow, "fused": fast, "compile": faster, "graphs": fast, "workers": slow}
+    sides = [side(name, ms) for name, ms in times.items()]
     assert names_of_helpful(compare(sides)) == ("compile", "fused")

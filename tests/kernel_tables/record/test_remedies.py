@@ -39,9 +39,9 @@ def test_optimizers_are_fused_unless_the_program_says_how_or_they_cannot_be(note
         **torch.optim.AdamW(model.parameters(), lr=0.1, foreach=False).defaults, "fused": True, "foreach": None,
     }  # fmt: skip
     assert not torch.optim.SGD(model.parameters(), differentiable=True).defaults["fused"]
-    resumed = torch.optim.Adam(model.parameters())
     remedies.check()
     assert {"AdamW(..., fused=True)", "the program passes foreach=False itself"} < {*noted["fused"]}
+    resumed = torch.optim.Adam(model.parameters())
     resumed.param_groups[0]["fused"] = None  # as by load_state_dict
     remedies.check()
     assert len(noted["fused"]) == 1 and "sets it back" in noted["fused"][0]
@@ -54,8 +54,7 @@ def test_loaders_get_workers_unless_the_program_sets_them_or_samples_would_repea
 
     remedies = Remedies(["workers"], noted)
     assert DataLoader(Stream()).num_workers == 0
-    own = DataLoader([1, 2], 2, num_workers=1, persistent_workers=True, pin_memory=True)
-    assert own.num_workers == 1 and own.batch_size == 2
+    assert DataLoader([1, 2], 2, num_workers=1, persistent_workers=True, pin_memory=True).num_workers == 1
     loader = DataLoader([1, 2], 2, False, None, None, 0)
     assert loader.num_workers > 0 and loader.persistent_workers and loader.batch_size == 2
     remedies.check()
@@ -64,8 +63,7 @@ def test_loaders_get_workers_unless_the_program_sets_them_or_samples_would_repea
 
 def test_a_model_gets_its_remedies_before_the_second_call(noted):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 2))
-    images = torch.randn(2, 3, 8, 8)
-    expected = model(images)
+    expected = model(images := torch.randn(2, 3, 8, 8))
     remedies = Remedies(["channels_last", "bf16", "gc_freeze", "graphs"], noted)
     call = remedies.improve(model, model._call_impl)
     assert model[0].weight.is_contiguous(memory_format=torch.channels_last) and torch.backends.cudnn.benchmark
@@ -82,10 +80,9 @@ def test_channels_last_after_a_step_trains_as_if_it_had_been_so_before(noted):
         model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Conv2d(16, 16, 3))
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, fused=True)
         for step in range(20):
-            loss = model(images).square().mean()
-            optimizer.zero_grad()
-            loss.backward()
+            (loss := model(images).square().mean()).backward()
             optimizer.step()
+            optimizer.zero_grad()
             if step == 0 and name == "channels_last":
                 Remedies([name], noted).improve(model, model._call_impl)
         losses.append(loss.item())
