@@ -17,6 +17,7 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -64,7 +65,8 @@ def make_run_tables(
     spec, device = capture.key["spec"], capture.machine.device
     with ExitStack() as stack:
         profiles = [stack.enter_context(read(path, classes)) for path in paths]
-        warnings, *_ = [check_capture(profile, capture, rank) for rank, profile in enumerate(profiles)]
+        found = [check_capture(profile, capture, rank) for rank, profile in enumerate(profiles)]
+        warnings = list(dict.fromkeys(chain.from_iterable(found)))  # each once, of whichever ranks
         made = {"communication_steps": sum_communication(profiles)} if len(profiles) > 1 else {}
         activities, ranges = place_in_steps(profiles[0])
         made["findings"] = pd.DataFrame(as_table(profiles[0].diagnose("step", custom_rules)))
