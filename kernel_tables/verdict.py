@@ -87,12 +87,16 @@ def judge_wall_times(timings: pd.DataFrame, pairs: pd.DataFrame, phase: str = "s
 
 
 def sentence(row: pd.Series) -> str:
-    """The verdict on a pair in words: "2.7 % slower (2.3 % to 3.1 %)"."""
-    if row["verdict"] == UNKNOWN:
-        interval = f" ({100 * row['low'] - 100:+.1f} % to {100 * row['high'] - 100:+.1f} %)"
-        return UNKNOWN + (interval if row["low"] > 0 and row["high"] < 10 else "")  # a wider one says nothing
+    """The verdict on a pair in words: "2.7 % slower (2.3 % to 3.1 %)". One that cannot be told may still be unlikely to
+    be none: then that is said, too."""
     change, ends = abs(row["ratio"] - 1), sorted((abs(row["low"] - 1), abs(row["high"] - 1)))
-    return f"{percent(change)} {row['verdict']} ({percent(ends[0])} to {percent(ends[1])})"
+    interval = f"{percent(ends[0])} to {percent(ends[1])}"
+    if row["verdict"] != UNKNOWN:
+        return f"{percent(change)} {row['verdict']} ({interval})"
+    if row["low"] > 1 or row["high"] < 1:
+        return f"{UNKNOWN}, perhaps {FASTER if row['high'] < 1 else SLOWER} ({interval})"
+    interval = f" ({100 * row['low'] - 100:+.1f} % to {100 * row['high'] - 100:+.1f} %)"
+    return UNKNOWN + (interval if row["low"] > 0 and row["high"] < 10 else "")  # a wider one says nothing
 
 
 def findable_sentence(findable: float, processes: int) -> str:

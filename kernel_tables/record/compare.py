@@ -45,12 +45,12 @@ class Remedy(NamedTuple):
 REMEDIES = {
     "workers": Remedy(("waiting_for_data", "pageable_copy"), "the program creates no DataLoader"),
     "fused": Remedy(("unfused_optimizer",), "the program creates no Adam, AdamW, SGD or Adagrad of PyTorch"),
-    "compile": Remedy(("launch_bound", "small_kernels"), "no call of a model was seen", on_cpu=True),
-    "graphs": Remedy(("launch_bound", "small_kernels"), "no call of a model on a GPU was seen"),
-    "channels_last": Remedy((), "no call of a model with nn.Conv2d was seen"),
-    "gc_freeze": Remedy(("idle_host",), "no call of a model was seen"),
+    "compile": Remedy(("launch_bound", "small_kernels"), "no second call of the same model was seen", on_cpu=True),
+    "graphs": Remedy(("launch_bound", "small_kernels"), "no second call of the same model on a GPU was seen"),
+    "channels_last": Remedy((), "no second call of the same model with nn.Conv2d was seen"),
+    "gc_freeze": Remedy(("idle_host",), "no second call of the same model was seen"),
     "tf32": Remedy(("no_tensor_cores",), "there is no GPU"),
-    "bf16": Remedy(("no_tensor_cores",), "no call of a model was seen", on_cpu=True),
+    "bf16": Remedy(("no_tensor_cores",), "no second call of the same model was seen", on_cpu=True),
 }
 PRECISIONS = ("fp32", "tf32", "bf16")  # each allows those before it
 BASE = "as it is"  # the side of a program without remedies
@@ -185,8 +185,9 @@ def compare(sides: Sequence[Side]) -> pd.DataFrame:
     """A row for each side but the first, which it is compared with: what verdict.judge gives; `result`, the kind of
     what both computed (loss, output, or empty), `result_before` and `result_after` if it is a loss, by how much they
     differ (`difference`) and processes of one side do (`process_difference`), relative to the largest number; whether
-    they `agree`; the `steps` that were timed, and the `line` to write into the program, both in words; `reason`, why
-    there is no time, or why a remedy was not applied everywhere."""
+    they `agree`, or with which backward pass losses begin to differ (`differs_from`); the `steps` that were timed, and
+    the `line` to write into the program, both in words; `reason`, why there is no time, or why a remedy was not applied
+    everywhere."""
     base, others = sides[0], sides[1:]
     samples = [(side.name, sample.ms) for side in sides for sample in side.samples]
     times = pd.Series([ms for _, ms in samples], index=[name for name, _ in samples], dtype="float64")
@@ -207,7 +208,7 @@ def compare_results(before: Side, after: Side) -> dict[str, object]:
     length = min((len(sample.output) for sample in samples), default=0)
     if not (before.samples and after.samples and (min(counts) or length)):
         return {"result": "", "result_before": None, "result_after": None, "difference": None,
-                "process_difference": None, "agree": None}  # fmt: skip
+                "process_difference": None, "agree": None, "differs_from": math.nan}  # fmt: skip
     is_loss = min(counts) > 0
     values = [
         np.array([one.losses[-1:] if is_loss else one.output[:length] for one in side.samples])
@@ -223,9 +224,13 @@ def compare_results(before: Side, after: Side) -> dict[str, object]:
     if is_alone or len(counts) > 1 or (spread > AGREEMENT and difference <= 3 * spread):
         agree = None
     losses = [float(mean[0]) for mean in means] if is_loss else [None, None]
+    differs_from = math.nan
+    if is_loss and agree is False:
+        paths = [np.mean([one.losses for one in side.samples], axis=0) for side in (before, after)]
+        differs_from = 1 + int(np.argmin(np.abs(paths[1] - paths[0]) <= AGREEMENT * np.abs(paths[0])))
     return {"result": "loss" if is_loss else "output", "result_before": losses[0], "result_after": losses[1],
             "difference": difference, "process_difference": spread if len(samples) > 2 else None,
-            "agree": agree}  # fmt: skip
+            "agree": agree, "differs_from": differs_from}  # fmt: skip
 
 
 def compare_commands(options: argparse.Namespace) -> tuple[pd.DataFrame, str, int]:
@@ -363,4 +368,5 @@ def result_phrase(row: pd.Series) -> str:
         return "unknown: no loss, no output of a model"
     words = {True: "agree", False: "DIFFER"}.get(row["agree"], "cannot be told")
     values = f" {row['result_before']:.5g}, then {row['result_after']:.5g}" if row["result"] == "loss" else ""
-    return f"{words}: {row['result']}{values} ({percent(row['difference'])})"
+    since = f" from backward pass {row['differs_from']:.0f} on" if row["differs_from"] > 0 else ""
+    return f"{words}{since}: {row['result']}{values} ({percent(row['difference'])})"

@@ -18,6 +18,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_map
 from torch.utils.data import DataLoader, IterableDataset
 
+from kernel_tables.marks.marker import is_in_backward
 from kernel_tables.record.handover import Notes, one_line_error
 from kernel_tables.record.profilers import with_callbacks
 from kernel_tables.record.recorder import count_compiled
@@ -39,8 +40,7 @@ class Remedies:
         if "gc_freeze" in names:
             gc.freeze = with_callbacks(gc.freeze, before=lambda *_: self._called.add("freeze"))
         if "bf16" in names:
-            begin = torch.autocast.__init__
-            torch.autocast.__init__ = with_callbacks(begin, before=lambda *_: self._called.add("autocast"))
+            torch.autocast.__init__ = self._autocast_init(torch.autocast.__init__)
         for name in names:
             if name not in self.FOR_MODELS:
                 self._try(name, getattr(self, name))
@@ -79,7 +79,10 @@ class Remedies:
         def init(optimizer: Any, params: Any, *args: Any, **kwargs: Any) -> None:
             if type(optimizer) is not kind:  # a subclass passes on what it sets
                 return original(optimizer, params, *args, **kwargs)
-            params = params if isinstance(params, torch.Tensor) else list(params)  # for two tries
+            params = params if isinstance(params, torch.Tensor) else [*params]  # for two tries, as all below
+            groups = [one for one in params if isinstance(one, dict)]
+            for group in groups:
+                group["params"] = group["params"] if isinstance(group["params"], torch.Tensor) else [*group["params"]]
             copies = [{**one} if isinstance(one, dict) else one for one in params]
             given = [f"{name}={kwargs[name]}" for name in ("fused", "foreach") if kwargs.get(name) is not None]
             if given:
@@ -87,6 +90,8 @@ class Remedies:
                 return original(optimizer, params, *args, **kwargs)
             try:
                 original(optimizer, copies, *args, **kwargs | {"fused": True})
+                if any(one.is_complex() for group in optimizer.param_groups for one in group["params"]):
+                    raise ValueError("it has complex parameters")  # else the first step does
             except (RuntimeError, ValueError) as error:
                 self._keep("fused", reason=one_line_error(error))
                 return original(optimizer, params, *args, **kwargs)
@@ -110,7 +115,7 @@ class Remedies:
             if added:
                 given = ", ".join(f"{name}={value}" for name, value in added.items())
                 self._keep("workers", line=f"DataLoader(..., {given})")
-            else:
+            elif not self._found["workers"]["lines"]:  # else they may be ours, as accelerate copies a DataLoader
                 self._keep("workers", reason="the program sets workers and pinned memory itself")
             call.arguments.update(added)
             return original(*call.args, **call.kwargs)
@@ -170,7 +175,7 @@ class Remedies:
 
     def bf16(self, model: nn.Module, call: Call) -> Call | None:
         device, types = next(model.parameters()).device.type, {one.dtype for one in model.parameters()}
-        is_set = "autocast" in self._called and not self._found["bf16"]["lines"]  # which calls it as well
+        is_set = "autocast" in self._called and not self._found["bf16"]["lines"]  # by which we call it
         if is_set or torch.is_autocast_enabled(device) or types & {torch.float16, torch.bfloat16}:
             self._keep("bf16", reason="the program sets the precision itself")
             return None
@@ -186,6 +191,15 @@ class Remedies:
 
         self._keep("bf16", line=f'with torch.autocast("{device}", torch.bfloat16): ...  # forward pass and loss')
         return in_bf16
+
+    def _autocast_init(self, original: Callable[..., None]) -> Callable[..., None]:
+        @wraps(original)
+        def init(*args: Any, **kwargs: Any) -> None:
+            if kwargs.get("enabled", True) and not is_in_backward():  # where checkpoints repeat what was set before
+                self._called.add("autocast")
+            return original(*args, **kwargs)
+
+        return init
 
     def _try(self, name: str, apply: Callable[[], Call | None]) -> Call | None:
         try:

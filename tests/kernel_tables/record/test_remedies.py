@@ -38,7 +38,9 @@ def test_optimizers_are_fused_unless_the_program_says_how_or_they_cannot_be(note
     assert torch.optim.AdamW(model.parameters(), lr=0.1).defaults == {
         **torch.optim.AdamW(model.parameters(), lr=0.1, foreach=False).defaults, "fused": True, "foreach": None,
     }  # fmt: skip
-    assert not torch.optim.SGD(model.parameters(), differentiable=True).defaults["fused"]
+    (group,) = torch.optim.SGD([{"params": model.parameters()}], differentiable=True).param_groups
+    assert not group["fused"] and len(group["params"]) == 2
+    assert not torch.optim.Adam([torch.ones(1, dtype=torch.cfloat)]).defaults["fused"]
     remedies.check()
     assert {"AdamW(..., fused=True)", "the program passes foreach=False itself"} < {*noted["fused"]}
     resumed = torch.optim.Adam(model.parameters())
@@ -63,8 +65,9 @@ def test_loaders_get_workers_unless_the_program_sets_them_or_samples_would_repea
 
 def test_a_model_gets_its_remedies_before_the_second_call(noted):
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 36, 2))
-    expected = model(images := torch.randn(2, 3, 8, 8))
     remedies = Remedies(["channels_last", "bf16", "gc_freeze", "graphs"], noted)
+    with torch.autocast("cpu", enabled=False):  # as libraries do, and checkpoints
+        expected = model(images := torch.randn(2, 3, 8, 8))
     call = remedies.improve(model, model._call_impl)
     assert model[0].weight.is_contiguous(memory_format=torch.channels_last) and torch.backends.cudnn.benchmark
     assert call(images).dtype == torch.float32 and 0 < (call(images) - expected).abs().max() < 0.05
