@@ -36,6 +36,8 @@ def measure(spec: Spec, device: torch.device) -> Attention:
 
 
 def measure_cell(spec: Spec, context_length: int, device: torch.device) -> Cell:
+    """The times and errors of one context length, or the reason why there are none, as if it does not fit into memory.
+    An error in this project's own functions is raised."""
     cell = Cell(context_length=context_length, status="complete")
     try:
         with variants.forced_backend(spec.attention):
@@ -54,6 +56,7 @@ def measure_cell(spec: Spec, context_length: int, device: torch.device) -> Cell:
 
 
 def fill_cell(cell: Cell, spec: Spec, device: torch.device) -> None:
+    """Measures both passes: compilation and memory first, then times. Raises Unsupported, or what the function does."""
     on_gpu = device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(device)

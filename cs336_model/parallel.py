@@ -73,6 +73,7 @@ class RankSubject(benchmark.Subject):
     communicates = True
 
     def take_part(self, tokens: Tensor) -> Tensor:
+        """The part of a batch (sequences, context length) that this rank computes."""
         return tokens.chunk(dist.get_world_size())[dist.get_rank()]
 
     def wait_for_all(self) -> None:
@@ -141,6 +142,7 @@ class Sharded(RankSubject):
         return fully_shard(model, mesh=mesh)
 
     def time_without_communication(self) -> list[float]:
+        """No seconds: a step cannot do without gathering the parameters."""
         return []
 
 

@@ -29,6 +29,7 @@ def span(name: str) -> AbstractContextManager:
 
 
 def in_range(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with each call in a range of this name."""
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:

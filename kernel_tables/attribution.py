@@ -57,6 +57,7 @@ class Attribution:
 
     @cached_property
     def path(self) -> np.ndarray:
+        """By activity, its path, as an index of `paths`: of a replayed activity with the captured ranges."""
         return self._paths_of(self.activity_node)
 
     @cached_property
@@ -137,6 +138,7 @@ class Chains:
         return chain[::-1]
 
     def node_of(self, chain: Iterable[int]) -> int:
+        """The node of a chain of ranges, outermost first; NONE for an empty one. Adds it if it is new."""
         node = NONE
         for innermost in chain:
             if (node, innermost) not in self.index:
@@ -404,12 +406,14 @@ class Paths:
 
     @cached_property
     def tuples(self) -> list[tuple[str, ...]]:
+        """By path, its names, outermost first; () for launches in no range."""
         tuples: list[tuple[str, ...]] = [()]
         for parent, name in zip(self.parent[1:].tolist(), self.last_name[1:].tolist(), strict=True):
             tuples.append((*tuples[parent], self.names[name]))
         return tuples
 
     def is_inside(self, name: str) -> np.ndarray:
+        """Whether each path has a range of this name, its own or one around it."""
         code = self.names.index(name) if name in self.names else len(self.names)
         return self.is_below(self.last_name == code)
 

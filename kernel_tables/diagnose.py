@@ -34,6 +34,8 @@ CUSTOM_EXAMPLE = "code = 'slow_norm', kernel = 'rms_norm', share = 0.05, advice 
 
 @dataclass(frozen=True)
 class Hit:
+    """What a rule found in all steps of a capture, before Finding divides it among them."""
+
     gain_ns: int  # the most that a fix saves
     running_ns: int  # the part of it in which activities run; in the rest, the GPU is idle
     message: str
@@ -83,6 +85,7 @@ class Context:
 
     @cached_property
     def is_update(self) -> np.ndarray:
+        """By activity: whether it is a kernel in a range of an optimizer."""
         return self.scope.is_in_range(OPTIMIZER.match) & self.scope.is_in_span & self.scope.is_kernel
 
     def hit(self, mask: np.ndarray, subject: str, idle_ns: np.ndarray | int = 0) -> Hit:
@@ -181,6 +184,7 @@ def small_kernels(context: Context) -> Hit | None:
 
 
 def no_tensor_cores(context: Context) -> Hit:
+    """Matrix multiplies of fp32 by kernels whose names say that they do not use tensor cores."""
     mask = context.scope.is_named(is_fp32_without_tensor_cores) & context.scope.is_of_class("gemm")
     return context.hit(mask, "matrix multiplies in fp32, without tensor cores, take")
 
@@ -233,6 +237,7 @@ def _attention_chains(scope: Scope) -> tuple[np.ndarray, np.ndarray]:
 
 
 def unfused_optimizer(context: Context) -> Hit | None:
+    """The kernels of an optimizer that takes 20 or more of them in a step, and the GPU's waiting for them."""
     scope = context.scope
     mask, many = context.is_update & ~scope.is_of_class("optimizer"), 20  # clipping before a fused optimizer takes six
     if mask.sum() < many * scope.step_count:
@@ -243,6 +248,8 @@ def unfused_optimizer(context: Context) -> Hit | None:
 
 
 def exposed_communication(context: Context) -> Hit | None:
+    """Communication without computation, unless 30 % or more of communication overlaps with computation, the
+    threshold of nsys-ai."""
     scope, most_overlap, exposed_ns = context.scope, 0.30, context.scope.parts_ns[COMMUNICATION]  # nsys-ai's threshold
     subject = f"communication without computation takes {scope.in_words(exposed_ns)}; all communication takes"
     hit = context.hit(scope.is_of_class("communication"), subject)

@@ -168,6 +168,7 @@ class Idle:
             self._add(device)
 
     def by_activity(self, *causes: str) -> np.ndarray:
+        """The idle time of these causes in ns, by the activity that ended it."""
         none_ns = np.zeros(len(self.scope.activities), np.int64)
         return sum((ns for cause, ns in self.ns_by_cause.items() if cause in causes), start=none_ns)
 

@@ -34,6 +34,7 @@ def joined(ranks: Sequence[int | None], tables: Sequence[Table]) -> "Table | pd.
 
 
 def as_frame(table: "Table | pd.DataFrame") -> "pd.DataFrame":
+    """The table as a DataFrame, with lists as columns of texts."""
     import pandas as pd
 
     return pd.DataFrame(table).astype({name: "str" for name in table if isinstance(table[name], list)})

@@ -175,11 +175,13 @@ def digest_measured(stage: str, sources: Iterable[str]) -> str:
 
 
 def read_files(patterns: Iterable[str]) -> dict[str, bytes]:
+    """By name below the project's folder, the content of the files that match."""
     paths = sorted({path for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()})
     return {str(path.relative_to(ROOT)): path.read_bytes() for path in paths}
 
 
 def hash_files(files: Mapping[str, bytes]) -> str:
+    """SHA-256 of the names and contents of files."""
     parts = (part for name, text in files.items() for part in (name.encode(), text))
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
@@ -213,6 +215,7 @@ def write_digest(rule: str, *patterns: str, settings: str = "") -> str:
 
 @cache
 def digest_shared() -> str:
+    """The digest of what all scripts of analysis use: the engine, its data, and the modules of workflow/."""
     patterns = [f"kernel_tables/**/*.{suffix}" for suffix in ("py", "toml", "js", "css", "j2")]
     patterns += [f"cs336_model/{name}.py" for name in ("results", "spec")]
     return hash_files(read_files([*patterns, "workflow/*.py", "workflow/columns.yaml"]))

@@ -39,6 +39,8 @@ class Struct(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Sizes(Struct):
+    """The sizes of a model of this project, as the handout names them."""
+
     d_model: Count
     d_ff: Count
     num_layers: Count
@@ -88,6 +90,8 @@ class Program(Struct):
 
 
 class Steps(Struct):
+    """How many steps are run before those that are measured, and of these."""
+
     warmup_steps: Warmup
     measured_steps: Count
 
@@ -97,6 +101,8 @@ class Timing(Steps):
 
 
 class Capture(Steps):
+    """By which profiler a step is captured, and with which further options."""
+
     backend: Literal["auto", "nsys", "torch"]
     nsys_options: list[
         Annotated[str, Meta(pattern=r"^--(?!output|export|force-overwrite|command-file)[a-z][a-z-]*(=[\w,.:-]+)?\Z")]
@@ -112,12 +118,16 @@ class Energy(Steps):
 
 
 class Counters(Steps):
+    """Which runs ncu counts, in a model of so many layers, and which metrics besides those of the tables."""
+
     runs: str  # a pattern of names of runs, or "shown", the run whose step the page shows
     layers: Count
     metrics: list[str]
 
 
 class Operator(Struct):
+    """How often attention alone is run before it is measured, and measured."""
+
     warmup_passes: Warmup
     measured_passes: Count
 

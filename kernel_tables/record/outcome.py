@@ -124,6 +124,7 @@ class Outcome:
         return f"{self.content_phrase()}{rank}, process {self.opened['pid']}, by {profiler}"
 
     def content_phrase(self) -> str:
+        """Which steps were recorded or timed: "steps 6 to 8 of AdamW"."""
         opened, done = self.opened, self.closed.get("done", 0)
         if "first" not in opened:  # the window opened for the capture of a CUDA graph, and no step began
             return "from the first capture of a CUDA graph until the program ended, without a step"

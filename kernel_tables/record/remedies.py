@@ -53,7 +53,8 @@ class Remedies:
         return call
 
     def tf32(self) -> None:
-        torch.set_float32_matmul_precision("high")  # what the program sets later stays
+        """Products of fp32 use TF32, until the program says otherwise."""
+        torch.set_float32_matmul_precision("high")
 
     def check(self) -> None:
         """Once the window is over: notes what was applied and still is, and why the rest is not."""
@@ -71,6 +72,7 @@ class Remedies:
             self._notes.add("remedy", name=name, **found)
 
     def fused(self) -> None:
+        """Optimizers update all parameters in one kernel, if the program does not say how, and they can."""
         for kind in (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD, torch.optim.Adagrad):
             kind.__init__ = self._fused_init(kind, kind.__init__)
 
@@ -101,6 +103,7 @@ class Remedies:
         return init
 
     def workers(self) -> None:
+        """DataLoaders read in other processes, up to four, and into pinned memory on a host with a GPU."""
         original, signature = DataLoader.__init__, inspect.signature(DataLoader.__init__)
 
         @wraps(original)
@@ -123,6 +126,7 @@ class Remedies:
         DataLoader.__init__ = init
 
     def channels_last(self, model: nn.Module, call: Call) -> None:
+        """Convolutions get channels last, and cuDNN measures which algorithm is the fastest."""
         weights = [module.weight for module in model.modules() if isinstance(module, nn.Conv2d)]
         is_last = [one.is_contiguous(memory_format=torch.channels_last) > one.is_contiguous() for one in weights]
         if any(is_last) or (torch.backends.cudnn.benchmark and not self._found["channels_last"]["lines"]):
@@ -148,6 +152,7 @@ class Remedies:
                 parameter.grad = torch.empty_like(parameter).copy_(parameter.grad)
 
     def gc_freeze(self, model: nn.Module, call: Call) -> None:
+        """What exists now is no longer looked through for garbage (gc.freeze)."""
         if self._found["gc_freeze"]["lines"]:
             return
         if not gc.isenabled() or "freeze" in self._called:
@@ -158,6 +163,7 @@ class Remedies:
             self._keep("gc_freeze", line="gc.collect(); gc.freeze()  # before the first step")
 
     def compile(self, model: nn.Module, call: Call, name: str = "compile", **options: Any) -> Call | None:
+        """The function that a call of the model runs, compiled as by torch.compile(model)."""
         if call != model._call_impl or (count_compiled() and not self._found[name]["lines"]):
             self._keep(name, reason="the program compiles itself")
             return None
@@ -170,10 +176,12 @@ class Remedies:
         return torch.compile(run, **options)
 
     def graphs(self, model: nn.Module, call: Call) -> Call | None:
+        """The same, replayed as CUDA graphs; None on a CPU."""
         is_on_gpu = next(model.parameters()).device.type == "cuda"
         return self.compile(model, call, "graphs", mode="reduce-overhead") if is_on_gpu else None
 
     def bf16(self, model: nn.Module, call: Call) -> Call | None:
+        """The call under autocast to bf16, with its outputs in fp32."""
         device, types = next(model.parameters()).device.type, {one.dtype for one in model.parameters()}
         is_set = "autocast" in self._called and not self._found["bf16"]["lines"]  # by which we call it
         if is_set or torch.is_autocast_enabled(device) or types & {torch.float16, torch.bfloat16}:

@@ -55,6 +55,7 @@ class Timer:
         self._began_s = time.perf_counter()
 
     def stop(self, *, at_exit: bool) -> None:
+        """Stops the clock, after the device was waited for."""
         self._s = time.perf_counter() - self._began_s
 
     def save(self, folder: Path) -> None:

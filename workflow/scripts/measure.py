@@ -27,6 +27,7 @@ from workflow.runner import Job, ProfilerFailed, ProgramFailed
 
 
 def main() -> None:
+    """Measures what the key says, and writes the result, or the reason why there is none, and what is captured."""
     parser = argparse.ArgumentParser(prog="python -m workflow.scripts.measure")
     parser.add_argument("--key", type=json.loads, required=True, help="wanted: specification, digest of the code, ...")
     parser.add_argument("--outputs", nargs="+", type=Path, required=True, help="the result, and what is captured")

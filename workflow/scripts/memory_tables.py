@@ -59,6 +59,7 @@ class History:
         self.allocations["category"] = self.categories()
 
     def categories(self) -> np.ndarray:
+        """By allocation, what it holds: what PyTorch said that it is held for, or else what its life tells."""
         rows, ranges = self.allocations, self.ranges
         backward = ranges[(ranges["phase"] == "backward") & (ranges["part"] == NO_RANGE)].set_index("step")
         begin, end = (rows["step"].map(backward[name]).fillna(np.inf) for name in ("opened", "closed"))
@@ -84,10 +85,12 @@ class History:
 
     @cached_property
     def total(self) -> np.ndarray:
+        """By state, all live bytes."""
         return self.live.sum(axis=1)
 
     @cached_property
     def steps(self) -> list[int]:
+        """The numbers of the ranges of measured steps."""
         names, inside = self.ranges["name"], self.ranges["inside"]
         return [number for number in self.ranges.index[names == "step"] if names.get(inside[number]) == "measure"]
 

@@ -79,6 +79,7 @@ def list_keys(stages: Stages) -> dict[str, object]:
 
 
 def describe_run(stages: Stages, warnings: Sequence[str]) -> dict[str, object]:
+    """The row of a run in `runs`: its keys, sizes, machine, versions, and the status of each stage."""
     by_stage = {stage: stages[stage][0] for stage in STAGES if stage in stages}
     results = list(by_stage.values())
     timing = results[0] if isinstance(results[0], Timing) else Timing(status="unsupported")
@@ -134,6 +135,7 @@ def merge_timings(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
 
 
 def list_steps(leading: dict[str, object], seconds: dict[str, list[float]]) -> list[dict[str, object]]:
+    """A row for each phase and step, from its seconds by phase, with the time in ms."""
     return [
         leading | {"phase": phase, "step": step, "ms": 1e3 * time}
         for phase, times in seconds.items()
@@ -177,6 +179,7 @@ def merge_lists(stages_by_run: dict[str, Stages]) -> dict[str, pd.DataFrame]:
 
 
 def list_windows(result: Energy) -> list[dict]:
+    """The rows of a run in `energy_windows`."""
     return [
         msgspec.structs.asdict(window) | {"window": number, "joules": 1e-6 * window.microjoules}
         for number, window in enumerate(result.windows)
