@@ -72,20 +72,6 @@ def judge_samples(samples: pd.Series, pairs: pd.DataFrame, sample: str, least: f
     return judge(times, pairs, sample, least)
 
 
-def judge_gpu_times(phases: pd.DataFrame, pairs: pd.DataFrame, phase: str = "step") -> pd.DataFrame:
-    """The pairs with a verdict on the GPU time of a phase, from the merged table `phases`; see judge for columns."""
-    rows = phases[(phases["phase"] == phase) & (phases["gpu_busy_ns"] > 0)].set_index("run")
-    return judge_samples(rows["gpu_busy_ns"] / 1e6, pairs, "captured step", least=0.02)
-
-
-def judge_wall_times(timings: pd.DataFrame, pairs: pd.DataFrame, phase: str = "step") -> pd.DataFrame:
-    """The pairs with a verdict on the time of a phase without a profiler, from the merged table `timings`."""
-    rows = timings[timings["phase"] == phase].set_index("run")
-    columns = {"mean_ms": "mean", "process_spread": "spread", "processes": "n"}
-    times = rows[list(columns)].rename(columns=columns).astype("float64")
-    return judge(times.fillna({"n": 1.0}), pairs, "process")
-
-
 def sentence(row: pd.Series) -> str:
     """The verdict on a pair in words: "2.7 % slower (2.3 % to 3.1 %)". One that cannot be told may still be unlikely to
     be none: then that is said, too."""

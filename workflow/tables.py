@@ -1,4 +1,5 @@
-"""Tables: from a frame to Parquet and CSV as workflow/columns.yaml declares them, and back; and their dictionary.
+"""Tables: from a frame to Parquet and CSV as workflow/columns.yaml declares them, and back; their dictionary; and
+verdicts on pairs of runs from merged tables.
 
 The name of a table is that of its file. A merged table (results/tables) begins with KEYS; a table of one run does not.
 Times are integer nanoseconds until they are summarized.
@@ -15,6 +16,7 @@ import yaml
 
 from kernel_tables.files import written_whole
 from kernel_tables.output import code, compact_table, escaped
+from kernel_tables.verdict import judge, judge_samples
 from workflow import grid
 
 KEYS = ["run", *grid.KEYS]
@@ -152,3 +154,17 @@ def _cast(frame: pd.DataFrame, columns: Columns) -> pd.DataFrame:
         if kind == "text" and pd.api.types.is_numeric_dtype(frame[name]):
             frame = frame.assign(**{name: frame[name].astype("Int64")})
     return frame.astype({name: dtype for name, dtype in types.items() if frame[name].dtype != dtype})
+
+
+def judge_gpu_times(phases: pd.DataFrame, pairs: pd.DataFrame, phase: str = "step") -> pd.DataFrame:
+    """The pairs with a verdict on the GPU time of a phase, from the merged table `phases`; see judge for columns."""
+    rows = phases[(phases["phase"] == phase) & (phases["gpu_busy_ns"] > 0)].set_index("run")
+    return judge_samples(rows["gpu_busy_ns"] / 1e6, pairs, "captured step", least=0.02)
+
+
+def judge_wall_times(timings: pd.DataFrame, pairs: pd.DataFrame, phase: str = "step") -> pd.DataFrame:
+    """The pairs with a verdict on the time of a phase without a profiler, from the merged table `timings`."""
+    rows = timings[timings["phase"] == phase].set_index("run")
+    columns = {"mean_ms": "mean", "process_spread": "spread", "processes": "n"}
+    times = rows[list(columns)].rename(columns=columns).astype("float64")
+    return judge(times.fillna({"n": 1.0}), pairs, "process")

@@ -4,9 +4,8 @@ import altair as alt
 import pandas as pd
 
 from kernel_tables.output import percent
-from kernel_tables.verdict import judge_wall_times
 from workflow import charts
-from workflow.tables import KEYS, find_pairs, read_tables, write_tables
+from workflow.tables import KEYS, find_pairs, judge_wall_times, read_tables, write_tables
 from workflow.text import describe_machine, find_middle
 
 PARTS = {  # of a captured step, with the columns that are their time

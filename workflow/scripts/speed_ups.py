@@ -4,9 +4,17 @@ import altair as alt
 import pandas as pd
 
 from kernel_tables.classes import family
-from kernel_tables.verdict import judge_gpu_times, judge_wall_times
 from workflow import charts
-from workflow.tables import KEYS, find_pairs, make_table, read_tables, sort_runs, write_tables
+from workflow.tables import (
+    KEYS,
+    find_pairs,
+    judge_gpu_times,
+    judge_wall_times,
+    make_table,
+    read_tables,
+    sort_runs,
+    write_tables,
+)
 from workflow.text import MODES, describe_machine, write_range
 
 BASES = {"precision": "fp32", "compile": "off", "attention": "eager", "checkpoint": "0", "optimizer": "adamw"}
