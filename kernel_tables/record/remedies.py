@@ -77,19 +77,21 @@ class Remedies:
             kind.__init__ = self._fused_init(kind, kind.__init__)
 
     def _fused_init(self, kind: type, original: Callable[..., None]) -> Callable[..., None]:
+        def listed(params: Any) -> Any:
+            return params if isinstance(params, torch.Tensor) else [*params]
+
         @wraps(original)
         def init(optimizer: Any, params: Any, *args: Any, **kwargs: Any) -> None:
-            if type(optimizer) is not kind:  # a subclass passes on what it sets
+            # a subclass passes on what it sets; PyTorch refuses a tensor
+            if type(optimizer) is not kind or isinstance(params, torch.Tensor):
                 return original(optimizer, params, *args, **kwargs)
-            params = params if isinstance(params, torch.Tensor) else [*params]  # for two tries, as all below
-            groups = [one for one in params if isinstance(one, dict)]
-            for group in groups:
-                group["params"] = group["params"] if isinstance(group["params"], torch.Tensor) else [*group["params"]]
-            copies = [{**one} if isinstance(one, dict) else one for one in params]
             given = [f"{name}={kwargs[name]}" for name in ("fused", "foreach") if kwargs.get(name) is not None]
             if given:
                 self._keep("fused", reason=f"the program passes {given[0]} itself")
                 return original(optimizer, params, *args, **kwargs)
+            # for two tries, whatever is a generator
+            params = [one | {"params": listed(one["params"])} if isinstance(one, dict) else one for one in params]
+            copies = [{**one} if isinstance(one, dict) else one for one in params]
             try:
                 original(optimizer, copies, *args, **kwargs | {"fused": True})
                 if any(one.is_complex() for group in optimizer.param_groups for one in group["params"]):
